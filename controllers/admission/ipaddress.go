@@ -66,6 +66,8 @@ type ipAddress struct {
 	address                         netip.Addr
 	managedBy, purpose, serviceCIDR string
 	serviceUID                      types.UID
+	// former: renumbering holds the address for its Service.
+	former bool
 	// parent is the Service that it names.
 	parent types.NamespacedName
 }
@@ -88,6 +90,9 @@ func guardIPAddress(in guardInputs) string {
 		case !s.DeletionTimestamp.IsZero():
 		case in.guardsClusterIP(name) && in.heldBy(s) && (in.after == nil || in.after.managedBy != v1alpha1.ManagedByAPIServer):
 			return in.refuse(fmt.Sprintf("belongs to Service %s, which is in use", name), "delete the Service, and its address is free")
+		case in.guardsFormer(s, name):
+			return fmt.Sprintf("IPAddress %s is held for Service %s, which had the address before it was renumbered; `kubectl clusterip renumber` releases it when nobody uses it "+
+				"any more, and whoever takes it out of the annotation %s of the Service does at once", in.address, name, v1alpha1.AnnotationFormerIPs)
 		case in.guardsAdditional(s, name):
 			return in.refuse(fmt.Sprintf("is an additional address of Service %s from ServiceCIDR %s", name, in.serviceCIDR), fmt.Sprintf(
 				"remove %s from the annotation %s of the Service, or delete the Service, and it is free", in.serviceCIDR, v1alpha1.AnnotationAdditionalFrom))
@@ -117,9 +122,22 @@ func (in guardInputs) heldBy(s *corev1.Service) bool {
 	return slices.Contains(addressindex.ClusterIPs(s), in.address)
 }
 
+// guardsFormer reports whether the IPAddress holds a former address that the Service still lists. Two changes belong to renumbering: the address becomes an additional one
+// of the Service, and it is let go of while the Service has none, because it is to get this one back.
+func (in guardInputs) guardsFormer(s *corev1.Service, name types.NamespacedName) bool {
+	asks := steering.AdditionalRequestOf(s)
+	if !in.former || in.parent != name || in.heldBy(s) || in.serviceUID != "" && in.serviceUID != s.UID || !asks.KeepsFormer(in.address) {
+		return false
+	}
+	if in.after == nil || !in.after.former {
+		return !asks.Renumbering
+	}
+	return in.after.managedBy != v1alpha1.ManagedByOperator || in.after.purpose != v1alpha1.PurposeAdditional || in.after.serviceUID != s.UID
+}
+
 // guardsAdditional reports whether the IPAddress is an additional address that the Service has by right and still asks for.
 func (in guardInputs) guardsAdditional(s *corev1.Service, name types.NamespacedName) bool {
-	return in.managedBy == v1alpha1.ManagedByOperator && in.purpose == v1alpha1.PurposeAdditional &&
+	return !in.former && in.managedBy == v1alpha1.ManagedByOperator && in.purpose == v1alpha1.PurposeAdditional &&
 		in.parent == name && in.serviceUID == s.UID && steering.AdditionalRequestOf(s).Keeps(in.serviceCIDR, in.address.Is4())
 }
 
@@ -148,7 +166,7 @@ func newIPAddress(ip *networkingv1.IPAddress) (ipAddress, error) {
 		return ipAddress{}, fmt.Errorf("reading the name of an IPAddress: %w", err)
 	}
 	return ipAddress{
-		address: address, parent: upstream.Service(ip),
+		address: address, parent: upstream.Service(ip), former: upstream.HeldAsFormer(ip),
 		managedBy: ip.Labels[networkingv1.LabelManagedBy], purpose: ip.Labels[v1alpha1.LabelPurpose],
 		serviceCIDR: ip.Annotations[v1alpha1.AnnotationServiceCIDR], serviceUID: types.UID(ip.Annotations[v1alpha1.AnnotationServiceUID]),
 	}, nil

@@ -110,7 +110,6 @@ func TestGuardIPAddressChanges(t *testing.T) {
 	additional := ipAddress{
 		managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeAdditional, parent: web, serviceCIDR: "blue", serviceUID: "uid of web",
 	}
-	with := func(ip ipAddress, do func(*ipAddress)) ipAddress { do(&ip); return ip }
 	asOurs := func(ip *ipAddress) { ip.managedBy, ip.purpose = v1alpha1.ManagedByOperator, v1alpha1.PurposeCooling }
 	lost := func(ip *ipAddress) { ip.managedBy = "" }
 	for name, tc := range map[string]struct {
@@ -144,6 +143,76 @@ func TestGuardIPAddressChanges(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Renumbering's own steps pass, and nobody else lets go of a former address that its Service lists.
+func TestGuardFormerAddresses(t *testing.T) {
+	web := types.NamespacedName{Namespace: "shop", Name: "web"}
+	current := ipAddress{managedBy: v1alpha1.ManagedByAPIServer, parent: web}
+	former := with(current, func(ip *ipAddress) { ip.former = true })
+	additional := ipAddress{managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeAdditional, parent: web, serviceUID: "uid of web", former: true}
+	free := func(ip *ipAddress) { ip.former = false }
+	lists := func(s *corev1.Service) {
+		s.Annotations[v1alpha1.AnnotationFormerIPs] = "10.1.0.5,fd01::5"
+	}
+	has := func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"10.1.0.5", "fd01::5"} }
+	between := func(s *corev1.Service) {
+		lists(s)
+		s.Spec.Type, s.Spec.ClusterIPs, s.Annotations[v1alpha1.AnnotationRenumbering] = corev1.ServiceTypeExternalName, nil, "{}"
+	}
+	junk := func(s *corev1.Service) { s.Annotations[v1alpha1.AnnotationFormerIPs] = "bla" }
+	plain := func(*corev1.Service) {}
+	deleted := ipAddress{}
+	for name, tc := range map[string]struct {
+		before, after ipAddress
+		service       func(*corev1.Service)
+		refused       bool
+	}{
+		"1: it is held": {current, former, has, false},
+		"1 taken back":  {former, current, has, false},
+		"held, and deleted while the Service has it":     {former, deleted, has, true},
+		"4: it becomes additional":                       {former, additional, lists, false},
+		"4 before 3":                                     {former, additional, between, false},
+		"5: the Service does not list it any more":       {additional, with(additional, free), plain, false},
+		"5 without 4":                                    {former, current, plain, false},
+		"5 for a Service with junk in the other list":    {additional, with(additional, free), func(s *corev1.Service) { s.Annotations[v1alpha1.AnnotationAdditionalFrom] = ",," }, false},
+		"rollback: let go of, to be had again":           {additional, with(additional, free), between, false},
+		"rollback before 4":                              {former, current, between, false},
+		"rollback of one that the API server has":        {additional, deleted, between, false},
+		"let go of while it is listed":                   {additional, with(additional, free), lists, true},
+		"let go of while the list is junk":               {additional, with(additional, free), junk, true},
+		"let go of before 4":                             {former, current, lists, true},
+		"deleted":                                        {additional, deleted, lists, true},
+		"becomes the API server's":                       {additional, former, lists, true},
+		"becomes somebody's":                             {former, with(former, func(ip *ipAddress) { ip.managedBy = "x" }), lists, true},
+		"becomes somebody's between the updates":         {former, with(former, func(ip *ipAddress) { ip.managedBy = "x" }), between, true},
+		"becomes an additional one of another Service":   {former, with(additional, func(ip *ipAddress) { ip.serviceUID = "x" }), lists, true},
+		"of another Service of the same name":            {with(additional, func(ip *ipAddress) { ip.serviceUID = "x" }), deleted, lists, false},
+		"of a Service that goes":                         {additional, deleted, func(s *corev1.Service) { lists(s); going(s) }, false},
+		"of a Service that became ExternalName for good": {additional, deleted, func(s *corev1.Service) { lists(s); s.Spec.Type = corev1.ServiceTypeExternalName }, false},
+	} {
+		for _, address := range []string{"10.1.0.5", "fd01::5"} {
+			t.Run(name+", "+address, func(t *testing.T) {
+				in := guardInputs{ipAddress: tc.before, services: []*corev1.Service{changed(guarded("web", ""), tc.service)}}
+				in.address = netip.MustParseAddr(address)
+				if tc.after != deleted {
+					in.after = &tc.after
+				}
+				got := guardIPAddress(in)
+				if (got != "") != tc.refused {
+					t.Errorf("the answer is %q", got)
+				}
+				if got != "" && !in.heldBy(in.services[0]) && !strings.Contains(got, "`kubectl clusterip renumber`") {
+					t.Errorf("the answer %q does not say what to do", got)
+				}
+			})
+		}
+	}
+}
+
+func with(ip ipAddress, do func(*ipAddress)) ipAddress {
+	do(&ip)
+	return ip
 }
 
 func TestTrusted(t *testing.T) {
