@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	for _, step := range []func(context.Context) error{o.serviceCIDRs, o.bandLabels, o.ownAddresses} {
+	for _, step := range []func(context.Context) error{o.serviceCIDRs, o.bandLabels, o.formerAddresses, o.ownAddresses} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -192,11 +192,28 @@ func (o Options) bandLabels(ctx context.Context) error {
 	})
 }
 
+// formerAddresses lets go of what renumbering holds, whether its Services have been renumbered, are just being, or were about to be: who uninstalls need not be able to
+// read Services. Nothing selects IPAddresses by their finalizers.
+func (o Options) formerAddresses(ctx context.Context) error {
+	return o.each(ctx, client.MatchingLabels{}, func(ip *networkingv1.IPAddress) error {
+		note := ""
+		if !ip.DeletionTimestamp.IsZero() {
+			note = ": the address is free, also if renumbering was under way"
+		}
+		if !slices.Contains(ip.Finalizers, v1alpha1.FinalizerFormer) || !o.say("removed the finalizer of IPAddress %s of Service %s%s", ip.Name, upstream.Service(ip), note) {
+			return nil
+		}
+		return o.patch(ctx, ip, types.StrategicMergePatchType, map[string]any{
+			"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.FinalizerFormer},
+		})
+	})
+}
+
 // ownAddresses deletes the IPAddresses of ours.
 func (o Options) ownAddresses(ctx context.Context) error {
 	ours := client.MatchingLabels{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator}
 	return o.each(ctx, ours, func(ip *networkingv1.IPAddress) error {
-		if ofClusterIP(ip) || !o.say("deleted IPAddress %s, which the operator kept for itself", ip.Name) {
+		if ofClusterIP(ip) || upstream.Former(ip) || !o.say("deleted IPAddress %s, which the operator kept for itself", ip.Name) {
 			return nil
 		}
 		if err := ignoreGone(o.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID})); err != nil {

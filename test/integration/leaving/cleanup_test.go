@@ -96,6 +96,33 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
+	// Whether renumbering has moved the Services, is about to, or is in the middle: without the operator nobody lets go of what it holds.
+	It("lets go of former addresses, and says whose they are", func(ctx SpecContext) {
+		held, former := c.CreateService(ctx, "held", framework.RequireDualStack()), c.CreateService(ctx, "former", framework.RequireDualStack())
+		for _, address := range append(held.Spec.ClusterIPs, former.Spec.ClusterIPs...) {
+			patchIPAddress(ctx, c, address, `{"metadata":{"finalizers":["clusterip-operator.io/former-address"]}}`)
+		}
+		Expect(c.PatchService(ctx, "former", `{"spec":{"type":"ExternalName","externalName":"renumbering.invalid","clusterIP":null,"clusterIPs":null}}`)).Error().NotTo(HaveOccurred())
+		relabelled := former.Spec.ClusterIPs[0]
+		patchIPAddress(ctx, c, relabelled, `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"clusterip-operator.io","clusterip-operator.io/purpose":"additional"}}}`)
+		told, status := cleanUp(ctx, c, "--dry-run")
+		Expect(status).To(Equal(done))
+		said, status := cleanUp(ctx, c)
+		Expect(status).To(Equal(done))
+		for i := range told {
+			told[i] = strings.TrimPrefix(told[i], "would have ")
+		}
+		Expect(said).To(ConsistOf(told))
+		for _, address := range held.Spec.ClusterIPs {
+			Expect(said).To(ContainElement("removed the finalizer of IPAddress " + address + " of Service default/held"))
+			Expect(c.IPAddress(ctx, address)).To(And(HaveField("Finalizers", BeEmpty()), HaveField("DeletionTimestamp", BeNil())))
+		}
+		for _, address := range former.Spec.ClusterIPs {
+			Expect(said).To(ContainElement("removed the finalizer of IPAddress " + address + " of Service default/former: the address is free, also if renumbering was under way"))
+			Expect(c.IPAddress(ctx, address)).To(BeNil())
+		}
+	})
+
 	// Lists come in pages of 500, and what is selected by its label leaves the selection as the label is removed. A page that is
 	// counted from the front would skip as many as were done.
 	It("reaches each of thousands of IPAddresses", func(ctx SpecContext) {
@@ -129,6 +156,12 @@ func layOut(ctx context.Context, c *cluster.Cluster, name string) {
 	}
 	_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"finalizers":["%s"]}}`, cluster.OurFinalizer), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func patchIPAddress(ctx context.Context, c *cluster.Cluster, address, patch string) {
+	GinkgoHelper()
+	_, err := c.Networking().IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
