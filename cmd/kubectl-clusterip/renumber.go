@@ -65,8 +65,8 @@ func newRenumberPlan(a *admin) *cobra.Command {
 		Use:   "plan --range OLD --to NEW",
 		Short: "Say which Services would be moved, and to which addresses; changes nothing",
 		Long: `Chooses a new address for every Service that has one in the old range: the one at the same place of the new range where that is free, otherwise the next free one. What is not moved is
-listed with the reason: Services whose address something names (a manifest, the URL of a webhook, kubelets their DNS), which have to be asked for by name, load balancers, and
-default/kubernetes, which the API servers own. A plan in a file is what ` + "`run --from`" + ` carries out, and nothing else; lines may be taken out.`,
+listed with the reason: Services whose address something names (a manifest, the URL of a webhook, kubelets their DNS) and default/kubernetes, which have to be asked for by name, and
+load balancers. A plan in a file is what ` + "`run --from`" + ` carries out, and nothing else; lines may be taken out.`,
 		Example: `  kubectl clusterip renumber plan --range=kubernetes --to=new-range
   kubectl clusterip renumber plan --range=10.96.0.0/24 --to=10.200.0.0/22 -n shop -o plan.yaml`,
 		Args: noArguments,
@@ -82,7 +82,7 @@ default/kubernetes, which the API servers own. A plan in a file is what ` + "`ru
 	f.StringSliceVar(&r.from, "range", nil, "the old range: a ServiceCIDR, or CIDRs")
 	f.StringSliceVar(&r.to, "to", nil, "the new one: a ServiceCIDR, or CIDRs of ServiceCIDRs")
 	f.StringVarP(&r.selector, "selector", "l", "", "only Services with these labels")
-	f.StringSliceVar(&r.include, "include", nil, "NAMESPACE/NAME of Services that are moved although something names their address")
+	f.StringSliceVar(&r.include, "include", nil, "NAMESPACE/NAME of Services that are moved although something names their address, default/kubernetes among them")
 	f.BoolVar(&r.loadBalancers, "include-load-balancers", false, "also move Services of type LoadBalancer; a cloud controller may see the moment in which they are none")
 	f.StringVar(&r.keep, "keep", "", "who serves old addresses while they are in use: agent, externalIPs or none; without it agent, where agents run on the nodes, and otherwise externalIPs")
 	addPlanOutput(cmd, &r.output)

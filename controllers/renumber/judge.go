@@ -24,15 +24,15 @@ type Rules struct {
 	Callers map[netip.Addr][]string
 }
 
-// apiServers is the Service of the API servers.
+// apiServers is the Service of the API servers, by which pods reach them. They create it if there is none, with the first address of their own range, and otherwise leave it as it is.
 var apiServers = types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
 
 // judge returns why a Service is not moved, empty if it is. named says that it was asked for by name, which overrules that something names its address.
 func (r Rules) judge(s *corev1.Service, named bool) string {
 	switch why := r.address(s); {
-	case nameOf(s) == apiServers:
-		return "the API servers own it: they create it with the first address of their own range once they are started with the new --service-cluster-ip-range and it is deleted " +
-			"(docs/guides/renumber.md)"
+	case nameOf(s) == apiServers && !named:
+		return "pods reach the API servers by it, and their certificates must have the new address before it moves (docs/guides/renumber.md): have them renewed, then ask for it by name " +
+			"with --include default/kubernetes"
 	case !s.DeletionTimestamp.IsZero():
 		return "it is being deleted"
 	case s.Spec.Type == corev1.ServiceTypeLoadBalancer && !r.IncludeLoadBalancers:

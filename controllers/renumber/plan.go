@@ -119,8 +119,6 @@ func (p Plan) Validate() error {
 		switch {
 		case i.Namespace == "" || i.Name == "" || i.UID == "":
 			return fmt.Errorf("in its list, Service %s has no namespace, no name or no uid", i.Key())
-		case i.Key() == apiServers:
-			return fmt.Errorf("in its list, Service %s is that of the API servers, which nobody else may move", i.Key())
 		case len(i.Old) == 0 || len(i.Old) > 2 || !slices.EqualFunc(i.Old, i.New, families):
 			return fmt.Errorf("in its list, Service %s has old addresses %v and new ones %v: give as many, of the same families, in the same order", i.Key(), i.Old, i.New)
 		case len(i.takes()) == 0:
@@ -152,7 +150,8 @@ func NewPlan(in Inputs) Plan {
 	for _, t := range in.To {
 		p.To = append(p.To, t.Prefix())
 	}
-	draw := drawer{from: in.From, to: in.To, taken: in.Taken.Clone()}
+	firsts := in.firsts()
+	draw := drawer{from: in.From, to: in.To, taken: in.Taken.Union(sets.New(firsts...))}
 	problems, short := len(p.Problems) > 0, 0
 	for _, s := range in.order() {
 		item := in.item(&s)
@@ -161,6 +160,8 @@ func NewPlan(in Inputs) Plan {
 		case why != "":
 		case problems:
 			why = "the plan has problems"
+		case item.Key() == apiServers:
+			why = in.fillFirst(&item, firsts)
 		default:
 			if why = draw.fill(&item); why != "" {
 				short++

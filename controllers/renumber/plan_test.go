@@ -146,7 +146,7 @@ func TestNewPlanLeavesOut(t *testing.T) {
 		whenName string // why, although it is asked for by name
 	}{
 		"an ordinary one":                           {service: service("a", address)},
-		"default/kubernetes":                        {service: service("", address, api), want: "the API servers own it", whenName: "the API servers own it"},
+		"default/kubernetes":                        {service: service("", address, api), want: "pods reach the API servers by it"},
 		"one that is being deleted":                 {service: service("a", address, func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }), want: "it is being deleted", whenName: "it is being deleted"},
 		"a load balancer":                           {service: service("a", address, balanced), want: "it is a load balancer", whenName: "it is a load balancer"},
 		"a load balancer, included":                 {service: service("a", address, balanced), rules: Rules{IncludeLoadBalancers: true}},
@@ -292,7 +292,6 @@ func TestValidate(t *testing.T) {
 		"another way to keep":       {func(p *Plan) { p.Keep = "tight" }, `keep "tight" is none of agent, externalIPs, none`},
 		"no name":                   {func(p *Plan) { p.Services[0].Name = "" }, "has no namespace, no name or no uid"},
 		"no UID":                    {func(p *Plan) { p.Services[0].UID = "" }, "has no namespace, no name or no uid"},
-		"default/kubernetes":        {func(p *Plan) { p.Services[0].Namespace, p.Services[0].Name = "default", "kubernetes" }, "that of the API servers"},
 		"nothing to leave":          {func(p *Plan) { p.Services[1].Old, p.Services[1].New = nil, nil }, "give as many"},
 		"fewer addresses":           {func(p *Plan) { p.Services[0].New = p.Services[0].New[:1] }, "give as many"},
 		"families are exchanged":    {func(p *Plan) { slices.Reverse(p.Services[0].New) }, "of the same families"},
