@@ -26,7 +26,13 @@ var notHere = map[string]map[string]func(context.Context, *environment){
 		"needs containerd; test/e2e/nodes imports the same archives":        nil,
 		"test/e2e/nodes runs it, for it waits for a Job":                    nil,
 	},
-	"docs/guides/kube-proxy.md":      {"needs pods; test/e2e/nodes runs it": nil},
+	"docs/guides/kube-proxy.md": {"needs pods; test/e2e/nodes runs it": nil},
+	"docs/guides/renumber.md": {
+		"needs a node of kubeadm":                            nil,
+		"the suite starts kube-apiserver with the new range": changeDefaultRange,
+		"needs nodes": nil,
+		"needs pods":  nil,
+	},
 	"docs/guides/troubleshooting.md": {"needs pods; test/e2e/nodes runs it": nil, "needs pods": nil},
 	"docs/plugin.md":                 {"it serves until it is ended; test/integration/console opens it in a browser": nil},
 	"docs/guides/dual-stack.md": {"the suite restarts its kube-apiserver with this flag": func(ctx context.Context, e *environment) {
@@ -54,7 +60,7 @@ var _ = Describe("The guides", Ordered, ContinueOnFailure, func() {
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		e = newEnvironment(ctx, framework.Options{})
+		e = newEnvironment(ctx, cluster.Options{})
 		follow(ctx, "docs/guides/quick-start.md")
 	})
 
@@ -82,13 +88,48 @@ func startAPIServer(version framework.Version) func(context.Context, *environmen
 }
 
 var _ = It("leads off the bitmap and back", Label("all"), func(ctx SpecContext) {
-	e := newEnvironment(ctx, framework.Options{Version: framework.V132})
+	e := newEnvironment(ctx, cluster.Options{Options: framework.Options{Version: framework.V132}})
 	e.follow(ctx, "docs/migration.md")
 })
 
 var _ = It("leads to a second IP family", Label("all"), func(ctx SpecContext) {
-	e := newEnvironment(ctx, framework.Options{ServiceClusterIPRange: "10.96.0.0/16"})
+	e := newEnvironment(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/16"}})
 	e.follow(ctx, "docs/guides/dual-stack.md")
+})
+
+const newDefaultRange = "10.200.0.0/22,fd00:10:200::/118"
+
+// changeDefaultRange starts the API server with the new range. It is killed before: one that others watch takes half a minute to end.
+func changeDefaultRange(ctx context.Context, e *environment) {
+	GinkgoHelper()
+	Expect(e.API.Kill()).To(Succeed())
+	Expect(e.Restart(ctx, framework.Options{ServiceClusterIPRange: newDefaultRange})).To(Succeed())
+	e.WaitServing(ctx)
+}
+
+var _ = It("replaces the default range", Label("all"), func(ctx SpecContext) {
+	e := newEnvironment(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120"}, BesideUpstream: true})
+	e.follow(ctx, "docs/guides/renumber.md")
+
+	for _, s := range e.Services(ctx) {
+		where := `^10\.200\.|^fd00:10:200:`
+		if s.Namespace == "shop" {
+			where = `^10\.98\.`
+		}
+		Expect(s.Spec.ClusterIPs).To(HaveEach(MatchRegexp(where)), s.Name)
+		Expect(s.Spec.ExternalIPs).To(BeEmpty(), s.Name)
+		Expect(s.Annotations).NotTo(HaveKey(HavePrefix("clusterip-operator.io/")), s.Name)
+		if s.Namespace == "default" && s.Name == "kubernetes" {
+			Expect(s.Spec.ClusterIP).To(Equal("10.200.0.1"))
+		}
+	}
+	var addresses []string
+	for _, ip := range e.IPAddresses(ctx) {
+		addresses = append(addresses, ip.Name)
+	}
+	Expect(addresses).To(HaveEach(Not(MatchRegexp(`^10\.9[67]\.|^fd00:10:96:`))), "what leaked")
+	Expect(strings.Join(e.ServiceCIDR(ctx, "kubernetes").Spec.CIDRs, ",")).To(Equal(newDefaultRange))
+	Eventually(e.Remaining).WithArguments(ctx, "shop-old").Should(BeEmpty())
 })
 
 // A reader of a guide that is not in the table above would be the first to try it.

@@ -43,10 +43,11 @@ type environment struct {
 }
 
 // newEnvironment starts a cluster without our operator, which ends with the calling node.
-func newEnvironment(ctx context.Context, server framework.Options) *environment {
+func newEnvironment(ctx context.Context, options cluster.Options) *environment {
 	GinkgoHelper()
-	server.Args = append(server.Args, "--allow-privileged=true") // as most clusters have it, for node agents
-	e := &environment{Cluster: cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: server})}
+	options.WithoutOperator = true
+	options.Args = append(options.Args, "--allow-privileged=true") // as most clusters have it, for node agents
+	e := &environment{Cluster: cluster.Start(ctx, options)}
 	var err error
 	e.Balancer, err = e.StartBalancer()
 	Expect(err).NotTo(HaveOccurred())
