@@ -113,6 +113,9 @@ func (a *admin) move(ctx context.Context, r moving) error {
 	if p.Keep == renumber.KeepNone && !r.accept {
 		return errors.New("nobody serves the old addresses (keep: none), so that connections to them break: install the node agent, plan with --keep=externalIPs, or say --accept-interruption")
 	}
+	if p.Keep == renumber.KeepNone {
+		r.drain.Limit = min(r.drain.Limit, r.drain.TTL) // there is nobody to wait for; only, nobody else shall have the address while resolvers answer with it
+	}
 	m, err := s.mover(ctx, p, r)
 	if err != nil {
 		return err
