@@ -255,14 +255,17 @@ func (m Mover) patch(ctx context.Context, from, to *networkingv1.IPAddress) erro
 }
 
 // enter gives a Service that is between its new addresses. If the API server refuses them the Service gets its old ones back, and at last whatever it can have: an ExternalName serves
-// nobody. Node ports that others have taken meanwhile are given up alone.
+// nobody. Where node ports are what is refused it gets the addresses with others.
 func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
 	var refused error
 	anyPorts := false
 	tries := [][]netip.Addr{i.New, i.Old, i.New[:len(i.New)/2], nil} // of two, the first alone may be free; of one, this is none
 	for len(tries) > 0 {
-		with := tries[0]
-		next, err := m.enterWith(ctx, i, s, with, anyPorts || len(tries) == 1)
+		with, write := tries[0], m.update
+		if refused == nil {
+			write = m.patient(i)
+		}
+		next, err := m.enterWith(ctx, i, s, with, anyPorts || len(tries) == 1, write)
 		switch {
 		case err == nil && refused != nil:
 			if between(next) {
@@ -271,21 +274,27 @@ func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 			if err != nil {
 				return nil, err
 			}
-			return nil, left("the API server refused %s: %v; it has %s now", texts(i.New), refused, texts(addresses(next)))
+			return nil, left("the API server refused what it was to have (%s): %v; it has %s now", texts(i.New), refused, texts(addresses(next)))
 		case !refusal(err) || apierrors.IsInternalError(err) && len(with) == len(i.New): // whoever fails would fail with any address: it waits for the next run, and nothing is given up
 			return next, err
-		case !anyPorts && aboutPorts(err):
+		case !anyPorts && aboutNodePorts(err):
 			anyPorts = true
 		default:
 			tries = tries[1:]
+		}
+		if _, err := m.sweep(ctx, i, with, true); err != nil {
+			return nil, err
 		}
 		refused, s = errors.Join(refused, err), released(s, with) // nothing holds them any more
 	}
 	return nil, fmt.Errorf("the API server takes no update that gives Service %s an address, and it is of type ExternalName: %w", i.Key(), refused)
 }
 
+// updater is Mover.update, or something like it.
+type updater func(context.Context, *corev1.Service, ...client.UpdateOption) (*corev1.Service, error)
+
 // enterWith carries out the second update.
-func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, with []netip.Addr, anyPorts bool) (*corev1.Service, error) {
+func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, with []netip.Addr, anyPorts bool, write updater) (*corev1.Service, error) {
 	next, err := entering(s, with, m.Keep == KeepExternalIPs, len(i.Balancer.Ingress) > 0)
 	if err != nil {
 		return nil, left("%v", err)
@@ -298,20 +307,66 @@ func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, with []
 			return nil, err
 		}
 	}
-	return m.update(ctx, next)
+	return write(ctx, next)
 }
 
-// aboutPorts reports whether a request was refused for the sake of a node port.
-func aboutPorts(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Details != nil && slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
-		return strings.HasPrefix(c.Field, "spec.ports")
-	})
+// A request of a command that was killed may still be under way in the API server, or have been when that was killed: it has allocated addresses and node ports for the Service, which are
+// free in a moment, or never.
+const (
+	askEvery = 200 * time.Millisecond
+	orphaned = 8  // tries, after which nobody comes for an IPAddress that was allocated so
+	patience = 15 // tries
+)
+
+// patient returns an update that waits a while where a Service gets in its own way.
+func (m Mover) patient(i Item) updater {
+	return func(ctx context.Context, s *corev1.Service, _ ...client.UpdateOption) (*corev1.Service, error) {
+		for try := 1; ; try++ {
+			out, err := m.update(ctx, s)
+			if !apierrors.IsInvalid(err) || try == patience {
+				return out, err
+			}
+			if others, failed := m.sweep(ctx, i, i.New, try == orphaned); failed != nil || others {
+				return out, errors.Join(err, failed)
+			}
+			if failed := batch.Sleep(ctx, askEvery); failed != nil {
+				return nil, failed
+			}
+		}
+	}
+}
+
+// sweep reports whether somebody else has one of the addresses, and deletes IPAddresses of them that an API server has allocated for a Service that is between, and left behind: it refuses an
+// update for the second address of two and keeps the first.
+func (m Mover) sweep(ctx context.Context, i Item, all []netip.Addr, remove bool) (others bool, err error) {
+	for _, a := range all {
+		ip, err := m.ipAddress(ctx, a)
+		switch {
+		case err != nil:
+			return others, err
+		case ip == nil || ours(ip) || held(ip):
+		case !ofService(ip, i.Key()):
+			others = true
+		case remove:
+			if err := objects.IgnoreGone(m.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID})); err != nil {
+				return others, fmt.Errorf("deleting IPAddress %s, which an API server has left behind: %w", ip.Name, err)
+			}
+		}
+	}
+	return others, nil
 }
 
 // refusal reports whether the API server has understood a request and will not have it.
 func refusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err)
+}
+
+// aboutNodePorts reports whether node ports are what is refused. An API server whose client is killed in the middle of the first update forgets to free them, and takes ten minutes to notice.
+func aboutNodePorts(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Details != nil && slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return strings.HasSuffix(c.Field, ".nodePort") || strings.HasSuffix(c.Field, ".healthCheckNodePort")
+	})
 }
 
 // dropNodePorts gives up the numbers, which others may have taken.

@@ -7,6 +7,8 @@ package renumber_test
 import (
 	"context"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,7 +78,7 @@ func renumber(ctx context.Context, args ...string) framework.PluginResult {
 func plan(ctx context.Context, namespace string, args ...string) (file string, result framework.PluginResult) {
 	GinkgoHelper()
 	file = filepath.Join(GinkgoT().TempDir(), "plan.yaml")
-	return file, renumber(ctx, append([]string{"plan", "-n", namespace, "--range=kubernetes", "--to=new", "--keep=externalIPs", "-o", file}, args...)...)
+	return file, renumber(ctx, append([]string{"plan", "-n", namespace, "--to=new", "--keep=externalIPs", "-o", file}, withRange(args)...)...)
 }
 
 // succeed runs the command and expects that nothing is left to be done.
@@ -89,3 +91,11 @@ func succeed(ctx context.Context, args ...string) string {
 
 // quick are flags that give old addresses up at once.
 var quick = []string{"--dns-ttl=0s", "--quiet=0s", "--drain=1ms"}
+
+// withRange has Services leave the default range, if the arguments name none.
+func withRange(args []string) []string {
+	if slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--range=") }) {
+		return args
+	}
+	return append(args, "--range=kubernetes")
+}

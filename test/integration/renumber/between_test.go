@@ -1,0 +1,119 @@
+package renumber_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// proxy is between the command and the API server, and sees every request that writes something.
+type proxy struct {
+	kubeconfig string
+
+	mu     sync.Mutex
+	writes int
+	before func(n int, r *http.Request) // may wait
+	after  func(n int)
+}
+
+// newProxy starts one that ends with the spec.
+func newProxy() *proxy {
+	GinkgoHelper()
+	p := &proxy{kubeconfig: filepath.Join(GinkgoT().TempDir(), "kubeconfig")}
+	to, err := url.Parse(c.URL())
+	Expect(err).NotTo(HaveOccurred())
+	transport, err := rest.TransportFor(c.AdminConfig())
+	Expect(err).NotTo(HaveOccurred())
+	forward := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport:     transport,
+		FlushInterval: -1, // watches
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet || r.URL.Query().Has("dryRun") {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		p.write(w, r, forward)
+	}))
+	DeferCleanup(server.Close)
+	DeferCleanup(server.CloseClientConnections)
+	Expect(framework.WriteKubeconfig(p.kubeconfig, &rest.Config{Host: server.URL})).To(Succeed())
+	return p
+}
+
+func (p *proxy) write(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+	r = r.WithContext(context.WithoutCancel(r.Context())) // a request that reached the API server is answered, whatever became of the command
+	p.mu.Lock()
+	p.writes++
+	n, before, after := p.writes, p.before, p.after
+	p.mu.Unlock()
+	if before != nil {
+		before(n, r)
+	}
+	forward.ServeHTTP(w, r)
+	if after != nil {
+		after(n)
+	}
+}
+
+// watch counts from the beginning, and calls these functions; either may be nil.
+func (p *proxy) watch(before func(n int, r *http.Request), after func(n int)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writes, p.before, p.after = 0, before, after
+}
+
+// start starts the command behind the proxy.
+func (p *proxy) start(ctx context.Context, args ...string) *framework.Plugin {
+	GinkgoHelper()
+	plugin, err := c.StartPlugin(ctx, framework.PluginOptions{Kubeconfig: p.kubeconfig, Args: append([]string{"renumber"}, args...)})
+	Expect(err).NotTo(HaveOccurred())
+	return plugin
+}
+
+// wait waits until a command has ended, and returns what it printed.
+func wait(ctx context.Context, plugin *framework.Plugin) (code int, printed string) {
+	GinkgoHelper()
+	code, err := plugin.Wait(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return code, plugin.LogTail(1000)
+}
+
+// stopBetween runs the command until the named Service is an ExternalName and the command would write the next thing, has do happen then, and goes on.
+func stopBetween(ctx context.Context, name string, do func(), args ...string) (code int, printed string) {
+	GinkgoHelper()
+	p := newProxy()
+	held, goOn := make(chan struct{}), make(chan struct{})
+	var left, stopped atomic.Bool
+	p.watch(func(_ int, r *http.Request) {
+		if left.Load() && stopped.CompareAndSwap(false, true) {
+			close(held)
+			<-goOn
+		}
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/services/"+name) {
+			left.Store(true)
+		}
+	}, nil)
+	plugin := p.start(ctx, args...)
+	DeferCleanup(plugin.Kill)
+	func() {
+		defer close(goOn)
+		Eventually(held).WithTimeout(10*time.Second).Should(BeClosed(), "it does not come to the second update")
+		do()
+	}()
+	return wait(ctx, plugin)
+}
