@@ -79,11 +79,11 @@ func several(ctx context.Context, n int) (namespace string, all []*corev1.Servic
 	return namespace, all
 }
 
-var _ = Describe("kubectl clusterip renumber, killed", func() {
+var _ = Describe("kubectl clusterip renumber, killed", Label("all"), func() {
 	const services = 6
 
 	// Every other time the request that it dies of is one that the API server carries out.
-	It("twenty times on its way, ends where it would have, and comes back so", Label("all"), func(ctx SpecContext) {
+	It("twenty times on its way, ends where it would have, and comes back so", func(ctx SpecContext) {
 		namespace, before := several(ctx, services)
 		offer(ctx)
 		p := newProxy()
@@ -110,7 +110,7 @@ var _ = Describe("kubectl clusterip renumber, killed", func() {
 		journey("rollback", "old", 7)
 	})
 
-	It("at any of twenty moments is completed by running it again, and so is the way back", Label("all"), func(ctx SpecContext) {
+	It("at any of twenty moments is completed by running it again, and so is the way back", func(ctx SpecContext) {
 		namespace, before := several(ctx, services)
 		offer(ctx)
 		p := newProxy()

@@ -28,7 +28,7 @@ func remove(ctx context.Context, namespace, name string) {
 }
 
 // one is a Service of both families that is about to be moved.
-func one(ctx context.Context, change func(*corev1.Service)) (was *corev1.Service, file string) {
+func one(ctx context.Context, change func(*corev1.Service), args ...string) (was *corev1.Service, file string) {
 	GinkgoHelper()
 	s := framework.NewService(newNamespace(ctx), "web", framework.PreferDualStack())
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -37,12 +37,12 @@ func one(ctx context.Context, change func(*corev1.Service)) (was *corev1.Service
 	}
 	was = create(ctx, s)
 	offer(ctx)
-	file, result := plan(ctx, was.Namespace)
+	file, result := plan(ctx, was.Namespace, args...)
 	Expect(result.ExitCode).To(BeZero(), result.String())
 	return was, file
 }
 
-var _ = Describe("kubectl clusterip renumber, while others write", func() {
+var _ = Describe("kubectl clusterip renumber, while others write", Label("all"), func() {
 	It("leaves Services as their owners want them", func(ctx SpecContext) {
 		const services = 30
 		namespace, before := several(ctx, services)
@@ -109,8 +109,8 @@ var _ = Describe("kubectl clusterip renumber, while others write", func() {
 	})
 
 	DescribeTable("leaves a Service as its owner wants it between the two updates", func(ctx SpecContext, patch, wantPrinted string, check func(was, now *corev1.Service)) {
-		was, file := one(ctx, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.77"} })
-		_, printed := stopBetween(ctx, was.Name, func() { edit(ctx, was.Namespace, was.Name, patch) }, append([]string{"run", "--from", file}, quick...)...)
+		was, file := one(ctx, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.77"} }, "--keep=none")
+		_, printed := stopBetween(ctx, was.Name, func() { edit(ctx, was.Namespace, was.Name, patch) }, append(runOf(file), "--accept-interruption")...)
 		now := get(ctx, was.Namespace, was.Name)
 		Expect(now.Annotations).To(BeEmpty(), printed)
 		Expect(printed).To(ContainSubstring(wantPrinted))

@@ -1,7 +1,7 @@
 // Package renumber_test moves Services by `kubectl clusterip renumber` on a real API server: first where the command is alone, then beside the operator. What proxies make of it is
 // in test/e2e.
 //
-// Start with move_test.go.
+// Start with move_test.go; between_test.go has the proxy through which a spec stops or kills the command at a chosen write.
 package renumber_test
 
 import (

@@ -37,7 +37,7 @@ func take(ctx context.Context, namespace string, addresses ...string) {
 	create(ctx, s)
 }
 
-var _ = Describe("kubectl clusterip renumber, when somebody has the new address", func() {
+var _ = Describe("kubectl clusterip renumber, when somebody has the new address", Label("all"), func() {
 	It("leaves the Service where it is, if that was so before", func(ctx SpecContext) {
 		was, file := one(ctx, nil)
 		take(ctx, was.Namespace, planned(file)...)

@@ -1,0 +1,190 @@
+package renumber_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
+)
+
+// untouched expects every Service, IPAddress and ServiceCIDR to be after do what it was before.
+func untouched(ctx context.Context, do func()) {
+	GinkgoHelper()
+	everything := func() inventory.Objects {
+		all, err := inventory.Everything(ctx, c.AdminConfig())
+		Expect(err).NotTo(HaveOccurred())
+		return all
+	}
+	before := everything()
+	do()
+	Expect(before.Changes(everything())).To(BeEmpty())
+}
+
+// refused runs the command and expects that it says why it does not do it.
+func refused(ctx context.Context, code int, want string, args ...string) {
+	GinkgoHelper()
+	result := renumber(ctx, args...)
+	Expect(result.ExitCode).To(Equal(code), result.String())
+	Expect(result.Stderr).To(ContainSubstring(want))
+}
+
+var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
+	It("ranges and flags that make no plan", func(ctx SpecContext) {
+		namespace, _ := several(ctx, 3)
+		offer(ctx)
+		c.CreateServiceCIDR(ctx, "tiny", "10.201.0.0/30", "fd00:10:201::/126")
+		DeferCleanup(func(ctx SpecContext) { c.WithdrawRanges(ctx, "tiny") })
+		c.WaitLookedAfter(ctx, "tiny")
+		file := filepath.Join(GinkgoT().TempDir(), "plan.yaml")
+		for _, tc := range []struct {
+			code       int
+			want, args string
+		}{
+			{1, "has no address left for", "--range=kubernetes --to=tiny"},
+			{1, "overlap: move to a range that has no address of the old one", "--range=kubernetes --to=kubernetes"},
+			{1, "10.96.0.0/24 is IPv4, and none of the new ranges is", "--range=10.96.0.0/24 --to=fd00:10:200::/118"},
+			{2, "no ServiceCIDR is called nowhere or has that range", "--range=kubernetes --to=nowhere"},
+			{2, "no ServiceCIDR is called 10.250.0.0/24 or has that range", "--range=kubernetes --to=10.250.0.0/24"},
+			{2, "there is no ServiceCIDR nowhere", "--range=nowhere --to=new"},
+			{2, "say which range Services leave", "--to=new"},
+			{2, "say where Services go", "--range=kubernetes"},
+			{2, `--keep "tight" is none of agent, externalIPs, none`, "--range=kubernetes --to=new --keep=tight"},
+			{2, `--include: "web" names no Service`, "--range=kubernetes --to=new --include=web"},
+			{2, "--selector", "--range=kubernetes --to=new -l a=b=c"},
+		} {
+			By(tc.args)
+			untouched(ctx, func() {
+				refused(ctx, tc.code, tc.want, append([]string{"plan", "-n", namespace, "--keep=externalIPs", "-o", file}, strings.Fields(tc.args)...)...)
+				if tc.code == 1 {
+					refused(ctx, 2, "the plan has a problem", "run", "--from", file)
+				}
+			})
+		}
+	})
+
+	It("plans that somebody has changed, and those of another cluster", func(ctx SpecContext) {
+		namespace, before := several(ctx, 2)
+		offer(ctx)
+		file, result := plan(ctx, namespace)
+		Expect(result.ExitCode).To(BeZero(), result.String())
+		text, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		ns, err := c.Client().CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		old := before[0].Spec.ClusterIPs[0]
+		changed := func(what, by string) string {
+			GinkgoHelper()
+			next := strings.ReplaceAll(string(text), what, by)
+			Expect(next).NotTo(Equal(string(text)), what)
+			other := filepath.Join(GinkgoT().TempDir(), "changed.yaml")
+			Expect(os.WriteFile(other, []byte(next), 0o600)).To(Succeed())
+			return other
+		}
+		for _, tc := range []struct{ want, file string }{
+			{"give the plan: --from FILE", ""},
+			{"no such file", "/nowhere/plan.yaml"},
+			{"the plan is of cluster another", changed(string(ns.UID), "another")},
+			{`unknown field "label"`, changed("- name: s0", "- label: s0")},
+			{`is "clusterip-operator.io/v1alpha1" "Other", not`, changed("kind: RenumberingPlan", "kind: Other")},
+			{"that of the API servers, which nobody else may move", changed("- name: s0\n  namespace: "+namespace, "- name: kubernetes\n  namespace: default")},
+			{"is listed twice, or another one gets its address", changed("name: s1", "name: s0")},
+			{"what it leaves must lie in", changed("- "+old+"\n", "- 10.99.0.7\n")},
+			{`keep "tight" is none of`, changed("keep: externalIPs", "keep: tight")},
+			{"so that connections to them break", changed("keep: externalIPs", "keep: none")},
+			{"nothing was moved: the plan has the agents serve old addresses", changed("keep: externalIPs", "keep: agent")},
+		} {
+			By(tc.want)
+			untouched(ctx, func() {
+				for _, verb := range []string{"run", "rollback"} {
+					refused(ctx, 2, tc.want, verb, "--from", tc.file)
+				}
+			})
+		}
+		By("a range that is gone")
+		c.WithdrawRanges(ctx, "new")
+		refused(ctx, 2, "the plan is out of date: --to: no ServiceCIDR is called", "run", "--from", file)
+		c.CreateServiceCIDR(ctx, "new", "10.200.0.0/22", "fd00:10:200::/118") // for the clean-up
+	})
+
+	It("an API server that allocates from the bitmap", func(ctx SpecContext) {
+		old := cluster.Start(ctx, cluster.Options{Options: framework.Options{Version: framework.V132}, WithoutOperator: true})
+		old.CreateServiceCIDR(ctx, "new", "10.200.0.0/22")
+		result, err := old.RunPlugin(ctx, framework.PluginOptions{Args: []string{"renumber", "plan", "--range=10.96.0.0/16", "--to=new", "--keep=none"}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.ExitCode).To(Equal(2), result.String())
+		Expect(result.Stderr).To(ContainSubstring("the API server allocates from the bitmap in etcd"))
+	})
+
+	// Where an ExternalName, or an external IP, is forbidden the first of the two updates is never made.
+	DescribeTable("to move where an admission policy forbids what it needs", func(ctx SpecContext, expression, want string) {
+		was, file := one(ctx, nil)
+		forbid(ctx, expression)
+		result := renumber(ctx, runOf(file)...)
+		Expect(result.ExitCode).To(Equal(1), result.String())
+		Expect(result.Stdout + result.Stderr).To(ContainSubstring(want))
+		Expect(get(ctx, was.Namespace, was.Name)).To(Equal(was))
+		expectNothingLeaked(ctx)
+	},
+		Entry("ExternalName", `object.spec.type != "ExternalName"`, "the API server refuses the first of the two updates"),
+		Entry("external IPs", `!has(object.spec.externalIPs)`, "the old address cannot be kept as an external IP"),
+	)
+
+	It("nothing, and completes it, when the API server is killed in the middle", func(ctx SpecContext) {
+		namespace, before := several(ctx, 6)
+		offer(ctx)
+		file, _ := plan(ctx, namespace)
+		code, printed := stopBetween(ctx, before[2].Name, func() {
+			Expect(c.API.Kill()).To(Succeed())
+			Expect(c.API.Start(ctx)).To(Succeed())
+		}, append(runOf(file), "--workers=2")...)
+		Expect(code).To(BeZero(), printed)
+		expectWhole(ctx, "new", before)
+	})
+})
+
+// forbid has the API server refuse Services for which a CEL expression is false.
+func forbid(ctx context.Context, expression string) {
+	GinkgoHelper()
+	policies := c.Client().AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	bindings := c.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	_, err := policies.Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "forbid"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: expression, Message: "forbidden here"}},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = bindings.Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "forbid"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "forbid", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(bindings.Delete(ctx, "forbid", metav1.DeleteOptions{})).To(Succeed())
+		Expect(policies.Delete(ctx, "forbid", metav1.DeleteOptions{})).To(Succeed())
+	})
+	bad := framework.NewService("default", "probe", framework.ExternalName("example.com"))
+	bad.Spec.ExternalIPs = []string{"192.0.2.1"}
+	Eventually(func() error { // the API server learns of it
+		_, err := c.Client().CoreV1().Services("default").Create(ctx, bad, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}).Should(MatchError(ContainSubstring("forbidden here")), fmt.Sprint("never refused: ", expression))
+}
