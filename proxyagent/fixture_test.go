@@ -146,7 +146,7 @@ func (j *journal) take(kinds ...string) []string {
 type fakeSource struct {
 	ready chan struct{}
 	wake  chan struct{}
-	took  time.Duration // of each Take
+	slow  time.Duration // how long the first Take lasts
 
 	mu      sync.Mutex
 	pending model.Changes
@@ -156,7 +156,8 @@ func (s *fakeSource) Ready() <-chan struct{} { return s.ready }
 func (s *fakeSource) Wake() <-chan struct{}  { return s.wake }
 
 func (s *fakeSource) Take() model.Changes {
-	time.Sleep(s.took)
+	time.Sleep(s.slow)
+	s.slow = 0 // the agent does not take twice at a time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changes := s.pending

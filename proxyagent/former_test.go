@@ -63,7 +63,7 @@ func TestNothingIsToldBeforeThereAreRules(t *testing.T) {
 	runAgent(t, Options{}, func(s *fixture) {
 		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))
 		s.source.keep(named("web"), "10.96.0.7")
-		s.source.took = 7 * time.Second
+		s.source.slow = 7 * time.Second
 		s.run(true)
 		s.until(14 * time.Second)
 		s.expect("count former counted", "10s IPv4 count 1", "10s IPv4 former 1 with 7", "10s counted at 10s map[10.96.0.7:7] <nil>")

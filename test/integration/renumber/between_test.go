@@ -56,7 +56,8 @@ func newProxy() *proxy {
 }
 
 func (p *proxy) write(w http.ResponseWriter, r *http.Request, forward http.Handler) {
-	r = r.WithContext(context.WithoutCancel(r.Context())) // a request that reached the API server is answered, whatever became of the command
+	// A request that reached the API server is carried out, whatever became of the command: one that is cancelled in the middle may leave a node port behind that no Service has.
+	r = r.WithContext(context.WithoutCancel(r.Context()))
 	p.mu.Lock()
 	p.writes++
 	n, before, after := p.writes, p.before, p.after
@@ -64,7 +65,7 @@ func (p *proxy) write(w http.ResponseWriter, r *http.Request, forward http.Handl
 	if before != nil {
 		before(n, r)
 	}
-	forward.ServeHTTP(w, r)
+	forward.ServeHTTP(struct{ http.ResponseWriter }{w}, r) // without CloseNotify, by which a ReverseProxy cancels all the same
 	if after != nil {
 		after(n)
 	}
