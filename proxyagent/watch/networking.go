@@ -29,6 +29,7 @@ func (s *Source) addressChanged(c change[*allocation]) {
 	if c.old.same(c.new) {
 		return
 	}
+	s.formers.see(c)
 	if addr, err := netip.ParseAddr(cmp.Or(c.new, c.old).name); err == nil {
 		s.pending.mark(func(b *batch) { b.allocations[addr] = struct{}{} })
 	}

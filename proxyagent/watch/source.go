@@ -64,6 +64,7 @@ type Source struct {
 	cidrs     *informer[*serviceCIDR]
 	slicesOf  slicesOf
 	holds     *holds
+	formers   *formers
 
 	// began is set before the informers run.
 	began time.Time
@@ -80,6 +81,11 @@ type Source struct {
 func New(client kubernetes.Interface, o Options) (*Source, error) {
 	s := &Source{options: o, pending: newPending(), ready: make(chan struct{}), slicesOf: slicesOf{of: map[model.ServiceName][]*slice{}}, last: model.Node{Name: o.NodeName}}
 	s.holds = newHolds(func(n model.ServiceName) { s.pending.mark(func(b *batch) { b.services[n] = struct{}{} }) })
+	held := func(n model.ServiceName) bool {
+		last, _ := s.holds.get(n)
+		return last != nil
+	}
+	s.formers = newFormers(held, func(a netip.Addr) { s.pending.mark(func(b *batch) { b.allocations[a] = struct{}{} }) })
 	proxy := "!" + labelProxyName
 	if o.ProxyName != "" {
 		proxy = labelProxyName + "=" + o.ProxyName
@@ -200,10 +206,11 @@ func (s *Source) Take() model.Changes {
 		changes.Allocations = make(map[netip.Addr]*model.Allocation, len(b.allocations))
 	}
 	for addr := range b.allocations {
-		changes.Allocations[addr] = nil
+		var now *model.Allocation
 		if known, ok := s.addresses.get(addr.String()); ok {
-			changes.Allocations[addr] = &known.model
+			now = &known.model
 		}
+		changes.Allocations[addr] = s.formers.or(addr, now)
 	}
 	if b.ranges {
 		ranges := rangesOf(s.cidrs.shared.GetStore().List())
