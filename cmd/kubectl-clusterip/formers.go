@@ -40,16 +40,19 @@ func (s *session) formerConnections(ctx context.Context) (map[netip.Addr]int, er
 	return sum(answers), nil
 }
 
-// readFormer reads what an agent answers.
+// readFormer reads what an agent answers. An answer of 503 is one too: it says why there are no counts.
 func readFormer(answer []byte, err error) (map[netip.Addr]int, error) {
 	var told struct {
-		Addresses map[netip.Addr]int `json:"addresses"`
+		Addresses map[netip.Addr]int
+		Reason    string
 	}
-	if err != nil {
+	switch broken := json.Unmarshal(answer, &told); {
+	case broken == nil && told.Reason != "":
+		return nil, fmt.Errorf("%s; try again in a moment", told.Reason)
+	case err != nil:
 		return nil, err
-	}
-	if err := json.Unmarshal(answer, &told); err != nil {
-		return nil, fmt.Errorf("reading its answer: %w", err)
+	case broken != nil:
+		return nil, fmt.Errorf("reading its answer: %w", broken)
 	}
 	return told.Addresses, nil
 }
