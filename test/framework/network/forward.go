@@ -1,9 +1,12 @@
 package network
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 )
 
@@ -15,22 +18,53 @@ func (n *Namespace) Forward(target string) (address string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("forwarding to %s: %w", target, err)
 	}
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go pipe(conn, target)
-		}
-	}()
+	go pipeAll(listener, func() (net.Conn, error) { return net.Dial("tcp", target) })
 	return listener.Addr().String(), nil
 }
 
+// Expose lets programs of the machine outside reach a TCP server in the namespace, until the Topology is closed. It returns the address that leads to target: one of the machine that is not
+// of loopback, for an API server proxies to no such pod.
+func (n *Namespace) Expose(target string) (netip.AddrPort, error) {
+	address, err := MachineAddr()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	listener, err := net.Listen("tcp", netip.AddrPortFrom(address, 0).String())
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("leading to %s: %w", target, err)
+	}
+	n.closeLater(listener.Close)
+	go pipeAll(listener, func() (net.Conn, error) { return n.DialContext(context.Background(), "tcp", target) })
+	return addrPort(listener.Addr()), nil
+}
+
+// MachineAddr is an address of this machine that is not of loopback.
+func MachineAddr() (netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			address, _ := netip.AddrFromSlice(n.IP)
+			return address.Unmap(), nil
+		}
+	}
+	return netip.Addr{}, errors.Join(errors.New("this machine has no address but those of loopback"), err)
+}
+
+// pipeAll pipes each connection that a listener accepts, until it is closed.
+func pipeAll(listener net.Listener, dial func() (net.Conn, error)) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go pipe(conn, dial)
+	}
+}
+
 // pipe carries bytes both ways until one side ends; then both do.
-func pipe(inside net.Conn, target string) {
+func pipe(inside net.Conn, dial func() (net.Conn, error)) {
 	defer func() { _ = inside.Close() }()
-	outside, err := net.Dial("tcp", target)
+	outside, err := dial()
 	if err != nil {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/healthz"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -103,7 +104,9 @@ var _ = Describe("status", Ordered, func() {
 			c.Kubectl(ctx, "delete", "daemonset/agents", "configmap/agents", "-n", "kube-system")
 			c.Kubectl(ctx, "delete", "pod", "-l", "agent=a", "-n", "kube-system", "--grace-period=0", "--force")
 		})
-		runsAgent(ctx, "node-a", addressOfThisMachine(), true)
+		here, err := network.MachineAddr()
+		Expect(err).NotTo(HaveOccurred())
+		runsAgent(ctx, "node-a", here.String(), true)
 		runsAgent(ctx, "node-b", "192.0.2.250", false) // nobody is there
 
 		agents := read(admin(ctx, "-o", "json")).Agents
@@ -132,20 +135,6 @@ func answering(ctx context.Context) int {
 	server.Start()
 	DeferCleanup(server.Close)
 	return l.Addr().(*net.TCPAddr).Port
-}
-
-// addressOfThisMachine is one to which the API server proxies: not loopback.
-func addressOfThisMachine() string {
-	GinkgoHelper()
-	all, err := net.InterfaceAddrs()
-	Expect(err).NotTo(HaveOccurred())
-	for _, a := range all {
-		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
-			return n.IP.String()
-		}
-	}
-	Fail("this machine has no address but those of loopback")
-	return ""
 }
 
 // runsAgent writes what a kubelet would that runs an agent.

@@ -67,8 +67,8 @@ func (s *Environment) Served(services ...*corev1.Service) {
 	}
 }
 
-// attemptTimeout is how long one attempt of traffic may take. It is longer than the kernel waits before it sends a first packet again.
-const attemptTimeout = 3 * time.Second
+// attemptTimeout is how long one attempt of traffic may take. It is much longer than the kernel waits before it sends a first packet again, and than a busy machine lets a process wait.
+const attemptTimeout = 10 * time.Second
 
 // Traffic is all that goes to one Service: new connections from a pod, from the node and from outside, and TCP connections and
 // UDP flows of a pod that stay. No loss goes unseen: a connection that was made at the second attempt counts as lost, for the kernel says how often it had to
@@ -94,21 +94,20 @@ type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 // not know itself.
 func (s *Environment) Traffic(services ...*corev1.Service) *Traffic {
 	GinkgoHelper()
-	t := newTraffic()
-	DeferCleanup(t.Stop)
+	t := NewTraffic()
 	for _, service := range services {
 		for _, f := range network.Families {
 			vip, name := VIP(service, f), service.Name+", "+f.String()
 			for _, from := range []*network.Namespace{s.Pod1, s.Node, s.Client} {
-				t.connect(from.Host()+" to "+name, from.DialContext, vip.String())
+				t.connect(from.Host()+" to "+name, from.DialContext, vip.String(), 20*time.Millisecond)
 			}
 			if port := service.Spec.Ports[0].NodePort; port != 0 {
-				t.connect("client to the node port of "+name, s.Client.DialContext, netip.AddrPortFrom(s.Node.Addr(f), uint16(port)).String())
+				t.connect("client to the node port of "+name, s.Client.DialContext, netip.AddrPortFrom(s.Node.Addr(f), uint16(port)).String(), 20*time.Millisecond)
 			}
-			t.stay("kept to "+name, s.Pod1.DialContext, "tcp", vip.String())
+			t.stay("kept to "+name, s.Pod1.DialContext, "tcp", vip.String(), 8)
 			for _, port := range service.Spec.Ports {
 				if port.Protocol == corev1.ProtocolUDP {
-					t.stay("UDP to "+name, s.Pod1.DialContext, "udp", netip.AddrPortFrom(vip.Addr(), uint16(port.Port)).String())
+					t.stay("UDP to "+name, s.Pod1.DialContext, "udp", netip.AddrPortFrom(vip.Addr(), uint16(port.Port)).String(), 8)
 				}
 			}
 		}
@@ -117,15 +116,68 @@ func (s *Environment) Traffic(services ...*corev1.Service) *Traffic {
 	return t
 }
 
+// NewTraffic is none yet: Connect, ConnectOnceServed and Stay start some, for specs with many Services. It ends with the calling Ginkgo node.
+func NewTraffic() *Traffic {
+	GinkgoHelper()
+	t := newTraffic()
+	DeferCleanup(t.Stop)
+	return t
+}
+
+// spare is the pause between two new connections where there are many Services.
+const spare = 200 * time.Millisecond
+
+// Connect makes new TCP connections to an address.
+func (t *Traffic) Connect(from *network.Namespace, to netip.AddrPort) {
+	t.connect(fmt.Sprintf("%s to %s", from.Host(), to), from.DialContext, to.String(), spare)
+}
+
+// ConnectOnceServed makes new TCP connections to an address that is not served yet. From the first one on that comes about, none may be lost.
+func (t *Traffic) ConnectOnceServed(from *network.Namespace, to netip.AddrPort) {
+	served := false
+	t.connect(fmt.Sprintf("%s to %s", from.Host(), to), func(ctx context.Context, network, address string) (net.Conn, error) {
+		if served {
+			return from.DialContext(ctx, network, address)
+		}
+		ctx, cancel := context.WithTimeout(ctx, spare)
+		defer cancel()
+		conn, err := from.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, errNotYet
+		}
+		served = true
+		return conn, nil
+	}, to.String(), spare)
+}
+
+// Stay keeps TCP connections, or UDP flows, to an address and uses them.
+func (t *Traffic) Stay(from *network.Namespace, protocol string, to netip.AddrPort, n int) {
+	GinkgoHelper()
+	t.stay(fmt.Sprintf("%s over %s, kept to %s", from.Host(), protocol, to), from.DialContext, protocol, to.String(), n)
+}
+
+// Count is how often traffic was tried, and what of it got lost.
+func (t *Traffic) Count() (tried int, losses []string) {
+	for name, s := range t.streams {
+		s.mu.Lock()
+		tried += s.tried
+		for _, loss := range s.losses {
+			losses = append(losses, name+": "+loss)
+		}
+		s.mu.Unlock()
+	}
+	return tried, losses
+}
+
 func newTraffic() *Traffic {
 	life, end := context.WithCancel(context.Background())
 	return &Traffic{streams: map[string]*stream{}, life: life, end: end}
 }
 
 // connect makes one TCP connection after the other, asks on each once and closes it. The end is a reset, so that no port waits for late packets.
-func (t *Traffic) connect(name string, dial dialer, address string) {
+func (t *Traffic) connect(name string, dial dialer, address string, pause time.Duration) {
 	t.streams[name] = &stream{}
-	t.repeat(t.streams[name], 20*time.Millisecond, func() (last bool, err error) {
+	t.repeat(t.streams[name], pause, func() (last bool, err error) {
 		l, err := open(t.life, dial, "tcp", address)
 		if err == nil {
 			_ = l.conn.(*net.TCPConn).SetLinger(0)
@@ -135,24 +187,28 @@ func (t *Traffic) connect(name string, dial dialer, address string) {
 	})
 }
 
-// stay opens eight TCP connections or UDP sockets and uses each again and again. A TCP connection that fails is lost once and not opened again. A datagram
+// stay opens n TCP connections or UDP sockets and uses each again and again. A TCP connection that fails is lost once and not opened again. A datagram
 // without an answer is a loss, and so is the answer of another server than before.
-func (t *Traffic) stay(name string, dial dialer, protocol, address string) {
+func (t *Traffic) stay(name string, dial dialer, protocol, address string, n int) {
 	GinkgoHelper()
 	t.streams[name] = &stream{}
-	for range 8 {
+	for range n {
 		l, err := open(t.life, dial, protocol, address)
 		Expect(err).NotTo(HaveOccurred(), name)
 		t.repeat(t.streams[name], 100*time.Millisecond, func() (last bool, err error) {
 			answer, err := l.ask()
 			if err == nil && protocol == "udp" && answer != l.who {
 				err = fmt.Errorf("from %s: answered by %s, and before by %s", l.conn.LocalAddr(), answer, l.who)
+				l.who = answer
 			}
 			return err != nil && protocol == "tcp", err
 		})
 		context.AfterFunc(t.life, func() { _ = l.conn.Close() })
 	}
 }
+
+// errNotYet is no loss.
+var errNotYet = errors.New("not served yet")
 
 // repeat takes a step again and again, until the end of the traffic or until the step says that it was the last.
 func (t *Traffic) repeat(s *stream, every time.Duration, step func() (last bool, err error)) {
@@ -163,6 +219,9 @@ func (t *Traffic) repeat(s *stream, every time.Duration, step func() (last bool,
 			last, err = step()
 			if t.life.Err() != nil {
 				return // what failed may have failed because of that
+			}
+			if errors.Is(err, errNotYet) {
+				continue
 			}
 			s.mu.Lock()
 			s.tried++
@@ -183,9 +242,12 @@ func (s *stream) soFar() (tried int, losses []string) {
 // Flows expects that each kind of traffic goes on, which takes it a moment.
 func (t *Traffic) Flows() {
 	GinkgoHelper()
+	before := map[string]int{}
 	for name, stream := range t.streams {
-		before, _ := stream.soFar()
-		Eventually(func() int { tried, _ := stream.soFar(); return tried }).WithTimeout(Soon).Should(BeNumerically(">", before+4), name)
+		before[name], _ = stream.soFar()
+	}
+	for name, stream := range t.streams {
+		Eventually(func() int { tried, _ := stream.soFar(); return tried }).WithTimeout(Soon).Should(BeNumerically(">", before[name]+4), name)
 	}
 }
 
@@ -236,6 +298,9 @@ func open(ctx context.Context, dial dialer, protocol, address string) (*line, er
 }
 
 func (l *line) ask() (string, error) {
+	if err := l.conn.SetDeadline(time.Now().Add(attemptTimeout)); err != nil {
+		return "", err
+	}
 	if _, err := fmt.Fprintln(l.conn, "still there?"); err != nil {
 		return "", err
 	}

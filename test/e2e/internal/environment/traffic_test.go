@@ -61,9 +61,9 @@ func TestLossesAreSeen(t *testing.T) {
 	traffic := newTraffic()
 	defer traffic.Stop()
 	dial := new(net.Dialer).DialContext
-	traffic.connect("new", dial, address)
-	traffic.stay("kept", dial, "tcp", address)
-	traffic.stay("UDP", dial, "udp", address)
+	traffic.connect("new", dial, address, 20*time.Millisecond)
+	traffic.stay("kept", dial, "tcp", address, 8)
+	traffic.stay("UDP", dial, "udp", address, 8)
 	time.Sleep(time.Second)
 	for name, stream := range traffic.streams {
 		if tried, losses := stream.soFar(); tried < 5 || len(losses) > 0 {
