@@ -12,6 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/operation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/plugin"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/renumber"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
 )
@@ -31,6 +32,7 @@ type command struct {
 	proxy       proxy.Options
 	steering    steering.Options
 	plugin      plugin.Options
+	renumber    renumber.Options
 }
 
 func parse(args []string) (command, error) {
@@ -40,7 +42,7 @@ func parse(args []string) (command, error) {
 	c.manager.Sizes = []int{10_000, 50_000}
 	c.manager.Labelled, c.manager.Repaired = []int{10_000}, []int{10_000}
 
-	c.upgrade, c.proxy, c.steering, c.plugin = upgrade.Full(), proxy.Full(), steering.Full(), plugin.Full()
+	c.upgrade, c.proxy, c.steering, c.plugin, c.renumber = upgrade.Full(), proxy.Full(), steering.Full(), plugin.Full(), renumber.Full()
 
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&only, "only", "allocations,manager", "parts to run: "+strings.Join(names(), ", "))
@@ -70,11 +72,11 @@ func parse(args []string) (command, error) {
 	flags.IntVar(&c.upgrade.Workers, "writers", c.upgrade.Workers, "upgrade: writes at the same time in this comparison")
 	c.proxyFlags(flags)
 	c.steeringFlags(flags)
-	flags.BoolFunc("quick", "upgrade, proxy, steering, plugin: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
+	flags.BoolFunc("quick", "upgrade, proxy, steering, plugin, renumber: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
 		if quick, err := strconv.ParseBool(text); err != nil || !quick {
 			return err
 		}
-		c.upgrade, c.proxy, c.steering, c.plugin = upgrade.Quick(), proxy.Quick(), steering.Quick(), plugin.Quick()
+		c.upgrade, c.proxy, c.steering, c.plugin, c.renumber = upgrade.Quick(), proxy.Quick(), steering.Quick(), plugin.Quick(), renumber.Quick()
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {

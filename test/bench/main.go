@@ -8,6 +8,7 @@
 //	go run ./test/bench --only proxy --quick                         Service proxies, small (needs root)
 //	go run ./test/bench --only steering --quick                      the admission webhooks, small
 //	go run ./test/bench --only plugin --quick                        the kubectl plugin, small
+//	go run ./test/bench --only renumber --quick                      Services that get other ClusterIPs, small (needs root)
 //
 // Start with parts, the list of what can be measured.
 package main
@@ -30,6 +31,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/probe"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/renumber"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
@@ -130,6 +132,10 @@ var parts = []part{
 	}},
 	{"plugin", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
 		r, err := plugin.Run(ctx, c.plugin, log)
+		return r, r.Versions, err
+	}},
+	{"renumber", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		r, err := renumber.Run(ctx, c.renumber, log)
 		return r, r.Versions, err
 	}},
 	{"steering", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
