@@ -119,6 +119,8 @@ func (p Plan) Validate() error {
 		switch {
 		case i.Namespace == "" || i.Name == "" || i.UID == "":
 			return fmt.Errorf("in its list, Service %s has no namespace, no name or no uid", i.Key())
+		case i.Key() == apiServers && !i.Named:
+			return fmt.Errorf("in its list, Service %s is that of the API servers, which has to be asked for by name: make the plan with --include", i.Key())
 		case len(i.Old) == 0 || len(i.Old) > 2 || !slices.EqualFunc(i.Old, i.New, families):
 			return fmt.Errorf("in its list, Service %s has old addresses %v and new ones %v: give as many, of the same families, in the same order", i.Key(), i.Old, i.New)
 		case len(i.takes()) == 0:

@@ -292,6 +292,7 @@ func TestValidate(t *testing.T) {
 		"another way to keep":       {func(p *Plan) { p.Keep = "tight" }, `keep "tight" is none of agent, externalIPs, none`},
 		"no name":                   {func(p *Plan) { p.Services[0].Name = "" }, "has no namespace, no name or no uid"},
 		"no UID":                    {func(p *Plan) { p.Services[0].UID = "" }, "has no namespace, no name or no uid"},
+		"default/kubernetes":        {func(p *Plan) { p.Services[0].Namespace, p.Services[0].Name = "default", "kubernetes" }, "has to be asked for by name"},
 		"nothing to leave":          {func(p *Plan) { p.Services[1].Old, p.Services[1].New = nil, nil }, "give as many"},
 		"fewer addresses":           {func(p *Plan) { p.Services[0].New = p.Services[0].New[:1] }, "give as many"},
 		"families are exchanged":    {func(p *Plan) { slices.Reverse(p.Services[0].New) }, "of the same families"},

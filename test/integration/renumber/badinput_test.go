@@ -96,7 +96,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 			{"the plan is of cluster another", changed(string(ns.UID), "another")},
 			{`unknown field "label"`, changed("- name: s0", "- label: s0")},
 			{`is "clusterip-operator.io/v1alpha1" "Other", not`, changed("kind: RenumberingPlan", "kind: Other")},
-			{"that of the API servers, which nobody else may move", changed("- name: s0\n  namespace: "+namespace, "- name: kubernetes\n  namespace: default")},
+			{"that of the API servers, which has to be asked for by name", changed("- name: s0\n  namespace: "+namespace, "- name: kubernetes\n  namespace: default")},
 			{"is listed twice, or another one gets its address", changed("name: s1", "name: s0")},
 			{"what it leaves must lie in", changed("- "+old+"\n", "- 10.99.0.7\n")},
 			{`keep "tight" is none of`, changed("keep: externalIPs", "keep: tight")},
