@@ -177,14 +177,16 @@ func forbid(ctx context.Context, expression string) {
 		},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	try := func(ctx context.Context) error {
+		bad := framework.NewService("default", "probe", framework.ExternalName("example.com"))
+		bad.Spec.ExternalIPs = []string{"192.0.2.1"}
+		_, err := c.Client().CoreV1().Services("default").Create(ctx, bad, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(bindings.Delete(ctx, "forbid", metav1.DeleteOptions{})).To(Succeed())
 		Expect(policies.Delete(ctx, "forbid", metav1.DeleteOptions{})).To(Succeed())
+		Eventually(try).WithContext(ctx).Should(Succeed()) // the API server forgets it later than it deletes it
 	})
-	bad := framework.NewService("default", "probe", framework.ExternalName("example.com"))
-	bad.Spec.ExternalIPs = []string{"192.0.2.1"}
-	Eventually(func() error { // the API server learns of it
-		_, err := c.Client().CoreV1().Services("default").Create(ctx, bad, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
-	}).Should(MatchError(ContainSubstring("forbidden here")), fmt.Sprint("never refused: ", expression))
+	Eventually(try).WithContext(ctx).Should(MatchError(ContainSubstring("forbidden here")), fmt.Sprint("never refused: ", expression))
 }
