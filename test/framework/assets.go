@@ -18,7 +18,6 @@ import (
 const (
 	islandEtcd = "etcd"
 	island136  = "kubernetes-1.36"
-	island132  = "kubernetes-1.32"
 )
 
 const modulePath = "github.com/clusterip-operator/clusterip-operator"
@@ -57,7 +56,7 @@ func buildAssets(selection string) (string, error) {
 // program returns the path of a program. KUBEBUILDER_ASSETS replaces what it contains of the newest
 // control plane, as it does for every project that tests with envtest; the rest is built.
 func program(island, name string) (string, error) {
-	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" && island != island132 {
+	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" && island == island136 {
 		if path := filepath.Join(dir, name); isFile(path) {
 			return path, nil
 		}

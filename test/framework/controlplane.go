@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -168,7 +169,7 @@ func (c *ControlPlane) logFor(name string) string {
 }
 
 // Version is a Kubernetes version that this package can run, with the flags that bring its API server
-// into the shape that the operator supports. The zero Version stands for [V136].
+// into the shape that the operator supports. The zero Version stands for [V136], or for what CLUSTERIP_KUBERNETES names.
 type Version struct {
 	// Name is the release, for the names of files and specs.
 	Name string
@@ -187,13 +188,32 @@ var (
 	V132 = Version{
 		Name:              "1.32.2",
 		NetworkingVersion: "v1beta1",
-		island:            island132,
+		island:            "kubernetes-1.32",
 		args: []string{
 			"--runtime-config=networking.k8s.io/v1beta1=true",
 			"--feature-gates=MultiCIDRServiceAllocator=false",
 		},
 	}
+
+	// V133 allocates from ServiceCIDRs and keeps the bitmap in step; V134 does so only with DisableAllocatorDualWrite=false, V135 never.
+	V133 = Version{Name: "1.33.13", NetworkingVersion: "v1", island: "kubernetes-1.33"}
+	V134 = Version{Name: "1.34.4", NetworkingVersion: "v1", island: "kubernetes-1.34"}
+	V135 = Version{Name: "1.35.4", NetworkingVersion: "v1", island: "kubernetes-1.35"}
 )
+
+// defaultVersion is what the zero Version stands for: V136, or the one that the environment names by its minor ("1.34"), so that any suite can be run on it.
+var defaultVersion = sync.OnceValue(func() Version {
+	name := os.Getenv("CLUSTERIP_KUBERNETES")
+	for _, v := range []Version{V133, V134, V135, V136} {
+		if name != "" && strings.HasPrefix(v.Name, name+".") {
+			return v
+		}
+	}
+	if name != "" {
+		panic(fmt.Sprintf("CLUSTERIP_KUBERNETES=%s: 1.33, 1.34, 1.35 or 1.36", name))
+	}
+	return V136
+})
 
 // Assets is [Assets] for programs of this version.
 func (v Version) Assets(programs ...string) (string, error) {
@@ -202,7 +222,7 @@ func (v Version) Assets(programs ...string) (string, error) {
 
 func (v Version) orDefault() Version {
 	if v.island == "" {
-		return V136
+		return defaultVersion()
 	}
 	return v
 }
