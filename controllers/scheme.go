@@ -78,15 +78,18 @@ func NewScheme(gv schema.GroupVersion) (*runtime.Scheme, error) {
 }
 
 // AllocatesFromBitmap reports whether the API server still allocates ClusterIPs from the bitmap in etcd, so that
-// IPAddresses are the operator's to write. v1 is served only by API servers that do not. Under v1beta1 an
-// allocating API server creates the default ServiceCIDR itself; when it is missing, or somebody else created it,
-// nobody allocates.
-func AllocatesFromBitmap(ctx context.Context, live client.Reader, gv schema.GroupVersion) (bool, error) {
-	if gv == networkingv1.SchemeGroupVersion {
+// IPAddresses are the operator's to write. Before 1.34 that is a matter of the feature gate MultiCIDRServiceAllocator, whatever version of the API
+// is served. An API server does not tell of its gates, but one that allocates from IPAddresses writes into the default ServiceCIDR before it is ready.
+func AllocatesFromBitmap(ctx context.Context, d discovery.ServerVersionInterface, live client.Reader) (bool, error) {
+	server, err := d.ServerVersion()
+	if err != nil {
+		return false, fmt.Errorf("asking the API server for its version: %w", err)
+	}
+	if minor, ok := upstream.Minor(server); ok && minor >= upstream.FirstWithoutBitmap {
 		return false, nil
 	}
 	cidr := &networkingv1.ServiceCIDR{}
-	err := live.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr)
+	err = live.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading the default ServiceCIDR: %w", err)
 	}

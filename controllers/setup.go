@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -70,12 +71,16 @@ type ReservedNetwork struct {
 
 // Setup starts every loop with mgr: the address index first, for all others read it.
 func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
-	bitmap, err := AllocatesFromBitmap(ctx, mgr.GetAPIReader(), o.GroupVersion)
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making a discovery client: %w", err)
+	}
+	bitmap, err := AllocatesFromBitmap(ctx, d, mgr.GetAPIReader())
 	if err != nil {
 		return fmt.Errorf("finding out who allocates: %w", err)
 	}
 	if bitmap && len(o.ServiceClusterIPRange) == 0 {
-		return errors.New("the API server allocates from its bitmap (Kubernetes 1.32 or older), so the operator has to be told its range: " +
+		return errors.New("the API server allocates from its bitmap (Kubernetes 1.32 or older, or 1.33 with the feature gate MultiCIDRServiceAllocator off), so the operator has to be told its range: " +
 			"set --service-cluster-ip-range to the value that kube-apiserver was started with")
 	}
 	mgr.GetLogger().Info("Setting up the loops", "api", o.GroupVersion.String(), "allocatesFromBitmap", bitmap)
@@ -103,7 +108,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 			return fmt.Errorf("setting up %T: %w", l, err)
 		}
 	}
-	if err := o.watchVersion(mgr); err != nil {
+	if err := mgr.Add(o.watchVersion(d, mgr.GetAPIReader(), bitmap)); err != nil {
 		return err
 	}
 	return ctrlmetrics.Registry.Register(gauges)
@@ -128,7 +133,7 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *m
 	migrated := &condition.Reconciler{Client: mgr.GetClient(), Index: index, Clock: clk, APIVersion: api, Bitmap: bitmap}
 	loops := []loop{addresses, services, migrated, &servicecidr.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
-		Events: mgr.GetEventRecorder("clusterip-operator-servicecidr"), APIVersion: api,
+		Events: mgr.GetEventRecorder("clusterip-operator-servicecidr"), APIVersion: api, Bitmap: bitmap,
 		Limits:   servicecidr.Limits{FreePercent: o.NearlyFullPercent, Within: o.NearlyFullWithin},
 		Networks: o.networks(),
 	}}
@@ -172,16 +177,13 @@ func declare(index *addressindex.Index, prefixes []netip.Prefix) error {
 const versionCheck = time.Minute
 
 // watchVersion ends the process when the API server begins to serve another version, as after an upgrade from
-// 1.32, or begins or ceases to serve policies: who allocates, and what runs, has changed with it, and a start takes both in. The pod
+// 1.32, or to allocate in another way, or begins or ceases to serve policies: what runs has to change with it, and a start takes all of it in. The pod
 // is restarted by the kubelet.
-func (o Options) watchVersion(mgr manager.Manager) error {
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("making a discovery client: %w", err)
-	}
-	return mgr.Add(everywhere(func(ctx context.Context) error {
+func (o Options) watchVersion(d discovery.DiscoveryInterface, live client.Reader, bitmap bool) manager.Runnable {
+	changed := func(ctx context.Context) error { return o.changed(ctx, d, live, bitmap) }
+	return everywhere(func(ctx context.Context) error {
 		err := wait.PollUntilContextCancel(ctx, versionCheck, false, func(ctx context.Context) (bool, error) {
-			if o.changed(d) == nil {
+			if changed(ctx) == nil {
 				return false, nil
 			}
 			// An API server that has just started may not serve everything yet: it is asked once more. The pause differs from replica to
@@ -190,22 +192,25 @@ func (o Options) watchVersion(mgr manager.Manager) error {
 			case <-ctx.Done():
 			case <-time.After(wait.Jitter(versionCheck/6, 2)):
 			}
-			return false, o.changed(d)
+			return false, changed(ctx)
 		})
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
-	}))
+	})
 }
 
 // changed says what the API server serves now and did not before. One that cannot be asked just now has not changed.
-func (o Options) changed(d discovery.DiscoveryInterface) error {
+func (o Options) changed(ctx context.Context, d discovery.DiscoveryInterface, live client.Reader, bitmap bool) error {
 	if now, err := Discover(d); err == nil && now != o.GroupVersion {
 		return fmt.Errorf("the API server now serves %s instead of %s; restarting", now, o.GroupVersion)
 	}
 	if now, err := DiscoverPolicies(d); err == nil && now != o.Policies {
 		return fmt.Errorf("whether the API server serves ServiceCIDRPolicies has changed to %t; restarting", now)
+	}
+	if now, err := AllocatesFromBitmap(ctx, d, live); err == nil && now != bitmap {
+		return fmt.Errorf("whether the API server allocates from the bitmap has changed to %t; restarting", now)
 	}
 	return nil
 }

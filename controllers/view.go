@@ -13,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -51,11 +52,11 @@ func OpenView(ctx context.Context, config *rest.Config, live client.Client, poli
 	o.NewInformer = func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
 		return toolscache.NewSharedIndexInformer(listed{lw, toolscache.ToListerWatcherWithContext(lw)}, o, resync, by)
 	}
-	gvk, err := live.GroupVersionKindFor(&networkingv1.IPAddress{})
+	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making a discovery client: %w", err)
 	}
-	if v.bitmap, err = AllocatesFromBitmap(ctx, live, gvk.GroupVersion()); err != nil {
+	if v.bitmap, err = AllocatesFromBitmap(ctx, d, live); err != nil {
 		return nil, fmt.Errorf("finding out who allocates: %w", err)
 	}
 	if v.cache, err = cache.New(config, o); err != nil {

@@ -87,7 +87,7 @@ func countedUsage(o *networkingv1.ServiceCIDR, v *controllers.View) (out v1alpha
 func newRangeInfo(o *networkingv1.ServiceCIDR, u v1alpha1.RangeUsage, policies []v1alpha1.ServiceCIDRPolicy) rangeInfo {
 	r := rangeInfo{
 		ServiceCIDR: o.Name, CIDR: u.CIDR, Family: "IPv4", Static: u.Static, Dynamic: u.Dynamic, Created: o.CreationTimestamp,
-		Ready: meta.IsStatusConditionTrue(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady), Terminating: !o.DeletionTimestamp.IsZero(),
+		Ready: !meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady), Terminating: !o.DeletionTimestamp.IsZero(),
 	}
 	if strings.Contains(u.CIDR, ":") {
 		r.Family = "IPv6"

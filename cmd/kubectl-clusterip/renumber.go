@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -214,10 +215,7 @@ func within(p netip.Prefix, cidr string) bool {
 
 // usable reports whether API servers allocate from a ServiceCIDR.
 func usable(o *networkingv1.ServiceCIDR) bool {
-	ready := slices.ContainsFunc(o.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == networkingv1.ServiceCIDRConditionReady && c.Status == metav1.ConditionTrue
-	})
-	return ready && o.DeletionTimestamp.IsZero()
+	return o.DeletionTimestamp.IsZero() && !meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 }
 
 // renumberRules reads who names addresses.

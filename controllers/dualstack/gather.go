@@ -67,7 +67,7 @@ func TwoFamilies(ctx context.Context, c client.Reader) error {
 	families := map[bool]bool{} // true: IPv4
 	ranges := []string{}
 	for _, o := range list.Items {
-		if !meta.IsStatusConditionTrue(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
+		if meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
 			continue
 		}
 		for _, text := range o.Spec.CIDRs {

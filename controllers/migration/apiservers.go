@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,25 +19,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
 // Minor versions.
 const (
-	firstWithIPAddresses  = 33 // allocates from IPAddresses by default
 	firstWithoutDualWrite = 34 // does not keep the bitmap in step by default (DisableAllocatorDualWrite)
 	firstLocked           = 35 // that gate is locked
 )
-
-// minorOf reads the minor version of Kubernetes 1; "32+" is how some vendors write it. A server that emulates an older version
-// (KEP-4330) behaves like that one.
-func minorOf(v *version.Info) (minor int, ok bool) {
-	if v == nil || v.Major != "1" {
-		return 0, false
-	}
-	n, err := fmt.Sscanf(cmp.Or(v.EmulationMinor, v.Minor), "%d", &minor)
-	return minor, n == 1 && err == nil
-}
 
 // APIServer is one of the cluster's API servers.
 type APIServer struct {
@@ -50,7 +39,7 @@ type APIServer struct {
 
 // DualWrites reports whether it may keep the bitmaps in step, and so write them; the answer of one that could not be asked is yes.
 func (a APIServer) DualWrites() bool {
-	minor, ok := minorOf(a.Version)
+	minor, ok := upstream.Minor(a.Version)
 	never := minor >= firstLocked || minor >= firstWithoutDualWrite && a.BitmapOff
 	return a.Err != nil || !ok || !never
 }
@@ -101,7 +90,7 @@ func askServer(ctx context.Context, config *rest.Config, address string) (server
 	}
 	server.Address = address
 	server.Version, server.Err = client.ServerVersionWithContext(ctx)
-	if minor, ok := minorOf(server.Version); ok && minor == firstWithoutDualWrite {
+	if minor, ok := upstream.Minor(server.Version); ok && minor == firstWithoutDualWrite {
 		metrics, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
 		server.BitmapOff = err == nil && gateOn.Match(metrics)
 	}

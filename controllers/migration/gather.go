@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
@@ -208,11 +209,11 @@ func (w *Snapshot) add(o runtime.Object) bool {
 func (s Sources) allocator(w Snapshot) Allocator {
 	c := w.defaultCIDR()
 	created := c != nil && c.ByAPIServer || slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.ByAPIServer })
-	minor, known := minorOf(s.Version)
+	minor, known := upstream.Minor(s.Version)
 	switch {
 	case known && minor >= firstWithoutDualWrite:
 		return AllocatorIPAddresses
-	case known && (created || minor >= firstWithIPAddresses):
+	case known && created:
 		return AllocatorBoth
 	case known || !created && len(w.Bitmaps) > 0:
 		return AllocatorBitmap

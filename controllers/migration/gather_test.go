@@ -80,6 +80,8 @@ func TestAllocator(t *testing.T) {
 	}{
 		"1.32":                                   {minor: "32", want: AllocatorBitmap},
 		"1.32 with the feature gate":             {minor: "32", w: Snapshot{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
+		"1.33":                                   {minor: "33", w: Snapshot{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
+		"1.33 without the feature gate":          {minor: "33", w: Snapshot{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
 		"a vendor's 1.34":                        {minor: "34+", want: AllocatorIPAddresses},
 		"down, with bitmaps":                     {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
 		"down, with the API server's range":      {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorIPAddresses},

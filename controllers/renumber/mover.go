@@ -87,9 +87,15 @@ func (m Mover) Move(ctx context.Context, i Item) ([]Held, error) {
 }
 
 // abandon gives up what was held for a Service that is left, but for the old addresses that it has had until now. The error is why it is left, unless that fails.
+//
+// An API server that reads an old version of the Service from its cache allocates the new addresses before it finds that somebody else was faster, and keeps them.
 func (m Mover) abandon(ctx context.Context, i Item, why *LeftError) ([]Held, error) {
 	s, err := m.service(ctx, i)
 	if err != nil {
+		return nil, err
+	}
+	unused := slices.DeleteFunc(slices.Clone(i.New), func(a netip.Addr) bool { return s != nil && slices.Contains(addresses(s), a) })
+	if _, err := m.sweep(ctx, i, unused, true); err != nil {
 		return nil, err
 	}
 	held, err := m.keep(ctx, i, s)

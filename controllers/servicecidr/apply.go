@@ -111,7 +111,8 @@ func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.Ser
 		now := meta.FindStatusCondition(cidr.Status.Conditions, c.Type)
 		return now != nil && same(*now, c)
 	})
-	if len(changed) == 0 {
+	withdrawn := meta.FindStatusCondition(cidr.Status.Conditions, networkingv1.ServiceCIDRConditionReady) != nil && meta.FindStatusCondition(want, networkingv1.ServiceCIDRConditionReady) == nil
+	if len(changed) == 0 && !withdrawn {
 		return nil, nil
 	}
 	// The version guards the copy of Ready that the apply carries: it must not undo what kube-controller-manager

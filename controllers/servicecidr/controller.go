@@ -43,6 +43,8 @@ type Reconciler struct {
 	Networks []addressindex.Network
 	// APIVersion under which ServiceCIDRs are served.
 	APIVersion string
+	// Bitmap: the API server allocates from the bitmap.
+	Bitmap bool
 
 	history history
 	counted map[string]time.Time // when AnnotationUsage was written last, by name; there is one worker
@@ -103,7 +105,7 @@ func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, 
 
 // gather reads what decide needs from the address index.
 func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR) (inputs, error) {
-	in := inputs{now: r.Clock.Now(), limits: r.Limits}
+	in := inputs{now: r.Clock.Now(), limits: r.Limits, unused: r.Bitmap && cidr.Name == v1alpha1.DefaultServiceCIDR}
 	var prefixes []netip.Prefix
 	for _, c := range r.Index.ServiceCIDRs() {
 		if c.Name != cidr.Name {

@@ -25,6 +25,8 @@ type inputs struct {
 	bands    []bandUse
 	overlaps []addressindex.Network
 	limits   Limits
+	// unused: it is the default range, and no API server has allocated from it yet. The first that does says so in the condition Ready, if there is none.
+	unused bool
 }
 
 // blocker is an address that holds a ServiceCIDR, and whose it is.
@@ -57,6 +59,7 @@ type decision struct {
 func decide(in inputs) decision {
 	d := decision{keep: true, conditions: usageConditions(in)}
 	switch {
+	case in.deleted.IsZero() && in.unused:
 	case in.deleted.IsZero():
 		d.conditions = append(d.conditions, ready())
 	case in.orphans > 0:

@@ -1,6 +1,7 @@
 package servicecidr
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -33,13 +34,15 @@ func TestDecideLifecycle(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in          inputs
 		wantKeep    bool
-		wantReady   metav1.ConditionStatus
+		wantReady   metav1.ConditionStatus // empty: no such condition
 		wantReason  string
 		wantBlocked metav1.ConditionStatus // empty: no such condition
 		wantAgain   time.Duration
 	}{
 		"alive":             {in: inputs{}, wantKeep: true, wantReady: metav1.ConditionTrue},
 		"alive and in use":  {in: inputs{orphans: 0, bands: []bandUse{band(10, 5)}}, wantKeep: true, wantReady: metav1.ConditionTrue},
+		"not in use yet":    {in: inputs{unused: true}, wantKeep: true},
+		"deleted, unused":   {in: inputs{unused: true, deleted: now}, wantKeep: true, wantReady: metav1.ConditionFalse, wantReason: "Terminating", wantBlocked: metav1.ConditionFalse, wantAgain: 10 * time.Second},
 		"deleted, in use":   {in: inputs{deleted: now.Add(-time.Hour), orphans: 1, blockers: blockers}, wantKeep: true, wantReady: metav1.ConditionFalse, wantReason: "Terminating", wantBlocked: metav1.ConditionTrue},
 		"deleted just now":  {in: inputs{deleted: now.Add(-3 * time.Second)}, wantKeep: true, wantReady: metav1.ConditionFalse, wantReason: "Terminating", wantBlocked: metav1.ConditionFalse, wantAgain: 7 * time.Second},
 		"deleted and over":  {in: inputs{deleted: now.Add(-10 * time.Second)}},
@@ -54,7 +57,7 @@ func TestDecideLifecycle(t *testing.T) {
 			if !d.keep {
 				return
 			}
-			ready := meta.FindStatusCondition(d.conditions, networkingv1.ServiceCIDRConditionReady)
+			ready := cmp.Or(meta.FindStatusCondition(d.conditions, networkingv1.ServiceCIDRConditionReady), &metav1.Condition{})
 			if ready.Status != tc.wantReady || ready.Reason != tc.wantReason {
 				t.Errorf("Ready is %s %q, want %s %q", ready.Status, ready.Reason, tc.wantReady, tc.wantReason)
 			}

@@ -195,9 +195,11 @@ var (
 		},
 	}
 
-	// V133 allocates from ServiceCIDRs and keeps the bitmap in step; V134 does so only with DisableAllocatorDualWrite=false, V135 never.
+	// V133 allocates from ServiceCIDRs and keeps the bitmap in step.
 	V133 = Version{Name: "1.33.13", NetworkingVersion: "v1", island: "kubernetes-1.33"}
+	// V134 keeps the bitmap in step with DisableAllocatorDualWrite=false alone.
 	V134 = Version{Name: "1.34.4", NetworkingVersion: "v1", island: "kubernetes-1.34"}
+	// V135 knows of bitmaps no more than V136.
 	V135 = Version{Name: "1.35.4", NetworkingVersion: "v1", island: "kubernetes-1.35"}
 )
 

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -8,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
@@ -89,13 +92,30 @@ const (
 )
 
 // WrittenByAPIServer reports whether an API server wrote the object for itself, as one that allocates from IPAddresses does with
-// the default ServiceCIDR and with each IPAddress. An API server that allocates from the bitmap writes neither.
+// each IPAddress, and with the default ServiceCIDR before it is ready itself: it creates it, or writes its condition Ready if it has none. An API server that
+// allocates from the bitmap writes neither.
 func WrittenByAPIServer(o metav1.Object) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), signed)
 }
 
-// Disown gives what an API server wrote to another field manager, when API servers that do not know of it take over.
+// Minor reads the minor version of Kubernetes 1; "32+" is how some vendors write it. A server that emulates an older version (KEP-4330) behaves like that one.
+func Minor(v *version.Info) (minor int, ok bool) {
+	if v == nil || v.Major != "1" {
+		return 0, false
+	}
+	n, err := fmt.Sscanf(cmp.Or(v.EmulationMinor, v.Minor), "%d", &minor)
+	return minor, n == 1 && err == nil
+}
+
+// FirstWithoutBitmap is the minor version from which on no API server allocates from the bitmap: the feature gate MultiCIDRServiceAllocator is locked.
+const FirstWithoutBitmap = 34
+
+// Disown gives what an API server wrote to another field manager, when API servers that do not know of it take over. A ServiceCIDR loses the condition Ready,
+// so that an API server which allocates from it again says so anew.
 func Disown(o metav1.Object, to string) {
+	if c, ok := o.(*networkingv1.ServiceCIDR); ok {
+		meta.RemoveStatusCondition(&c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
+	}
 	fields := o.GetManagedFields()
 	for i := range fields {
 		if signed(fields[i]) {

@@ -9,6 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 )
 
 // The texts are those of Kubernetes, written out: a constant that changes its value would be noticed here.
@@ -103,6 +104,34 @@ func TestWrittenByAPIServer(t *testing.T) {
 		if got := WrittenByAPIServer(&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}}); got != tc.want {
 			t.Errorf("%s: written by an API server %v", name, got)
 		}
+	}
+}
+
+func TestMinor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		v    *version.Info
+		want int // 0: it is not known
+	}{
+		"1.33":                   {&version.Info{Major: "1", Minor: "33"}, 33},
+		"a vendor's":             {&version.Info{Major: "1", Minor: "34+"}, 34},
+		"one that emulates":      {&version.Info{Major: "1", Minor: "36", EmulationMinor: "33"}, 33},
+		"2.1":                    {&version.Info{Major: "2", Minor: "1"}, 0},
+		"something else":         {&version.Info{Major: "1", Minor: "x"}, 0},
+		"one that says nothing":  {&version.Info{}, 0},
+		"one that was not asked": {},
+	} {
+		if got, ok := Minor(tc.v); got != tc.want || ok != (tc.want != 0) {
+			t.Errorf("%s: %d, %v", name, got, ok)
+		}
+	}
+}
+
+// An API server that allocates from the default ServiceCIDR again says so only where the condition Ready is missing.
+func TestDisownServiceCIDR(t *testing.T) {
+	o := &networkingv1.ServiceCIDR{Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{Type: "Ready"}, {Type: "Other"}}}}
+	Disown(o, "us")
+	if diff := cmp.Diff([]metav1.Condition{{Type: "Other"}}, o.Status.Conditions); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -78,15 +78,23 @@ func Open(ctx context.Context, options framework.Options, log *progress.Log) (*C
 
 // CreateTemplate creates the Service that all others are copies of. It has an address of each family, all in the static band.
 func (c *Cluster) CreateTemplate(ctx context.Context, addresses ...string) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}
-	if _, err := c.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the namespace: %w", err)
+	if err := c.CreateNamespace(ctx, Namespace); err != nil {
+		return err
 	}
 	options := []framework.ServiceOption{framework.WithClusterIPs(addresses...)}
 	if len(addresses) > 1 {
 		options = append(options, framework.RequireDualStack())
 	}
 	return c.CreateService(ctx, template, options...)
+}
+
+// CreateNamespace creates one.
+func (c *Cluster) CreateNamespace(ctx context.Context, name string) error {
+	_, err := c.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating namespace %s: %w", name, err)
+	}
+	return nil
 }
 
 // CreateService creates a Service in the namespace of the benchmark.

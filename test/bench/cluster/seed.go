@@ -86,13 +86,13 @@ func (c *Cluster) copies(n int) seed.Copies {
 }
 
 // Stock adds copies until there are n of them, without IPAddresses but with their bits in the bitmaps: what an API server
-// leaves that allocates from these. It must not run meanwhile. ranges are those of the API server.
-func (c *Cluster) Stock(ctx context.Context, n int, ranges string) error {
+// leaves that allocates from these. It must not run meanwhile. ranges are those of the API server; mixed is seed.Copies.Mixed.
+func (c *Cluster) Stock(ctx context.Context, n int, ranges string, mixed bool) error {
 	if c.API.Running() {
 		return errors.New("services are not written to etcd behind the back of an API server that keeps bitmaps")
 	}
 	s := c.copies(n)
-	s.Ranges, s.Pace = nil, 0
+	s.Ranges, s.Pace, s.Mixed = nil, 0, mixed
 	for text := range strings.SplitSeq(ranges, ",") {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {

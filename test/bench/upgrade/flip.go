@@ -10,6 +10,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
 // Flip is the first start of a new API server on what the old one has left.
@@ -50,8 +51,8 @@ func (f Flips) sample(of func(Flip) int) (s stats.Sample) {
 // givenUp is what an API server says that ends itself because it has not repaired everything within a minute.
 const givenUp = "unable to perform initial IP and Port allocation check"
 
-// flip replaces the API server. It is given up after bound.
-func (s *subject) flip(ctx context.Context, bound time.Duration) (f Flip, err error) {
+// flip replaces the API server by one of another version. It is given up after bound.
+func (s *subject) flip(ctx context.Context, to framework.Version, bound time.Duration) (f Flip, err error) {
 	if err := s.API.Stop(); err != nil {
 		return f, err
 	}
@@ -59,7 +60,7 @@ func (s *subject) flip(ctx context.Context, bound time.Duration) (f Flip, err er
 	defer cancel()
 	for start := time.Now(); ; f.Restarts++ {
 		logged := s.logged()
-		err := s.Restart(limited, s.shape.newer())
+		err := s.Restart(limited, s.shape.newer(to))
 		if err == nil {
 			f.Ready = time.Since(start)
 			break
@@ -118,7 +119,7 @@ func (s *subject) logSince(offset int64) string {
 // measureFlip flips a copy of a cluster, and goes on with it if that has come to an end.
 func (s *shelf) measureFlip(ctx context.Context, folder string, shape Shape, bound time.Duration, then func(*subject) error) (f Flip, err error) {
 	err = s.onCopy(ctx, folder, shape, func(ctx context.Context, c *subject) (err error) {
-		if f, err = c.flip(ctx, bound); err != nil || f.Ready == 0 || then == nil {
+		if f, err = c.flip(ctx, framework.V136, bound); err != nil || f.Ready == 0 || then == nil {
 			return err
 		}
 		return then(c)

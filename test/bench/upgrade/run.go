@@ -20,6 +20,8 @@ import (
 type Options struct {
 	// Sizes are numbers of Services in one family, Dual of Services in two.
 	Sizes, Dual []int
+	// Walked is a number of Services of two families and of every kind that go through all minor versions; 0 for none.
+	Walked int
 	// Repeats is how often each start is measured. Without migration, and with more than Once addresses, it is measured once.
 	Repeats, Once int
 	// Bound is how long an API server may take to become ready, restarts included.
@@ -32,7 +34,7 @@ type Options struct {
 // Full is what the documentation shows.
 func Full() Options {
 	return Options{
-		Sizes: []int{1_000, 10_000, 30_000, 65_000}, Dual: []int{10_000},
+		Sizes: []int{1_000, 10_000, 30_000, 65_000}, Dual: []int{10_000}, Walked: 12_345,
 		Repeats: 3, Once: 10_000, Bound: 10 * time.Minute,
 		Raced: 10_000, Rounds: 3, Workers: 16,
 	}
@@ -40,7 +42,7 @@ func Full() Options {
 
 // Quick is for a look at whether the benchmark itself works.
 func Quick() Options {
-	return Options{Sizes: []int{500}, Dual: []int{300}, Repeats: 1, Bound: time.Minute, Raced: 500, Rounds: 1, Workers: 16}
+	return Options{Sizes: []int{500}, Dual: []int{300}, Walked: 345, Repeats: 1, Bound: time.Minute, Raced: 500, Rounds: 1, Workers: 16}
 }
 
 // Result is what was measured, and on which versions.
@@ -49,6 +51,7 @@ type Result struct {
 	Versions string
 	Cases    []Case
 	Rates    Rates // its Shape is zero if nothing was compared
+	Walk     []Step
 }
 
 // Case is one kind of cluster.
@@ -80,7 +83,10 @@ func Run(ctx context.Context, o Options, log *progress.Log) (result Result, err 
 			return result, fmt.Errorf("measuring %s: %w", shape, err)
 		}
 	}
-	return result, nil
+	if o.Walked > 0 {
+		result.Walk, err = clusters.walk(ctx, o)
+	}
+	return result, err
 }
 
 func (o Options) shapes() (all []Shape) {

@@ -19,6 +19,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
 )
 
 // subject is a cluster that something is done to.
@@ -54,6 +55,8 @@ type Shape struct {
 	Services int
 	// Dual: all others have an address of each family.
 	Dual bool
+	// Mixed: seven of a hundred are headless, three of type ExternalName, and they lie in twenty namespaces.
+	Mixed bool
 }
 
 // secondary is the range of the second family: the largest that an API server with bitmaps accepts.
@@ -76,20 +79,29 @@ func (s Shape) template() []string {
 
 // addresses is how many ClusterIPs there are, and how many IPAddresses there have to be.
 func (s Shape) addresses() int {
-	if s.Dual {
-		return 2*s.Services - 1
+	n := s.Services
+	for i := range s.copies() {
+		if !(seed.Copies{Mixed: s.Mixed}).HasAddresses(i) {
+			n--
+		}
 	}
-	return s.Services
+	if s.Dual {
+		return 2*n - 1
+	}
+	return n
 }
+
+// copies is how many Services there are beside the template and that of the API server.
+func (s Shape) copies() int { return s.Services - 2 }
 
 // old is an API server that allocates from the bitmap, and serves IPAddresses to whoever wants to prepare.
 func (s Shape) old() framework.Options {
 	return framework.Options{Version: framework.V132, ServiceClusterIPRange: s.ranges()}
 }
 
-// newer is an API server that expects an IPAddress for each ClusterIP.
-func (s Shape) newer() framework.Options {
-	return framework.Options{Version: framework.V136, ServiceClusterIPRange: s.ranges()}
+// newer is an API server of a version that expects an IPAddress for each ClusterIP.
+func (s Shape) newer(v framework.Version) framework.Options {
+	return framework.Options{Version: v, ServiceClusterIPRange: s.ranges()}
 }
 
 // String says it in the words of the tables.
@@ -97,6 +109,9 @@ func (s Shape) String() string {
 	text := stats.Number(float64(s.Services)) + " Services"
 	if s.Dual {
 		text += " of two families"
+	}
+	if s.Mixed {
+		text += ", 7 % headless, 3 % ExternalName"
 	}
 	return text
 }
@@ -138,10 +153,17 @@ func (s *shelf) build(ctx context.Context, shape Shape) (folder string, err erro
 	if err := c.CreateTemplate(ctx, shape.template()...); err != nil {
 		return "", err
 	}
+	if shape.Mixed {
+		for _, name := range seed.MixedNamespaces {
+			if err := c.CreateNamespace(ctx, name); err != nil {
+				return "", err
+			}
+		}
+	}
 	if err := c.API.Stop(); err != nil {
 		return "", err
 	}
-	if err := c.Stock(ctx, shape.Services-2, shape.ranges()); err != nil {
+	if err := c.Stock(ctx, shape.copies(), shape.ranges(), shape.Mixed); err != nil {
 		return "", err
 	}
 	if err := c.API.Start(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -43,7 +44,15 @@ type Copies struct {
 	Pace int
 	// Over is the time over which they have come into being, evenly, the first one longest ago. 0: they are as old as their objects.
 	Over time.Duration
+	// Mixed: of a hundred copies seven are headless and three of type ExternalName, and they are spread over MixedNamespaces.
+	Mixed bool
 }
+
+// MixedNamespaces are those of mixed copies. Somebody else creates them.
+var MixedNamespaces = strings.Fields("a b c d e f g h i j k l m n o p q r s t")
+
+// HasAddresses reports whether a copy has ClusterIPs.
+func (c Copies) HasAddresses(i int) bool { return !c.Mixed || i%100 >= 10 }
 
 // created is when a copy came into being.
 func (c Copies) created(i int) metav1.Time {
@@ -141,11 +150,21 @@ func (s *seeding) putIPAddress(i int, now metav1.Time) (clientv3.Op, error) {
 func (s *seeding) putService(i int, now metav1.Time) (clientv3.Op, error) {
 	service := s.service.DeepCopy()
 	service.Name, service.UID, service.CreationTimestamp = serviceName(i), uuid.NewUUID(), now
-	service.Spec.ClusterIPs = nil
-	for _, prefix := range s.Ranges {
-		service.Spec.ClusterIPs = append(service.Spec.ClusterIPs, scatter(prefix, i).String())
+	if s.Mixed {
+		service.Namespace = MixedNamespaces[i%len(MixedNamespaces)]
 	}
-	service.Spec.ClusterIP = service.Spec.ClusterIPs[0]
+	switch {
+	case s.HasAddresses(i):
+		service.Spec.ClusterIPs = nil
+		for _, prefix := range s.Ranges {
+			service.Spec.ClusterIPs = append(service.Spec.ClusterIPs, scatter(prefix, i).String())
+		}
+		service.Spec.ClusterIP = service.Spec.ClusterIPs[0]
+	case i%100 < 7:
+		service.Spec.ClusterIP, service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
+	default:
+		service.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com", Ports: service.Spec.Ports, SessionAffinity: service.Spec.SessionAffinity}
+	}
 	return put(servicesPrefix+service.Namespace+"/"+service.Name, corev1.SchemeGroupVersion.WithKind("Service"), service)
 }
 

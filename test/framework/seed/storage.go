@@ -66,7 +66,9 @@ func (s *seeding) writeBitmaps(ctx context.Context) error {
 		}
 		bits := new(big.Int).SetBytes(allocation.Data)
 		for i := s.From; i < s.To; i++ {
-			bits.SetBit(bits, bit(prefix, i), 1)
+			if s.HasAddresses(i) {
+				bits.SetBit(bits, bit(prefix, i), 1)
+			}
 		}
 		allocation.Data = bits.Bytes()
 		op, err := put(bitmaps[n], corev1.SchemeGroupVersion.WithKind("RangeAllocation"), allocation)

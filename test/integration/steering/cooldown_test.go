@@ -48,11 +48,18 @@ var _ = inOrder("An address that cools down", func() {
 	// none has done so for its hour.
 	It("does not return until the range is full, and then the oldest does", func(ctx SpecContext) {
 		cooling := map[corev1.IPFamily][]string{} // the oldest first
-		for i := range total + 40 {               // more than twice as many as there are in a family
+		sizes := map[corev1.IPFamily]int{corev1.IPv4Protocol: 62, corev1.IPv6Protocol: 63}
+		for i := range total + 40 { // more than twice as many as there are in a family
+			for family, all := range cooling { // nobody is given an address at which its IPAddress is just being written
+				if len(all) == sizes[family] {
+					Eventually(c.Purpose).WithArguments(ctx, all[0]).Should(Equal(cluster.Cooling), all[0])
+					c.ExpectNothingLeaked(ctx)
+				}
+			}
 			_, addresses := comeAndGo(ctx, cluster.Dual("blue", fmt.Sprintf("round-%d", i)))
 			for _, address := range addresses {
 				family := cluster.FamilyOf(address)
-				if all := cooling[family]; len(all) < map[corev1.IPFamily]int{corev1.IPv4Protocol: 62, corev1.IPv6Protocol: 63}[family] {
+				if all := cooling[family]; len(all) < sizes[family] {
 					Expect(all).NotTo(ContainElement(address), "round %d", i)
 				} else {
 					Expect(address).To(Equal(all[0]), "round %d; it is kept as %q", i, c.Purpose(ctx, all[0]))
