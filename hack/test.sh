@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh core|all|soak|cluster|unit
+# Runs the tests: hack/test.sh core|all|soak|version|cluster|unit
 #
 # The labels of Ginkgo's specs and suites decide which runs what:
 #   core  the packages without Ginkgo but those of benchmarks, with fewer random seeds (-short), and all specs without a label
 #   all   all packages, the specs with Label("all") too, and the tool islands that have tests
 #   soak  the specs with Label("soak") alone, and the packages without Ginkgo with all their seeds
+#   version  the suites of test/versions on the Kubernetes that CLUSTERIP_KUBERNETES names, without what is labelled soak, and with the label 1.32 there and only there
 #   cluster  of soak, the suites on nodes with containerd and kubelet
 #   unit  the packages without Ginkgo alone
 # SEED repeats an order and what happens at random, TIMEOUT bounds one package, PARALLEL how many run side by side.
-# The times of all specs are left in bin/ci/report.json.
+# The times of all specs are left in bin/ci/report.json, those of version in bin/versions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 what=${1:-core}
 seed=${SEED:-$(date +%s)}
 reports=$PWD/bin/ci/reports
+report=bin/ci/report.json
 
 # What nodes need besides is built by the suite that has some.
 cluster=kube-apiserver,kubectl,kube-controller-manager,kube-proxy
@@ -24,10 +26,16 @@ case $what in
 core) filter='!all && !soak' parallel=3 timeout=15m upstream=(kubernetes-1.36:kube-apiserver,kubectl) ;;
 all) filter='!soak' parallel=3 timeout=30m upstream=("kubernetes-1.36:$cluster" kubernetes-1.32) ;;
 soak) filter='soak' parallel=1 timeout=6h upstream=("kubernetes-1.36:$cluster" kubernetes-1.32) ;;
+version)
+	minor=${CLUSTERIP_KUBERNETES:?names the minor release of Kubernetes, 1.34 for one}
+	filter='!soak && !1.32' parallel=3 timeout=1h upstream=("kubernetes-1.36:$cluster" "kubernetes-$minor:kube-apiserver")
+	[ "$minor" != 1.32 ] || filter='!soak && 1.32'
+	report=bin/versions/$minor.json
+	;;
 cluster) filter='soak' parallel=1 timeout=6h upstream=() ;;
 unit) filter='' parallel=2 timeout=10m upstream=() ;;
 *)
-	echo "test.sh: core, all, soak, cluster or unit, not $what" >&2
+	echo "test.sh: core, all, soak, version, cluster or unit, not $what" >&2
 	exit 2
 	;;
 esac
@@ -43,10 +51,11 @@ packages() {
 # suites prints the packages that have specs for $what, so that no others are linked. A label of a whole suite is on its RunSpecs.
 suites() {
 	local package dir
+	[ "$what" != version ] || { go run ./test/versions suites "$minor"; return; }
 	packages ginkgo | while read -r package dir; do
 		case $what in
-		core) ! grep -qsE 'RunSpecs\(.*Label\("(all|soak)"\)' "$dir"/*_test.go ;;
-		all) ! grep -qsE 'RunSpecs\(.*Label\("soak"\)' "$dir"/*_test.go ;;
+		core) ! grep -qsE 'RunSpecs\(.*Label\("(all|soak)"' "$dir"/*_test.go ;;
+		all) ! grep -qsE 'RunSpecs\(.*Label\("soak"' "$dir"/*_test.go ;;
 		soak) grep -qs 'Label("soak")' "$dir"/*_test.go ;;
 		cluster) grep -qs 'cluster\.Fetch(' "$dir"/*_test.go ;;
 		esac && echo "$package" || true
@@ -79,12 +88,12 @@ if [ "$what" != unit ]; then
 fi
 
 echo "== $what, SEED=$seed"
-rm -rf "$reports" bin/ci/report.json
-mkdir -p "$reports"
+rm -rf "$reports" "$report"
+mkdir -p "$reports" "$(dirname "$report")"
 
 list=()
 [ "$what" = unit ] || mapfile -t list < <(suites)
-[ "$what" = cluster ] || mapfile -t -O "${#list[@]}" list < <(packages unit | cut -d' ' -f1 | { [ "$what" = core ] && grep -v /test/bench || cat; })
+[[ $what = version || $what = cluster ]] || mapfile -t -O "${#list[@]}" list < <(packages unit | cut -d' ' -f1 | { [ "$what" = core ] && grep -v /test/bench || cat; })
 short=true
 [ "$what" != soak ] || short=false
 
@@ -97,5 +106,5 @@ limit=${TIMEOUT:-$timeout}
 REPORTS=$reports FILTER=$filter SEED=$seed LIMIT=$limit go test -race -vet=off "-short=$short" "-shuffle=$seed" "-timeout=$limit" "-p=${PARALLEL:-$parallel}" \
 	-exec "$PWD/hack/suite.sh" "${list[@]}" || status=1
 [ "$what" != all ] || islands || status=1
-go run ./test/report "$reports" bin/ci/report.json || status=1
+go run ./test/report "$reports" "$report" || status=1
 exit $status

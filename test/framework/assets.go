@@ -68,10 +68,10 @@ func program(island, name string) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// Programs returns the paths of etcd and of the API server 1.36, for a control plane that envtest starts.
+// Programs returns the paths of etcd and of the API server of the zero Version, for a control plane that envtest starts.
 func Programs() (etcd, apiServer string, err error) {
 	etcd, etcdErr := program(islandEtcd, "etcd")
-	apiServer, err = program(island136, "kube-apiserver")
+	apiServer, err = program(defaultVersion().island, "kube-apiserver")
 	return etcd, apiServer, errors.Join(etcdErr, err)
 }
 

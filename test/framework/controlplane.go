@@ -197,25 +197,39 @@ var (
 
 	// V133 allocates from ServiceCIDRs and keeps the bitmap in step.
 	V133 = Version{Name: "1.33.13", NetworkingVersion: "v1", island: "kubernetes-1.33"}
-	// V134 keeps the bitmap in step with DisableAllocatorDualWrite=false alone.
+	// V134 keeps the bitmap in step only with the feature gate DisableAllocatorDualWrite=false.
 	V134 = Version{Name: "1.34.4", NetworkingVersion: "v1", island: "kubernetes-1.34"}
-	// V135 knows of bitmaps no more than V136.
+	// V135 never keeps the bitmap in step.
 	V135 = Version{Name: "1.35.4", NetworkingVersion: "v1", island: "kubernetes-1.35"}
 )
 
+// Versions are all of them, the oldest first.
+var Versions = []Version{V132, V133, V134, V135, V136}
+
+// VersionOf returns the version of a minor release, "1.34".
+func VersionOf(minor string) (Version, error) {
+	at := slices.IndexFunc(Versions, func(v Version) bool { return v.Minor() == minor })
+	if at < 0 {
+		return Version{}, fmt.Errorf("no Kubernetes %q: one of 1.32, 1.33, 1.34, 1.35 and 1.36", minor)
+	}
+	return Versions[at], nil
+}
+
 // defaultVersion is what the zero Version stands for: V136, or the one that the environment names by its minor ("1.34"), so that any suite can be run on it.
 var defaultVersion = sync.OnceValue(func() Version {
-	name := os.Getenv("CLUSTERIP_KUBERNETES")
-	for _, v := range []Version{V133, V134, V135, V136} {
-		if name != "" && strings.HasPrefix(v.Name, name+".") {
-			return v
-		}
+	minor := os.Getenv("CLUSTERIP_KUBERNETES")
+	if minor == "" {
+		return V136
 	}
-	if name != "" {
-		panic(fmt.Sprintf("CLUSTERIP_KUBERNETES=%s: 1.33, 1.34, 1.35 or 1.36", name))
+	v, err := VersionOf(minor)
+	if err != nil {
+		panic("CLUSTERIP_KUBERNETES: " + err.Error())
 	}
-	return V136
+	return v
 })
+
+// Minor returns the minor release, "1.34" of 1.34.4.
+func (v Version) Minor() string { return v.Name[:strings.LastIndex(v.Name, ".")] }
 
 // Assets is [Assets] for programs of this version.
 func (v Version) Assets(programs ...string) (string, error) {

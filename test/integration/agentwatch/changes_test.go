@@ -80,7 +80,7 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 })
 
 // A cluster of 1.32 has no IPAddresses of version v1, and is upgraded to 1.36, which has them.
-var _ = Describe("An agent and Kubernetes 1.32", Label("all"), Ordered, func() {
+var _ = Describe("An agent and Kubernetes 1.32", Label("all", "1.32"), Ordered, func() {
 	var c *cluster.Cluster
 
 	BeforeAll(func(ctx SpecContext) {

@@ -14,5 +14,5 @@ import (
 
 func TestBitmap(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "bitmap", Label("all"))
+	RunSpecs(t, "bitmap", Label("all", "1.32"))
 }

@@ -252,7 +252,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 
 	// There the manager creates the default ServiceCIDR, and writes and deletes the IPAddress of each Service. An API server that
 	// cannot stream the present state into a watch, as 1.31, has to be listed.
-	It("does the API server's part on Kubernetes 1.32", Label("all"), func(ctx SpecContext) {
+	It("does the API server's part on Kubernetes 1.32", Label("all", "1.32"), func(ctx SpecContext) {
 		component := overlay("", folder+"/components/service-cluster-ip-range")
 		bitmap, log := audited(ctx, framework.Options{
 			Version: framework.V132, ServiceClusterIPRange: "10.96.0.0/16", FeatureGates: map[string]bool{"WatchList": false},

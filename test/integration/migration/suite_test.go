@@ -15,5 +15,5 @@ import (
 
 func TestMigration(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "migration", Label("all"))
+	RunSpecs(t, "migration", Label("all", "1.32"))
 }

@@ -192,7 +192,7 @@ var _ = Describe("check and repair", Ordered, func() {
 })
 
 // An API server that allocates from its bitmap writes no IPAddresses, and knows no ServiceCIDR. No operator is installed.
-var _ = It("takes the bitmap of Kubernetes 1.32 for no drift", Label("all"), func(ctx SpecContext) {
+var _ = It("takes the bitmap of Kubernetes 1.32 for no drift", Label("all", "1.32"), func(ctx SpecContext) {
 	old := cluster.Start(ctx, cluster.Options{Options: framework.Options{Version: framework.V132}, WithoutOperator: true})
 	address := old.CreateService(ctx, "web").Spec.ClusterIP
 	for command, words := range map[string]string{

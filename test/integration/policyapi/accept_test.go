@@ -87,7 +87,7 @@ var _ = It("Each sample of a policy can be applied, again and again", func(ctx S
 })
 
 // The rules are written for API servers from 1.31 on: a function that came later would keep them from taking the definition.
-var _ = It("An API server of Kubernetes 1.32 has the same rules", Label("all"), func(ctx SpecContext) {
+var _ = It("An API server of Kubernetes 1.32 has the same rules", Label("all", "1.32"), func(ctx SpecContext) {
 	old := start(ctx, framework.Options{Version: framework.V132}).Policies()
 	Expect(propose(ctx, old, keep("10.96.0.9-10.96.0.10"))).To(Succeed())
 	Expect(propose(ctx, old, keep("fd00:10:96::9-fd00:10:96::a"))).To(Succeed())

@@ -116,7 +116,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 		c.CreateServiceCIDR(ctx, "new", "10.200.0.0/22", "fd00:10:200::/118") // for the clean-up
 	})
 
-	It("an API server that allocates from the bitmap", func(ctx SpecContext) {
+	It("an API server that allocates from the bitmap", Label("1.32"), func(ctx SpecContext) {
 		old := cluster.Start(ctx, cluster.Options{Options: framework.Options{Version: framework.V132}, WithoutOperator: true})
 		old.CreateServiceCIDR(ctx, "new", "10.200.0.0/22")
 		result, err := old.RunPlugin(ctx, framework.PluginOptions{Args: []string{"renumber", "plan", "--range=10.96.0.0/16", "--to=new", "--keep=none"}})

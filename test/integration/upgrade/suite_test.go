@@ -15,7 +15,7 @@ import (
 
 func TestUpgrade(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "upgrade", Label("all"))
+	RunSpecs(t, "upgrade", Label("all", "1.32"))
 }
 
 // storeroom keeps the fixtures of this run.

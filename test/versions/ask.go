@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration/etcdstore"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// server is a running API server of a version, with the flags that package framework gives to that.
+type server struct {
+	*framework.ControlPlane
+	version framework.Version
+	metrics framework.Metrics
+}
+
+// questions are the rows of the table of differences.
+var questions = []struct {
+	name string
+	ask  func(context.Context, server) (string, error)
+}{
+	{"ServiceCIDR and IPAddress are served as", served("networking.k8s.io", "servicecidrs", "ipaddresses")},
+	{"ValidatingAdmissionPolicy is served as", served("admissionregistration.k8s.io", "validatingadmissionpolicies")},
+	{"feature gate `MultiCIDRServiceAllocator`", gate("MultiCIDRServiceAllocator")},
+	{"feature gate `DisableAllocatorDualWrite`", gate("DisableAllocatorDualWrite")},
+	{"a ClusterIP is written into", records},
+	{"`kubectl get servicecidr` prints", columns("servicecidrs")},
+	{"`kubectl get ipaddress` prints", columns("ipaddresses")},
+}
+
+// differences is the table of what running API servers answer.
+func differences(ctx context.Context, versions []framework.Version) (report.Table, error) {
+	t := report.Table{Header: []string{"API server"}}
+	for _, q := range questions {
+		t.Add(q.name)
+	}
+	for _, v := range versions {
+		t.Header = append(t.Header, v.Name)
+		answers, err := ask(ctx, v)
+		if err != nil {
+			return t, fmt.Errorf("asking an API server %s: %w", v.Name, err)
+		}
+		for i, answer := range answers {
+			t.Rows[i] = append(t.Rows[i], answer)
+		}
+	}
+	return t, nil
+}
+
+func ask(ctx context.Context, v framework.Version) (answers []string, err error) {
+	plane, err := framework.Start(ctx, framework.Options{Version: v})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, plane.Stop()) }()
+	info, err := plane.Client().Discovery().ServerVersion()
+	if err != nil {
+		return nil, err
+	}
+	if info.GitVersion != "v"+v.Name {
+		return nil, fmt.Errorf("it says that it is %s", info.GitVersion)
+	}
+	text, err := plane.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := server{ControlPlane: plane, version: v}
+	if s.metrics, err = framework.ParseMetrics(string(text)); err != nil {
+		return nil, err
+	}
+	for _, q := range questions {
+		answer, err := q.ask(ctx, s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", q.name, err)
+		}
+		answers = append(answers, answer)
+	}
+	return answers, nil
+}
+
+// served asks discovery for the versions of a group that have all of some resources.
+func served(group string, resources ...string) func(context.Context, server) (string, error) {
+	return func(_ context.Context, s server) (string, error) {
+		_, lists, err := s.Client().Discovery().ServerGroupsAndResources()
+		if err != nil {
+			return "", err
+		}
+		var versions []string
+		for _, list := range lists {
+			there := func(name string) bool {
+				return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
+			}
+			if version, ok := strings.CutPrefix(list.GroupVersion, group+"/"); ok && !slices.ContainsFunc(resources, func(name string) bool { return !there(name) }) {
+				versions = append(versions, version)
+			}
+		}
+		if len(versions) == 0 {
+			return "not served", nil
+		}
+		return strings.Join(versions, ", "), nil
+	}
+}
+
+// gate asks the metrics whether a feature gate is on, and the program whether it takes the opposite.
+func gate(name string) func(context.Context, server) (string, error) {
+	return func(ctx context.Context, s server) (string, error) {
+		value, found := s.metrics.Value("kubernetes_feature_enabled", "name", name)
+		programs, err := s.version.Assets("kube-apiserver")
+		if err != nil {
+			return "", err
+		}
+		on := value == 1
+		out, err := exec.CommandContext(ctx, filepath.Join(programs, "kube-apiserver"), fmt.Sprintf("--feature-gates=%s=%t", name, !on), "--version").CombinedOutput()
+		return state(found, on, string(out), err)
+	}
+}
+
+// state puts a feature gate into words: what it is, and what the program said to the opposite.
+func state(found, on bool, said string, refused error) (string, error) {
+	word := map[bool]string{true: "on", false: "off"}
+	switch {
+	case !found && refused != nil && strings.Contains(said, "unrecognized feature gate"):
+		return "unknown", nil
+	case found && refused == nil:
+		return word[on] + ", may be switched " + word[!on], nil
+	case found && strings.Contains(said, "is locked to"):
+		return word[on] + ", locked", nil
+	default:
+		return "", fmt.Errorf("in the metrics: %t; told the opposite it said: %s", found, said)
+	}
+}
+
+// records creates a Service and looks where its ClusterIP is written down.
+func records(ctx context.Context, s server) (string, error) {
+	service, err := s.Client().CoreV1().Services("default").Create(ctx, framework.NewService("default", "probe"), metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	var places []string
+	switch _, err = s.Networking().IPAddresses().Get(ctx, service.Spec.ClusterIP, metav1.GetOptions{}); {
+	case err == nil:
+		places = append(places, "IPAddress")
+	case !apierrors.IsNotFound(err):
+		return "", err
+	}
+	has, err := inBitmap(ctx, s.Etcd.URL(), service.Spec.ClusterIP)
+	if has {
+		places = append(places, "bitmap")
+	}
+	return strings.Join(places, " and "), err
+}
+
+func inBitmap(ctx context.Context, etcd, address string) (bool, error) {
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{etcd}})
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = store.Close() }()
+	value, err := store.Get(ctx, migration.KeyPrimary)
+	stored, ok := value.Object.(*corev1.RangeAllocation)
+	if err != nil || !ok || len(stored.Data) == 0 { // API servers that do not use it leave it empty
+		return false, errors.Join(err, value.Err)
+	}
+	bits, err := bitmap.Parse(stored.Range, stored.Data)
+	if err != nil {
+		return false, err
+	}
+	a, err := netip.ParseAddr(address)
+	return err == nil && bits.Contains(a), err
+}
+
+// columns asks for a resource as kubectl does, as a table, and returns what it heads the columns with.
+func columns(resource string) func(context.Context, server) (string, error) {
+	return func(ctx context.Context, s server) (string, error) {
+		raw, err := s.Client().Discovery().RESTClient().Get().AbsPath("/apis/networking.k8s.io", s.version.NetworkingVersion, resource).
+			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(ctx)
+		if err != nil {
+			return "", err
+		}
+		var table metav1.Table
+		if err := json.Unmarshal(raw, &table); err != nil {
+			return "", err
+		}
+		var names []string
+		for _, c := range table.ColumnDefinitions {
+			if c.Priority == 0 { // others come with -o wide
+				names = append(names, strings.ToUpper(c.Name))
+			}
+		}
+		return strings.Join(names, " "), nil
+	}
+}

@@ -1,0 +1,64 @@
+// Command versions writes into docs/versions.md on which versions of Kubernetes which features are proven, and in what these versions differ.
+//
+//	versions suites MINOR        the packages whose specs have to run on a minor release, 1.34 for one
+//	versions table FOLDER FILE   the tables, of the reports FOLDER/MINOR.json that hack/test.sh left, and of an API server of each version
+//
+// It promises that a cell is a number of specs that passed: a spec that failed, a suite that did not run and a spec of which no feature knows are
+// errors, and nothing is written.
+//
+// Start with features.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+func main() {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "versions:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	switch {
+	case len(args) == 2 && args[0] == "suites":
+		return printSuites(args[1])
+	case len(args) == 3 && args[0] == "table":
+		return write(ctx, args[1], args[2])
+	default:
+		return errors.New("usage: versions suites MINOR, or versions table FOLDER FILE")
+	}
+}
+
+func printSuites(minor string) error {
+	if _, err := framework.VersionOf(minor); err != nil {
+		return err
+	}
+	for _, p := range suites(minor) {
+		fmt.Println(p)
+	}
+	return nil
+}
+
+func write(ctx context.Context, folder, file string) error {
+	root, err := framework.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	features, err := proven(folder, root, framework.Versions)
+	if err != nil {
+		return err
+	}
+	differences, err := differences(ctx, framework.Versions)
+	if err != nil {
+		return err
+	}
+	return report.Section{Name: "kubernetes", Tables: []report.Table{features, differences}}.WriteTo(file)
+}
