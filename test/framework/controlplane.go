@@ -203,6 +203,10 @@ var (
 	V135 = Version{Name: "1.35.4", NetworkingVersion: "v1", island: "kubernetes-1.35"}
 )
 
+// WithoutDualWrite are feature gates for specs in which two Services get one ClusterIP, as they can when its IPAddress was deleted. API servers of 1.33 look
+// into the bitmap, too, and refuse that unless they are told not to; later ones do not look there by default.
+var WithoutDualWrite = map[string]bool{"DisableAllocatorDualWrite": true}
+
 // Versions are all of them, the oldest first.
 var Versions = []Version{V132, V133, V134, V135, V136}
 

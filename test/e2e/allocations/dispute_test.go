@@ -70,7 +70,7 @@ var _ = each("A Service that claims the ClusterIP of another one as external IP"
 	})
 })
 
-var _ = each("Without regard to IPAddresses, two Services with one ClusterIP", "ignore", func(env *fixture) {
+var _ = eachAlone("Without regard to IPAddresses, two Services with one ClusterIP", "ignore", func(env *fixture) {
 	It("are decided by age, and one that has no IPAddress at all is served", func(ctx SpecContext) {
 		older := env.serve(ctx, "older", env.pod1)
 		aSecond()

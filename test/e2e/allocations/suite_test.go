@@ -48,10 +48,10 @@ func each(what, allocations string, specs func(env *fixture)) bool {
 	return eachOn(func(context.Context) *framework.ControlPlane { return environment.Cluster }, what, allocations, specs)
 }
 
-// eachAlone is each for specs that take ClusterIPs their IPAddress: every three minutes from its start on an API server gives it back. So
-// they have their own control planes, and end before that.
+// eachAlone is each for specs that take ClusterIPs their IPAddress, and give one to two Services: every three minutes from its start on an API server gives
+// it back. So they have their own control planes, and end before that.
 func eachAlone(what, allocations string, specs func(env *fixture)) bool {
-	own := func(ctx context.Context) *framework.ControlPlane { return suite.ControlPlane(ctx, framework.Options{}) }
+	own := func(ctx context.Context) *framework.ControlPlane { return suite.ControlPlane(ctx, framework.Options{FeatureGates: framework.WithoutDualWrite}) }
 	return eachOn(own, what, allocations, specs)
 }
 

@@ -22,6 +22,7 @@ func newCodec() *protobuf.Serializer {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(networkingv1.AddToScheme(scheme))
+	scheme.AddKnownTypes(schema.GroupVersion{Group: networkingv1.GroupName, Version: "v1beta1"}, &networkingv1.IPAddress{}) // as 1.33 stores it: the same fields
 	return protobuf.NewSerializer(scheme, scheme)
 }
 

@@ -29,7 +29,9 @@ func withoutBand(ip *networkingv1.IPAddress) map[string]string {
 var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func() {
 	var c *cluster.Cluster
 
-	BeforeAll(func(ctx SpecContext) { c = cluster.Start(ctx, cluster.Options{}) })
+	BeforeAll(func(ctx SpecContext) {
+		c = cluster.Start(ctx, cluster.Options{Options: framework.Options{FeatureGates: framework.WithoutDualWrite}})
+	})
 
 	name := func(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
 
