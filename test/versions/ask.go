@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,9 +36,11 @@ var questions = []struct {
 	ask  func(context.Context, server) (string, error)
 }{
 	{"ServiceCIDR and IPAddress are served as", served("networking.k8s.io", "servicecidrs", "ipaddresses")},
+	{"they are stored as", stored},
 	{"ValidatingAdmissionPolicy is served as", served("admissionregistration.k8s.io", "validatingadmissionpolicies")},
 	{"feature gate `MultiCIDRServiceAllocator`", gate("MultiCIDRServiceAllocator")},
 	{"feature gate `DisableAllocatorDualWrite`", gate("DisableAllocatorDualWrite")},
+	{"feature gate `PreferSameTrafficDistribution`", gate("PreferSameTrafficDistribution")},
 	{"a ClusterIP is written into", records},
 	{"`kubectl get servicecidr` prints", columns("servicecidrs")},
 	{"`kubectl get ipaddress` prints", columns("ipaddresses")},
@@ -116,6 +119,16 @@ func served(group string, resources ...string) func(context.Context, server) (st
 	}
 }
 
+// stored creates a ServiceCIDR and looks in etcd in what version it is there.
+func stored(ctx context.Context, s server) (string, error) {
+	const name = "probe"
+	if _, err := s.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR(name, "10.200.0.0/24"), metav1.CreateOptions{}); err != nil {
+		return "", err
+	}
+	value, err := fromEtcd(ctx, s.Etcd, "servicecidrs/"+name)
+	return path.Base(value.APIVersion), err
+}
+
 // gate asks the metrics whether a feature gate is on, and the program whether it takes the opposite.
 func gate(name string) func(context.Context, server) (string, error) {
 	return func(ctx context.Context, s server) (string, error) {
@@ -158,30 +171,34 @@ func records(ctx context.Context, s server) (string, error) {
 	case !apierrors.IsNotFound(err):
 		return "", err
 	}
-	has, err := inBitmap(ctx, s.Etcd.URL(), service.Spec.ClusterIP)
+	has, err := inBitmap(ctx, s.Etcd, service.Spec.ClusterIP)
 	if has {
 		places = append(places, "bitmap")
 	}
 	return strings.Join(places, " and "), err
 }
 
-func inBitmap(ctx context.Context, etcd, address string) (bool, error) {
-	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{etcd}})
-	if err != nil {
+func inBitmap(ctx context.Context, etcd *framework.Etcd, address string) (bool, error) {
+	value, err := fromEtcd(ctx, etcd, migration.KeyPrimary)
+	allocation, ok := value.Object.(*corev1.RangeAllocation)
+	if err != nil || !ok || len(allocation.Data) == 0 { // API servers that do not use it leave it empty
 		return false, err
 	}
-	defer func() { _ = store.Close() }()
-	value, err := store.Get(ctx, migration.KeyPrimary)
-	stored, ok := value.Object.(*corev1.RangeAllocation)
-	if err != nil || !ok || len(stored.Data) == 0 { // API servers that do not use it leave it empty
-		return false, errors.Join(err, value.Err)
-	}
-	bits, err := bitmap.Parse(stored.Range, stored.Data)
+	bits, err := bitmap.Parse(allocation.Range, allocation.Data)
 	if err != nil {
 		return false, err
 	}
 	a, err := netip.ParseAddr(address)
 	return err == nil && bits.Contains(a), err
+}
+
+func fromEtcd(ctx context.Context, etcd *framework.Etcd, key string) (migration.Value, error) {
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{etcd.URL()}})
+	if err != nil {
+		return migration.Value{}, err
+	}
+	value, err := store.Get(ctx, key)
+	return value, errors.Join(err, value.Err, store.Close())
 }
 
 // columns asks for a resource as kubectl does, as a table, and returns what it heads the columns with.
