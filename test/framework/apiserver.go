@@ -75,6 +75,11 @@ func (a *APIServer) startWith(ctx context.Context, options Options) (err error) 
 	return a.connect(options.Version)
 }
 
+// DualWrites reports whether it keeps the bitmap beside the IPAddresses, and draws from that first.
+func (a *APIServer) DualWrites() bool {
+	return a.options.Version.Name == V133.Name && !a.options.FeatureGates["DisableAllocatorDualWrite"]
+}
+
 func (a *APIServer) pickPorts() error {
 	port, err := FreePort()
 	if err != nil {

@@ -51,7 +51,9 @@ func each(what, allocations string, specs func(env *fixture)) bool {
 // eachAlone is each for specs that take ClusterIPs their IPAddress, and give one to two Services: every three minutes from its start on an API server gives
 // it back. So they have their own control planes, and end before that.
 func eachAlone(what, allocations string, specs func(env *fixture)) bool {
-	own := func(ctx context.Context) *framework.ControlPlane { return suite.ControlPlane(ctx, framework.Options{FeatureGates: framework.WithoutDualWrite}) }
+	own := func(ctx context.Context) *framework.ControlPlane {
+		return suite.ControlPlane(ctx, framework.Options{FeatureGates: framework.WithoutDualWrite})
+	}
 	return eachOn(own, what, allocations, specs)
 }
 

@@ -79,7 +79,7 @@ func (c Copies) WriteIPAddresses(ctx context.Context) error {
 	return c.run(ctx, (*seeding).writeIPAddresses)
 }
 
-// WriteBitmaps sets the bits of the copies, for API servers up to 1.32, which must not run meanwhile.
+// WriteBitmaps sets the bits of the copies, for API servers up to 1.33. None may allocate meanwhile.
 func (c Copies) WriteBitmaps(ctx context.Context) error { return c.run(ctx, (*seeding).writeBitmaps) }
 
 // run connects to etcd, and reads the template.

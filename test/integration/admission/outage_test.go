@@ -166,14 +166,14 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		those := gather()
 		those.Create(ctx, 10*some)
 		<-killed
-		// The API server, left alone at that moment, was faster than those that had their addresses from us; see the limits in docs/steering.md. It
-		// can have met no others than were on their way when a replica was killed.
+		// The API server, left alone at that moment, was faster than those that had their addresses from us, or so was the replica that outlived the leader by
+		// some milliseconds; see the limits in docs/steering.md. They can have met no others than were on their way when a replica was killed.
 		ours, others := those.Collisions(traffic.Events(log))
 		AddReportEntry("collisions", fmt.Sprintf("ours %q, with the API server's own choice %q", ours, others))
-		Expect(ours).To(BeEmpty())
-		Expect(len(others)).To(BeNumerically("<=", len(replicas)*clients))
+		collided := len(ours) + len(others)
+		Expect(collided).To(BeNumerically("<=", len(replicas)*clients))
 		those.Tally.Drop(traffic.Collided)
-		those.Create(ctx, len(others))
+		those.Create(ctx, collided)
 		served(those, 0)
 		Expect(those.Tally.Count(traffic.Created)).To(Equal(10 * some))
 		createAlone(ctx, 0)

@@ -40,7 +40,7 @@ func kinds(namespace string) (all []*corev1.Service) {
 	})
 	add("affine", func(s *corev1.ServiceSpec) {
 		s.SessionAffinity, s.SessionAffinityConfig = corev1.ServiceAffinityClientIP, &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(77))}}
-		s.InternalTrafficPolicy, s.TrafficDistribution, s.PublishNotReadyAddresses = new(corev1.ServiceInternalTrafficPolicyLocal), new("PreferSameZone"), true
+		s.InternalTrafficPolicy, s.TrafficDistribution, s.PublishNotReadyAddresses = new(corev1.ServiceInternalTrafficPolicyLocal), new(corev1.ServiceTrafficDistributionPreferClose), true
 	})
 	add("balanced", func(s *corev1.ServiceSpec) {
 		s.Type, s.ExternalTrafficPolicy, s.LoadBalancerSourceRanges = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, []string{"192.0.2.0/24"}

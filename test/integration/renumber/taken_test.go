@@ -3,6 +3,7 @@ package renumber_test
 import (
 	"context"
 	"os"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -90,7 +91,8 @@ var _ = Describe("kubectl clusterip renumber, when somebody has the new address"
 		expectNothingLeaked(ctx)
 	})
 
-	// Only one family moves, but the Service is without either address for the moment.
+	// Only one family moves, but the Service is without either address for the moment. An API server that keeps the bitmap, too, marks the address there before it finds
+	// that it cannot give it to the thief, and nothing clears that bit but `migrate run --repair-bitmap`: nobody has the address then, and the command says so.
 	It("does not lose the address of the family that stays", func(ctx SpecContext) {
 		was := create(ctx, framework.NewService(newNamespace(ctx), "web", framework.PreferDualStack()))
 		offer(ctx)
@@ -103,8 +105,14 @@ var _ = Describe("kubectl clusterip renumber, when somebody has the new address"
 			_, err := c.Client().CoreV1().Services(was.Namespace).Create(ctx, s, metav1.CreateOptions{})
 			Expect(err).To(MatchError(ContainSubstring("already allocated")))
 		}, runOf(file)...)
-		Expect(code).To(BeZero(), printed)
-		Expect(get(ctx, was.Namespace, was.Name).Spec.ClusterIPs).To(Equal(planned(file)))
+		now := get(ctx, was.Namespace, was.Name).Spec.ClusterIPs
+		if c.API.DualWrites() {
+			Expect(code).To(Equal(1), printed)
+			Expect(printed).To(ContainSubstring("it has " + strings.Join(now, ",") + " now"))
+		} else {
+			Expect(code).To(BeZero(), printed)
+			Expect(now).To(Equal(planned(file)))
+		}
 		expectNothingLeaked(ctx)
 	})
 })

@@ -26,6 +26,9 @@ func (c *Cluster) Stock(ctx context.Context, template string, n int, over time.D
 		Expect(of.WriteIPAddresses(ctx)).To(Succeed())
 	}
 	Expect(copies.WriteServices(ctx)).To(Succeed())
+	if c.API.DualWrites() {
+		Expect(copies.WriteBitmaps(ctx)).To(Succeed())
+	}
 	Eventually(func() int { return len(c.IPAddresses(ctx)) }).Should(BeNumerically(">=", n*len(ranges)))
 }
 
