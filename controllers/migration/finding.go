@@ -74,7 +74,7 @@ var kinds = []kindTraits{
 	{IPAddressWrongLabels, "The IPAddress lacks the labels by which API servers know their own.", true, false},
 	{IPAddressOrphan, "No Service holds the address of this IPAddress.", true, false},
 	{IPAddressMissing, "A Service has an address without an IPAddress. The new API server writes it while it starts, one after the other, with a warning event for each.", true, false},
-	{MissingBit, "A Service holds an address that the bitmap counts as free: the API server may give it to a second Service.", false, false},
+	{MissingBit, "A Service holds an address that the bitmap counts as free: an API server of 1.32 may give it to a second Service, one of 1.33 draws it for a Service that it then refuses.", false, false},
 	{LeakedBit, "The bitmap counts an address as taken that no Service holds: the API server refuses it.", false, false},
 }
 

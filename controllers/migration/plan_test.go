@@ -170,6 +170,13 @@ func TestPlan(t *testing.T) {
 			},
 			want: []string{"MissingBit fd00::2 (Service ns/b): left as it is"},
 		},
+		"a bit without Service, with 1.33": {
+			change: func(w *Snapshot) {
+				w.Allocator = AllocatorBoth
+				w.Bitmaps[0] = aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2", "10.0.0.77")
+			},
+			want: []string{"LeakedBit 10.0.0.77: API servers that keep bitmap and IPAddresses refuse Services"},
+		},
 		"no secondary bitmap": {
 			change: func(w *Snapshot) { w.Bitmaps = w.Bitmaps[:1] },
 			want:   []string{"BitmapMissing (ranges/secondaryserviceips): `migrate rollback` builds it"},

@@ -190,8 +190,11 @@ func (p *Plan) judgeBitmaps(b *addressIndex, o Options) {
 		}
 	}
 	plan := "left as it is: nobody looks at the bitmap after the migration; `run --repair-bitmap` repairs it now"
-	if o.RepairBitmap {
+	switch {
+	case o.RepairBitmap:
 		plan = "write the bitmap as the Services want it"
+	case p.Snapshot.Allocator == AllocatorBoth:
+		plan = "API servers that keep bitmap and IPAddresses refuse Services because of it, and never mend it; `run --repair-bitmap` does"
 	}
 	for _, s := range p.Snapshot.Bitmaps {
 		if p.readable(s) && p.drifted(s, b, plan) && o.RepairBitmap {

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,33 +29,39 @@ const tick = 100 * time.Millisecond
 // churn is the daily work of a cluster: ten times a second somebody creates a Service, deletes one, changes one from ClusterIP to
 // ExternalName or back, or takes an address that has just become free.
 type churn struct {
-	client func(namespace string) corev1client.ServiceInterface
 	random *rand.Rand
 	cancel context.CancelFunc
 	ended  chan struct{}
 	acts   atomic.Int64
 
+	// acting is held during an act.
+	acting sync.Mutex
+	doors  []*framework.Access // the API servers, each of which is asked in its turn
+	asked  int
+
 	// What the API server has confirmed; to be read after the end.
-	living map[string]*corev1.Service // under namespace/name
-	gone   []string
-	free   []string // addresses of what was deleted
-	failed error    // the first refusal, which is none if the end was near
+	living  map[string]*corev1.Service // under namespace/name
+	gone    []string
+	touched map[string]bool // what it has asked to delete or to change
+	free    []string        // addresses of what was deleted
+	failed  error           // the first refusal, which is none if the end was near
+	taken   []string        // refusals of an address, while there was more than one API server
 }
 
 // startChurn begins with the Services that are there. `-ginkgo.seed` brings the same accidents back, but not at the same time.
 func (s *environment) startChurn(ctx context.Context) *churn {
 	GinkgoHelper()
 	c := &churn{
-		client: func(namespace string) corev1client.ServiceInterface { return s.Client().CoreV1().Services(namespace) },
+		doors:  []*framework.Access{s.Access},
 		random: rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1)), //nolint:gosec // an accident is no secret
-		ended:  make(chan struct{}), living: map[string]*corev1.Service{},
+		ended:  make(chan struct{}), living: map[string]*corev1.Service{}, touched: map[string]bool{},
 	}
 	for _, service := range s.Services(ctx) {
 		if len(inventory.ClusterIPs(&service)) > 0 && service.Spec.Type == corev1.ServiceTypeClusterIP && service.Name != "kubernetes" {
 			c.living[nameOf(&service)] = &service
 		}
 	}
-	ctx, c.cancel = context.WithCancel(ctx)
+	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx)) // it ends with the calling node, and not with its call
 	go c.run(ctx)
 	DeferCleanup(c.end)
 	return c
@@ -63,6 +71,23 @@ func (s *environment) startChurn(ctx context.Context) *churn {
 func (c *churn) end() {
 	c.cancel()
 	<-c.ended
+}
+
+// through sends the next act, and those after it, to these API servers in turn. What was asked before has been answered.
+func (c *churn) through(servers ...*framework.APIServer) {
+	c.still(func() {
+		c.doors = nil
+		for _, server := range servers {
+			c.doors = append(c.doors, server.Access)
+		}
+	})
+}
+
+// still does something between two acts.
+func (c *churn) still(do func()) {
+	c.acting.Lock()
+	defer c.acting.Unlock()
+	do()
 }
 
 // waitFor waits until so many more acts are done.
@@ -84,7 +109,8 @@ func (c *churn) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if c.failed = c.act(ctx); c.failed != nil {
+		c.still(func() { c.failed = c.act(ctx) })
+		if c.failed != nil {
 			return
 		}
 		c.acts.Add(1)
@@ -126,12 +152,32 @@ func (c *churn) create(ctx context.Context, options ...framework.ServiceOption) 
 	if err == nil {
 		c.living[nameOf(created)] = created
 	}
+	return c.tolerate(err)
+}
+
+// client reaches the API server whose turn it is.
+func (c *churn) client(namespace string) corev1client.ServiceInterface {
+	c.asked++
+	return c.doors[c.asked%len(c.doors)].Client().CoreV1().Services(namespace)
+}
+
+// tolerate notes that two API servers do not agree on what is free, for specs that look at it.
+func (c *churn) tolerate(err error) error {
+	if err != nil && len(c.doors) > 1 && strings.Contains(err.Error(), "provided IP is already allocated") {
+		c.taken = append(c.taken, err.Error())
+		return nil
+	}
 	return err
 }
 
-// delete forgets the Service before it asks: without an answer nobody knows what has become of it. So does patch.
-func (c *churn) delete(ctx context.Context, service *corev1.Service) error {
+// forget is called before the Service is written: without an answer nobody knows what has become of it.
+func (c *churn) forget(service *corev1.Service) {
 	delete(c.living, nameOf(service))
+	c.touched[nameOf(service)] = true
+}
+
+func (c *churn) delete(ctx context.Context, service *corev1.Service) error {
+	c.forget(service)
 	if err := c.client(service.Namespace).Delete(ctx, service.Name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
@@ -140,10 +186,12 @@ func (c *churn) delete(ctx context.Context, service *corev1.Service) error {
 }
 
 func (c *churn) patch(ctx context.Context, service *corev1.Service, patch string) error {
-	delete(c.living, nameOf(service))
+	c.forget(service)
 	changed, err := c.client(service.Namespace).Patch(ctx, service.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err == nil {
 		c.living[nameOf(changed)] = changed
+	} else if err = c.tolerate(err); err == nil {
+		c.living[nameOf(service)] = service // as it was
 	}
 	return err
 }

@@ -32,6 +32,11 @@ var (
 	oldest = framework.Options{Version: framework.V132, Args: []string{"--runtime-config=networking.k8s.io/v1beta1=false"}}
 	// newer expects an IPAddress for each ClusterIP and repairs what it does not find.
 	newer = framework.Options{Version: framework.V136}
+
+	// minor33 takes addresses from the bitmap first and then writes an IPAddress; so does dualWriting, which is minor34 but for its gate. minor34 does not look at the bitmap.
+	minor33     = framework.Options{Version: framework.V133}
+	minor34     = framework.Options{Version: framework.V134}
+	dualWriting = framework.Options{Version: framework.V134, FeatureGates: map[string]bool{"DisableAllocatorDualWrite": false}}
 )
 
 // elsewhere is a namespace of Services beside cluster.Namespace.

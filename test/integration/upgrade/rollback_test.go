@@ -24,19 +24,25 @@ var fewFlipped = &fixture{
 	build: func(ctx context.Context, s *environment) {
 		s.migrate(ctx, done, "run")
 		s.restart(ctx, newer)
-		services := s.CreateServices(ctx, 120, func(i int) *corev1.Service {
-			service := s.service(i)
-			service.Name += "-late"
-			return service
-		})
-		s.DeleteServices(ctx, services[:30]...)
-		for _, service := range s.Services(ctx)[100:140] {
-			if service.Name != "kubernetes" {
-				s.DeleteServices(ctx, &service)
-			}
-		}
-		s.expectWhole(ctx)
+		s.liveOn(ctx)
 	},
+}
+
+// liveOn lets Services come and go.
+func (s *environment) liveOn(ctx context.Context) {
+	GinkgoHelper()
+	services := s.CreateServices(ctx, 120, func(i int) *corev1.Service {
+		service := s.service(i)
+		service.Name += "-late"
+		return service
+	})
+	s.DeleteServices(ctx, services[:30]...)
+	for _, service := range s.Services(ctx)[100:140] {
+		if service.Name != "kubernetes" {
+			s.DeleteServices(ctx, &service)
+		}
+	}
+	s.expectWhole(ctx)
 }
 
 // The way back:

@@ -140,15 +140,27 @@ func (p snapshot) owners() map[string][]string {
 // repairsSince are the events that tell of a repair and have come, or come again, since an earlier snapshot.
 func (p snapshot) repairsSince(earlier snapshot) (all []string) {
 	GinkgoHelper()
+	for _, event := range p.repairEvents(earlier) {
+		all = append(all, describe(event))
+	}
+	return all
+}
+
+func (p snapshot) repairEvents(earlier snapshot) (all []*corev1.Event) {
+	GinkgoHelper()
 	for key, stored := range p.events {
 		if stored.version == earlier.events[key].version {
 			continue
 		}
 		if event := decode[*corev1.Event](stored); slices.Contains(repairs, event.Reason) {
-			all = append(all, fmt.Sprintf("%s %s/%s: %s", event.Reason, event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message))
+			all = append(all, event)
 		}
 	}
 	return all
+}
+
+func describe(event *corev1.Event) string {
+	return fmt.Sprintf("%s %s/%s: %s", event.Reason, event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message)
 }
 
 // decode reads what an API server, or whoever writes like one, has stored.

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -49,15 +50,21 @@ func (c *Cluster) Admit(replica *framework.Manager) {
 	})
 }
 
-// OperatorKubeconfig writes a kubeconfig with which the operator's user reaches an API server: with a certificate, which outlives any token.
+// OperatorKubeconfig writes a kubeconfig with which the operator's user reaches an API server.
 func (c *Cluster) OperatorKubeconfig(api *framework.Access) string {
+	GinkgoHelper()
+	path := filepath.Join(filepath.Dir(api.Kubeconfig()), "operator.kubeconfig")
+	Expect(framework.WriteKubeconfig(path, OperatorConfig(api))).To(Succeed())
+	return path
+}
+
+// OperatorConfig is how the operator's user connects: with a certificate, which outlives any token.
+func OperatorConfig(api *framework.Access) *rest.Config {
 	GinkgoHelper()
 	const group = "system:serviceaccounts"
 	config, err := api.ConfigForUser("system:serviceaccount:"+OperatorNamespace+":"+OperatorAccount, group, group+":"+OperatorNamespace)
 	Expect(err).NotTo(HaveOccurred())
-	path := filepath.Join(filepath.Dir(api.Kubeconfig()), "operator.kubeconfig")
-	Expect(framework.WriteKubeconfig(path, config)).To(Succeed())
-	return path
+	return config
 }
 
 // Replicas returns the managers of ours that run, paused ones included.

@@ -1,0 +1,111 @@
+package upgrade_test
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
+)
+
+// fewOn33 is a cluster that was migrated to 1.33, and fewOn34 one that has gone on to 1.34 and has lived there, of which its bitmaps know nothing.
+var (
+	fewOn33 = &fixture{
+		name: "few-on-1.33", ranges: twoFamilies, from: fewServices, server: old,
+		build: func(ctx context.Context, s *environment) {
+			s.migrate(ctx, done, "run")
+			s.restart(ctx, minor33)
+		},
+	}
+	fewOn34 = &fixture{name: "few-on-1.34", ranges: twoFamilies, from: fewOn33, server: minor34, build: func(ctx context.Context, s *environment) { s.liveOn(ctx) }}
+)
+
+// The way back, as long as the bitmaps have not been deleted. 1.33 takes an address from the bitmap first and does not compare the bitmap with anything, so that
+// one which 1.34 has left behind costs refusals for ever, though no address is given away twice:
+//
+//  1. As it is: `check` names the bits, and `run --repair-bitmap` mends them while 1.33 serves.
+//  2. As a rolling downgrade, while Services come and go: what 1.33 refuses meanwhile is counted, and mended in the same way.
+//  3. With `rollback` between 1.34 and 1.33, nothing is refused; and with another one between 1.33 and 1.32.
+var _ = Describe("A cluster that goes back one minor at a time", Label("soak"), func() {
+	It("is refused addresses by 1.33 until its bitmaps are repaired", func(ctx SpecContext) {
+		s := fewOn34.open(ctx, minor33)
+		before := s.snapshot(ctx)
+		missing, leaked := before.drift()
+		Expect(missing).NotTo(BeEmpty(), "Services that were created under 1.34")
+		Expect(leaked).NotTo(BeEmpty(), "Services that were deleted under 1.34")
+		s.expectCalm(ctx, before)
+		for _, address := range []string{missing[0], leaked[0]} {
+			_, err := hold(ctx, s.API, "wants", address)
+			Expect(err).To(MatchError(ContainSubstring("provided IP is already allocated")), address)
+		}
+
+		found := s.check(ctx, findings)
+		Expect(found.Allocator).To(Equal("Both"))
+		Expect(found.Of("LeakedBit")[0].Plan).To(ContainSubstring("run --repair-bitmap"))
+		Expect(migrate.Count(found.Words())).To(Equal(map[string]int{"MissingBit": len(missing) - 1, "LeakedBit": len(leaked)}),
+			"the refusal has set a bit of the missing ones by chance")
+		s.migrate(ctx, done, "run", "--repair-bitmap", "--leak-grace=5s")
+		Expect(s.check(ctx, done).Findings).To(BeEmpty())
+		s.expectBitmap(ctx, 0)
+		_, err := hold(ctx, s.API, "has", leaked[0])
+		Expect(err).NotTo(HaveOccurred())
+		s.expectNew(ctx, "back", 50)
+		s.expectBitmap(ctx, 0)
+		s.expectCalm(ctx, s.snapshot(ctx))
+		s.expectKeeps(ctx, before)
+	})
+
+	It("can do so beside the newer API server, and lose no address", func(ctx SpecContext) {
+		r := fewOn34.open(ctx, minor34).startRolling(ctx)
+		before := r.snapshot(ctx)
+		r.roll(ctx, minor33, func(_, _ *framework.APIServer) {})
+		r.expectHeld(ctx, before)
+		Expect(r.expectUntouched(ctx, before)).To(Or(BeEmpty(), HaveLen(1), HaveKey("ClusterIPNotAllocated")))
+		r.work.end()
+		AddReportEntry("refused while both served", len(r.work.taken))
+		r.migrate(ctx, done, "run", "--repair-bitmap", "--leak-grace=5s")
+		r.expectBitmap(ctx, 0)
+		r.expectNew(ctx, "back", 50)
+		r.work.expectKept(r.snapshot(ctx))
+	})
+
+	It("goes from 1.34 to 1.33 and from 1.33 to 1.32 by rollback", func(ctx SpecContext) {
+		s := fewOn34.open(ctx, minor34)
+		before, archive := s.snapshot(ctx), filepath.Join(GinkgoT().TempDir(), "bitmaps")
+		for _, server := range []framework.Options{minor33, old} {
+			By("going back to " + server.Version.Name)
+			s.migrate(ctx, refused, "rollback", "--yes")
+			Expect(s.API.Stop()).To(Succeed())
+			s.offline(ctx, done, "rollback", "--yes", "--archive="+archive+server.Version.Name)
+			s.expectBitmap(ctx, 0)
+			rolled := s.snapshot(ctx)
+			s.restart(ctx, server)
+			s.expectCalm(ctx, rolled)
+			Expect(rolled.bitmaps.writes(s.snapshot(ctx).bitmaps)).To(BeEmpty(), "the API server would have built other bitmaps")
+			s.expectNew(ctx, "on-"+server.Version.NetworkingVersion, 50)
+			s.expectBitmap(ctx, 0)
+			s.expectKeeps(ctx, before)
+		}
+		s.migrate(ctx, done, "run") // what 1.32 has allocated has no IPAddress
+		s.migrate(ctx, done, "verify")
+		forth := s.snapshot(ctx)
+		s.restart(ctx, minor33)
+		s.expectCalm(ctx, forth)
+		s.expectWhole(ctx)
+		s.expectKeeps(ctx, before)
+	})
+})
+
+// expectKeeps wants that no Service has other ClusterIPs than in an earlier snapshot, and no address two Services.
+func (s *environment) expectKeeps(ctx context.Context, before snapshot) {
+	GinkgoHelper()
+	now := s.snapshot(ctx).clusterIPs()
+	for name, clusterIPs := range before.clusterIPs() {
+		Expect(slices.Equal(now[name], clusterIPs)).To(BeTrue(), "%s: %v, before %v", name, now[name], clusterIPs)
+	}
+	s.expectNoDuplicate(ctx)
+}
