@@ -113,8 +113,7 @@ var primaryScenarios = []scenario{
 			t.expect("in the first zone", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
 			t.relabel("zone-b")
 			t.expect("in the second zone", flow(t.Pod1, s.clusterIP(), 80), reaches(b))
-			// API servers of 1.33 take node hints in a new EndpointSlice, and drop them from a change of one that had none: PreferSameTrafficDistribution is alpha there.
-			s = t.create(spec{}, hintedTo(a, t.Name), hintedTo(b, environment.Elsewhere))
+			s.setEndpoints(hintedTo(a, t.Name), hintedTo(b, environment.Elsewhere))
 			t.expect("by node hints", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
 			s.setEndpoints(unready(hintedTo(a, t.Name)), hintedTo(b, environment.Elsewhere))
 			t.expect("the one of this node is not ready", flow(t.Pod1, s.clusterIP(), 80), reaches(b))

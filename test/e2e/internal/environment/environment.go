@@ -82,7 +82,10 @@ func Prepare(t *testing.T) {
 		t.Skip("network namespaces need root")
 	}
 	RegisterFailHandler(Fail)
-	BeforeSuite(func(ctx SpecContext) { Cluster = suite.ControlPlane(ctx, framework.Options{}) })
+	BeforeSuite(func(ctx SpecContext) {
+		// Without that an API server of 1.33 drops the node hints of EndpointSlices; later ones have it by default.
+		Cluster = suite.ControlPlane(ctx, framework.Options{FeatureGates: map[string]bool{"PreferSameTrafficDistribution": true}})
+	})
 }
 
 // environments counts them, for names that no two of them share.
