@@ -4,6 +4,9 @@
 IMG ?= clusterip-operator/manager:dev
 # VERSION is stamped into the binary.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# VERSIONS are the minor releases of Kubernetes that test-versions runs on.
+ALL_VERSIONS := 1.32 1.33 1.34 1.35 1.36
+VERSIONS ?= $(ALL_VERSIONS)
 # ONCE=1 lets `make run` end after the tour; CLUSTER=1 gives it nodes, and runs everything in pods.
 ONCE ?=
 CLUSTER ?=
@@ -25,7 +28,7 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once) $(if $(filter-out 0 false no,$(CLUSTER)),--nodes)
 
 ##@ Check it
-.PHONY: test test-unit test-all test-cluster soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify
+.PHONY: test test-unit test-all test-versions test-cluster soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify
 test: ## Unit tests, the core stories on Kubernetes 1.36, and real packets: about 10 minutes on two cores. Packets need root.
 	hack/test.sh core
 
@@ -35,11 +38,15 @@ test-unit: ## Only what needs no control plane: seconds.
 test-all: ## What CI runs, `make test` and `make verify` included: 30 minutes. Commit first.
 	@status=0; hack/test.sh all || status=1; hack/verify.sh || status=1; exit $$status
 
+test-versions: ## Of soak, the core stories on each minor release of Kubernetes, and the tables of docs/versions.md (VERSIONS=1.34: on that one alone, and no tables).
+	@status=0; for minor in $(VERSIONS); do CLUSTERIP_KUBERNETES=$$minor hack/test.sh version || status=1; done; exit $$status
+	$(if $(filter-out $(VERSIONS),$(ALL_VERSIONS)),,go run ./test/versions table bin/versions docs/versions.md)
+
 test-cluster: ## Of soak, what runs on nodes with containerd and kubelet: the operator and the agent in pods, the specs of sig-network. Needs root and Debian 12.
 	hack/test.sh cluster
 
-soak: ## What takes longer: crowds, churn, kill points, chaos. Hours; SEED=n repeats one.
-	hack/test.sh soak
+soak: ## What takes longer: crowds, churn, kill points, chaos, each minor release of Kubernetes. Hours; SEED=n repeats one.
+	@status=0; hack/test.sh soak || status=1; $(MAKE) test-versions || status=1; exit $$status
 
 bench: ## Ours and upstream's allocator in one run, then the same through an API server.
 	hack/bench.sh
