@@ -97,7 +97,7 @@ func (c *churn) waitFor(n int64) {
 	Eventually(func(g Gomega) {
 		g.Expect(c.ended).NotTo(BeClosed(), func() string { return fmt.Sprint("refused: ", c.failed) })
 		g.Expect(c.acts.Load()).To(BeNumerically(">=", until))
-	}).WithTimeout(time.Minute).Should(Succeed())
+	}).WithTimeout(max(time.Minute, time.Duration(n)*time.Second)).Should(Succeed()) // a busy machine does fewer in a second
 }
 
 func (c *churn) run(ctx context.Context) {
