@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
@@ -39,8 +38,9 @@ func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, er
 	var answer *clientv3.TxnResponse
 	lost := false // an answer
 	err := s.ask(ctx, "writing to etcd", func(ctx context.Context) (err error) {
-		answer, err = s.client.Txn(ctx).If(guards...).Then(changes...).Else(reads...).Commit()
-		lost = lost || mayHaveArrived(err)
+		sent := new(atomic.Bool)
+		answer, err = s.client.Txn(context.WithValue(ctx, sentKey{}, sent)).If(guards...).Then(changes...).Else(reads...).Commit()
+		lost = lost || err != nil && passing(err) && sent.Load() // it may have taken effect
 		return err
 	})
 	switch {
@@ -77,12 +77,6 @@ func (s *Store) prepare(w *migration.Write) (err error) {
 // unknown is the error of a Commit whose answer was lost for good.
 func unknown(err error) error {
 	return fmt.Errorf("it is not known whether this was written, look again: %w", err)
-}
-
-// mayHaveArrived reports whether a transaction may have taken effect though its sender got an error.
-func mayHaveArrived(err error) bool {
-	unsent := codeOf(err) == codes.Unavailable && strings.Contains(err.Error(), "Error while dialing")
-	return err != nil && passing(err) && !unsent
 }
 
 // conflict is ErrConflict with the first key whose guard did not hold.

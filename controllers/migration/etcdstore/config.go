@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/stats"
 )
 
 // DefaultPrefix is where kube-apiserver keeps its objects unless it is told otherwise.
@@ -68,6 +70,7 @@ func (c Config) dial() (*clientv3.Client, error) {
 		Logger:               zap.NewNop(),
 		DialOptions: []grpc.DialOption{
 			grpc.WithChainUnaryInterceptor(failFast),
+			grpc.WithStatsHandler(noteSent{}),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				// gRPC's own limit would have us notice two minutes late that etcd is back.
 				Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
@@ -81,6 +84,29 @@ func (c Config) dial() (*clientv3.Client, error) {
 func failFast(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	return invoke(ctx, method, request, reply, connection, append(options, grpc.WaitForReady(false))...)
 }
+
+// sentKey is under what a context has an atomic.Bool that becomes true when the request is handed to a connection.
+type sentKey struct{}
+
+// noteSent sets it. An error does not tell: that of a context which ends while there is no connection is the same as that of one which ends before the answer.
+type noteSent struct{}
+
+// HandleRPC implements stats.Handler, as the other methods do.
+func (noteSent) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	sent, ok := ctx.Value(sentKey{}).(*atomic.Bool)
+	if _, out := s.(*stats.OutPayload); ok && out {
+		sent.Store(true)
+	}
+}
+
+// TagRPC returns ctx.
+func (noteSent) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// TagConn returns ctx.
+func (noteSent) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn does nothing.
+func (noteSent) HandleConn(context.Context, stats.ConnStats) {}
 
 // keys translates between keys as etcd has them and keys relative to the API server's prefix. Its value is the prefix, with a slash on both sides.
 type keys string

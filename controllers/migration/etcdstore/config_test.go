@@ -54,29 +54,29 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestErrors sorts what the client may return: whether to ask again, and whether a transaction may have taken effect.
-func TestErrors(t *testing.T) {
+// TestPassing sorts what the client may return: whether to ask again.
+func TestPassing(t *testing.T) {
 	cutOff := status.Error(codes.Unavailable, "error reading from server: EOF")
 	for _, tc := range []struct {
-		err                 error
-		passing, mayArrived bool
+		err  error
+		want bool
 	}{
-		{status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: connect: connection refused"`), true, false},
-		{fmt.Errorf("wrapped: %w", cutOff), true, true},
-		{context.DeadlineExceeded, true, true},
-		{context.Canceled, true, true},
-		{status.Error(codes.Internal, "stream terminated by RST_STREAM"), true, true},
-		{rpctypes.ErrTimeout, true, true},
-		{rpctypes.ErrLeaderChanged, true, true},
-		{rpctypes.ErrTooManyRequests, true, true},
-		{status.Error(codes.InvalidArgument, "etcdserver: request is too large"), false, false},
-		{rpctypes.ErrNoSpace, false, false},
-		{rpctypes.ErrPermissionDenied, false, false},
-		{migration.ErrCompacted, false, false},
-		{errors.New("something else"), false, false},
+		{status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: connect: connection refused"`), true},
+		{fmt.Errorf("wrapped: %w", cutOff), true},
+		{context.DeadlineExceeded, true},
+		{context.Canceled, true},
+		{status.Error(codes.Internal, "stream terminated by RST_STREAM"), true},
+		{rpctypes.ErrTimeout, true},
+		{rpctypes.ErrLeaderChanged, true},
+		{rpctypes.ErrTooManyRequests, true},
+		{status.Error(codes.InvalidArgument, "etcdserver: request is too large"), false},
+		{rpctypes.ErrNoSpace, false},
+		{rpctypes.ErrPermissionDenied, false},
+		{migration.ErrCompacted, false},
+		{errors.New("something else"), false},
 	} {
-		if passing(tc.err) != tc.passing || mayHaveArrived(tc.err) != tc.mayArrived {
-			t.Errorf("%v: passing %t, may have arrived %t", tc.err, passing(tc.err), mayHaveArrived(tc.err))
+		if passing(tc.err) != tc.want {
+			t.Errorf("%v: passing %t", tc.err, passing(tc.err))
 		}
 	}
 }
