@@ -161,3 +161,19 @@ func TestEveryFileWithSpecsBelongsToAFeature(t *testing.T) {
 		}
 	}
 }
+func TestTheDocumentIsOfTheVersionsThatAreTested(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "docs", "versions.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range framework.Versions {
+		if !strings.Contains(string(content), " "+v.Name+" |") {
+			t.Errorf("docs/versions.md has no column %s: run make test-versions", v.Name)
+		}
+	}
+	for _, f := range features {
+		if !strings.Contains(string(content), "| "+f.name+" ") {
+			t.Errorf("docs/versions.md has no row %q: run make test-versions", f.name)
+		}
+	}
+}
