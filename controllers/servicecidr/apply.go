@@ -111,14 +111,35 @@ func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.Ser
 		now := meta.FindStatusCondition(cidr.Status.Conditions, c.Type)
 		return now != nil && same(*now, c)
 	})
-	withdrawn := meta.FindStatusCondition(cidr.Status.Conditions, networkingv1.ServiceCIDRConditionReady) != nil && meta.FindStatusCondition(want, networkingv1.ServiceCIDRConditionReady) == nil
-	if len(changed) == 0 && !withdrawn {
+	if len(changed) == 0 {
 		return nil, nil
 	}
 	// The version guards the copy of Ready that the apply carries: it must not undo what kube-controller-manager
 	// has just written.
 	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID).WithResourceVersion(cidr.ResourceVersion)
 	return changed, applyConditions(ctx, r.Client, apply, cidr, want, r.Clock.Now(), v1alpha1.ManagerServiceCIDR)
+}
+
+// withdrawReady takes the condition Ready off a default range that nobody seems to allocate from. If an API server does it writes the condition anew within ten seconds, and with it who
+// has written it: that is lost when one of 1.32, which does not know v1, has changed the object since.
+func (r *Reconciler) withdrawReady(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
+	if meta.FindStatusCondition(cidr.Status.Conditions, networkingv1.ServiceCIDRConditionReady) == nil {
+		return nil
+	}
+	before := &networkingv1.ServiceCIDR{} // the cache does not keep who has written what
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cidr), before); err != nil {
+		return fmt.Errorf("reading ServiceCIDR %s: %w", cidr.Name, err)
+	}
+	if upstream.WrittenByAPIServer(before) {
+		return nil
+	}
+	before.DeepCopyInto(cidr)
+	meta.RemoveStatusCondition(&cidr.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, cidr, patch, client.FieldOwner(v1alpha1.ManagerServiceCIDR)); err != nil {
+		return fmt.Errorf("withdrawing the condition Ready of ServiceCIDR %s: %w", cidr.Name, err)
+	}
+	return nil
 }
 
 // applyConditions writes the conditions of a field manager: the words that are there already if they mean the same.

@@ -95,6 +95,11 @@ func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, 
 	if err := r.addFinalizers(ctx, cidr); err != nil {
 		return 0, err
 	}
+	if in.unused && in.deleted.IsZero() {
+		if err := r.withdrawReady(ctx, cidr); err != nil {
+			return 0, err
+		}
+	}
 	written, err := r.writeConditions(ctx, cidr, d.conditions)
 	if err != nil {
 		return 0, err

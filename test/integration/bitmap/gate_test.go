@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -73,6 +74,17 @@ var _ = Describe("An API server 1.33 without MultiCIDRServiceAllocator", Ordered
 		Eventually(c.Condition).WithArguments(ctx, "kubernetes", cluster.Migrated).Should(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Flipped")))
 		Expect(lines(c.Events(ctx).Warnings())).To(BeEmpty())
 		create(ctx, "late")
+		expectAllocator(ctx, "Both")
+	})
+
+	// An API server of 1.32 that changes the ServiceCIDR beside this one forgets who has written what as v1.
+	It("is recognised also when nobody knows any more who has written the condition Ready", func(ctx SpecContext) {
+		_, err := c.Networking().ServiceCIDRs().Patch(ctx, "kubernetes", types.MergePatchType, []byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Operator.Kill()).To(Succeed())
+		Expect(c.Operator.Start(ctx)).To(Succeed())
+		expectEnd("allocates from the bitmap has changed to false")
+		Expect(c.Operator.Start(ctx)).To(Succeed())
 		expectAllocator(ctx, "Both")
 	})
 
