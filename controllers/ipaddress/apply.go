@@ -23,6 +23,9 @@ func (r *Reconciler) apply(ctx context.Context, in inputs, do action) (done bool
 	switch do {
 	case leave:
 		return true, nil
+	case report:
+		r.restored.Delete(in.object.UID)
+		return true, nil
 	case create:
 		return r.create(ctx, in)
 	case remove:
@@ -42,14 +45,18 @@ func (r *Reconciler) apply(ctx context.Context, in inputs, do action) (done bool
 // create writes the IPAddress exactly as the API server's allocator would. A name that is taken is somebody
 // else's success, or a finalizer's hold on the one before: the informer will tell, and there is another decision.
 func (r *Reconciler) create(ctx context.Context, in inputs) (done bool, err error) {
+	ip := upstream.NewIPAddress(in.address, key(in.owner()))
 	err = timed("create", func() error {
-		return r.Client.Create(ctx, upstream.NewIPAddress(in.address, key(in.owner())), client.FieldOwner(v1alpha1.ManagerIPAddress))
+		return r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerIPAddress))
 	})
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("creating IPAddress %s for Service %s: %w", in.address, key(in.owner()), err)
+	}
+	if r.restored != nil && in.object == nil && !in.bitmap {
+		r.restored.Set(ip.UID, nil, orphanGrace)
 	}
 	return true, nil
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,11 +49,14 @@ type Reconciler struct {
 	Bitmap bool
 
 	eventPace *rate.Limiter
+	// restored are the UIDs of IPAddresses that were missing and were written, until that is reported: for orphanGrace at most, and nothing
+	// where SetupWithManager was not called.
+	restored *cache.Expiring
 }
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	r.eventPace = rate.NewLimiter(eventsASecond, eventsASecond)
+	r.eventPace, r.restored = rate.NewLimiter(eventsASecond, eventsASecond), cache.NewExpiring()
 	return loop.Setup(mgr, loop.Options{Name: "ipaddress", Workers: workers, Retry: 100 * time.Millisecond, LongestRetry: time.Minute}, r,
 		r.Index.Addresses(), r.Index.Covers())
 }
@@ -80,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Res
 // when its end is seen.
 func (r *Reconciler) confirm(ctx context.Context, a netip.Addr, suspected decision) (reconcile.Result, error) {
 	addresses, services := r.Live, r.Live
-	if suspected.do == create {
+	if suspected.do == create || suspected.do == report {
 		addresses = r.Client
 		if suspected.drift == drift.None {
 			services = r.Client
@@ -104,7 +108,7 @@ func (r *Reconciler) repair(ctx context.Context, in inputs, d decision) (reconci
 	done, err := r.apply(ctx, in, d.do)
 	// What exists already was never missing: after a restart of the API server the watch of IPAddresses may come back seconds
 	// after that of Services.
-	if d.drift != drift.None && (done || err != nil) && r.Tracker.Believe(in.address) {
+	if d.drift != drift.None && (done && d.do != create || err != nil) && r.Tracker.Believe(in.address) {
 		metrics.DriftDetected.WithLabelValues(string(d.drift)).Inc()
 	}
 	if err != nil {
@@ -113,6 +117,10 @@ func (r *Reconciler) repair(ctx context.Context, in inputs, d decision) (reconci
 	if d.drift == drift.None || !done {
 		r.Tracker.Clear(in.address)
 		return reconcile.Result{}, nil
+	}
+	if d.do == create {
+		r.Tracker.Clear(in.address)
+		return reconcile.Result{RequeueAfter: confirmRestored}, nil // reported when it has proven right
 	}
 	r.announce(in, d)
 	if d.do != leave {
@@ -132,6 +140,7 @@ func (r *Reconciler) gather(ctx context.Context, a netip.Addr, addresses, servic
 	names := r.Index.Claims(a)
 	var parent types.NamespacedName
 	if in.object = ip; ip != nil {
+		in.restored = r.wasRestored(ip)
 		if parent = upstream.Service(ip); parent.Name != "" && !slices.Contains(names, parent) {
 			names = append(names, parent)
 		}
@@ -150,4 +159,12 @@ func (r *Reconciler) gather(ctx context.Context, a netip.Addr, addresses, servic
 	}
 	slices.SortFunc(in.claims, byRight)
 	return in, nil
+}
+
+func (r *Reconciler) wasRestored(ip *networkingv1.IPAddress) bool {
+	if r.restored == nil {
+		return false
+	}
+	_, ok := r.restored.Get(ip.UID)
+	return ok
 }

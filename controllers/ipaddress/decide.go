@@ -33,6 +33,10 @@ const (
 	confirmDeleted = 50 * time.Millisecond
 )
 
+// confirmRestored is how long a Service must hold an address on after its IPAddress was restored, before that is reported: the API server deletes
+// the IPAddress of an update before it writes the Service (upstream's alloc.go), and then the one that is restored is one too many.
+const confirmRestored = 2 * time.Second
+
 // action is what becomes of an IPAddress.
 type action int
 
@@ -42,6 +46,7 @@ const (
 	remove         // delete it
 	replace        // delete it and write it for the owner: the parent of an IPAddress is immutable
 	relabel        // write the allocator's labels back
+	report         // it was written before, and was right
 )
 
 // Reasons of events, upstream's where it has one, so that alerts on them carry over.
@@ -73,6 +78,10 @@ func decide(in inputs) decision {
 		return decideMissing(in)
 	case !in.object.DeletionTimestamp.IsZero():
 		return decision{} // somebody's finalizer holds it; when that goes it is missing, or gone
+	case in.restored && in.named(in.owner()):
+		return missing(in, report, confirmRestored)
+	case in.restored && len(in.claims) == 0:
+		return decision{do: remove} // the API server was about to write the Service without it, and would have found its IPAddress gone
 	case len(in.claims) == 0:
 		return decideUnclaimed(in)
 	case !ours(in.object) && managedBy(in.object) != "" && !in.named(in.owner()):
@@ -98,23 +107,25 @@ func decide(in inputs) decision {
 // an IPAddress would not make it routable, and upstream does not create one either.
 //
 // Until the IPAddress is back, an API server may give the address to another Service, which cannot be undone. So it is
-// restored as soon as that makes sense. An API server writes the IPAddress before the Service and deletes it after the Service;
-// only the watches bring them in another order. For a Service that has just been created that is likely, so the watch gets some
-// time. For an older one it takes no more than what the end of the Service may be behind that of its IPAddress.
+// restored as soon as that makes sense, and reported later, when it has proven right. For a Service that has just been created the watches
+// probably bring the two in another order than they were written in, so the watch gets some time. An older one has had its IPAddress: somebody deleted it,
+// or it is an update to ExternalName, or to one family, that the API server is about to write.
 func decideMissing(in inputs) decision {
 	switch {
 	case in.owner() == nil || !in.offered:
 		return decision{}
 	case in.bitmap:
 		return decision{do: create} // the daily work of this mode, no drift
+	case in.now.Sub(in.owner().CreationTimestamp.Time) < settled:
+		return missing(in, create, confirmCreated)
 	default:
-		confirm := confirmDeleted
-		if in.now.Sub(in.owner().CreationTimestamp.Time) < settled {
-			confirm = confirmCreated
-		}
-		return decision{drift: drift.Missing, do: create, confirm: confirm, losers: in.claims[1:],
-			reason: reasonNotAllocated, note: "was not allocated; repaired"}
+		return missing(in, create, confirmDeleted)
 	}
+}
+
+// missing is drift of a Service that had no IPAddress, or has none.
+func missing(in inputs, do action, confirm time.Duration) decision {
+	return decision{drift: drift.Missing, do: do, confirm: confirm, losers: in.claims[1:], reason: reasonNotAllocated, note: "was not allocated; repaired"}
 }
 
 // decideUnclaimed is for an IPAddress whose address no Service holds.
@@ -182,6 +193,8 @@ type inputs struct {
 	offered bool
 	// bitmap: the API server allocates from the bitmap in etcd and writes no IPAddress, so we do.
 	bitmap bool
+	// restored: object was missing, we wrote it a moment ago, and have not reported it yet.
+	restored bool
 }
 
 // byRight orders Services: who held the address first keeps it. Names only break the tie of one second.

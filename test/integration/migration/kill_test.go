@@ -143,7 +143,7 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 		})
 		slow := stretch(w.Etcd.URL(), 15*time.Millisecond)
 		w.killed(ctx, func(int) framework.PluginOptions {
-			return w.options("seed", "--etcd", "--etcd-servers="+slow.url())
+			return w.options("seed", "--etcd", "--etcd-servers="+slow.URL())
 		}, func() { startOver(ctx) }, func(int) {
 			w.writtenOnce(ctx, addressesKey)
 			with(clean, w.migrate(ctx, "seed", "--etcd"))
@@ -205,7 +205,7 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 		}
 
 		w.killed(ctx, func(round int) framework.PluginOptions {
-			return w.options("finalize", "--yes", "--archive="+archive("finalize", round), "--etcd-servers="+slow.url())
+			return w.options("finalize", "--yes", "--archive="+archive("finalize", round), "--etcd-servers="+slow.URL())
 		}, func() { w.etcd.restore(ctx, registry+"ranges/", before) }, func(round int) {
 			path := archive("finalize", round)
 			some := left()
@@ -246,7 +246,7 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 		}
 		slow := stretch(w.Etcd.URL(), 15*time.Millisecond)
 		command := func(round int) framework.PluginOptions {
-			options := w.options("rollback", "--offline", "--yes", "--archive="+archive("rollback", round), "--etcd-servers="+slow.url())
+			options := w.options("rollback", "--offline", "--yes", "--archive="+archive("rollback", round), "--etcd-servers="+slow.URL())
 			options.Kubeconfig = framework.NoKubeconfig
 			return options
 		}

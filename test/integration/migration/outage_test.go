@@ -96,7 +96,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 	It("seed waits for an etcd that is away", func(ctx SpecContext) {
 		alone(ctx)
 		slow := stretch(w.Etcd.URL(), 20*time.Millisecond)
-		options := w.options("seed", "--etcd", "--offline", "--etcd-servers="+slow.url())
+		options := w.options("seed", "--etcd", "--offline", "--etcd-servers="+slow.URL())
 		options.Kubeconfig = framework.NoKubeconfig
 		awayDuring(ctx, &w.Etcd.Process, options)
 		seeded(ctx)
@@ -110,8 +110,8 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		for round := range 2 {
 			By(fmt.Sprintf("round %d", round))
 			w.etcd.restore(ctx, addressesKey, before)
-			lost := w.etcd.happens(ctx, addressesKey, slow.cut)
-			options := w.options("seed", "--etcd", "--offline", "--etcd-servers="+slow.url())
+			lost := w.etcd.happens(ctx, addressesKey, slow.Cut)
+			options := w.options("seed", "--etcd", "--offline", "--etcd-servers="+slow.URL())
 			options.Kubeconfig = framework.NoKubeconfig
 			with(clean, w.plugin(ctx, options))
 			Eventually(lost).WithTimeout(cluster.Timeout).Should(BeClosed(), "the connection was never cut")
@@ -146,7 +146,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		alone(ctx)
 		slow := stretch(w.Etcd.URL(), 50*time.Millisecond)
 		archive := filepath.Join(GinkgoT().TempDir(), "archive")
-		plugin := w.begin(ctx, watched(rollback(slow.url(), archive)))
+		plugin := w.begin(ctx, watched(rollback(slow.URL(), archive)))
 		Consistently(plugin.Done()).WithTimeout(250 * time.Millisecond).ShouldNot(BeClosed())
 		Expect(w.Etcd.Kill()).To(Succeed())
 		Consistently(plugin.Done()).WithTimeout(absence).ShouldNot(BeClosed(), func() string { return plugin.LogTail(20) })
@@ -160,8 +160,8 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		want := spoil(ctx)
 		alone(ctx)
 		slow := stretch(w.Etcd.URL(), 60*time.Millisecond)
-		lost := w.etcd.happens(ctx, primaryKey, slow.cut)
-		with(clean, w.plugin(ctx, rollback(slow.url(), filepath.Join(GinkgoT().TempDir(), "archive"))))
+		lost := w.etcd.happens(ctx, primaryKey, slow.Cut)
+		with(clean, w.plugin(ctx, rollback(slow.URL(), filepath.Join(GinkgoT().TempDir(), "archive"))))
 		Eventually(lost).WithTimeout(cluster.Timeout).Should(BeClosed(), "the connection was never cut")
 		rolledBack(ctx, want)
 	})

@@ -37,6 +37,9 @@ func (e Events) OnService(name string) Events { return e.on("Service", name) }
 // OnServiceCIDR returns those about the ServiceCIDR of this name.
 func (e Events) OnServiceCIDR(name string) Events { return e.on("ServiceCIDR", name) }
 
+// OnIPAddress returns those about an IPAddress.
+func (e Events) OnIPAddress(address string) Events { return e.on("IPAddress", address) }
+
 func (e Events) on(kind, name string) Events {
 	return e.filter(func(event eventsv1.Event) bool { return event.Regarding.Kind == kind && event.Regarding.Name == name })
 }

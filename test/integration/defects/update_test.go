@@ -1,0 +1,85 @@
+package defects_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// When an update takes a ClusterIP away, the API server deletes the IPAddress before it writes the Service. In between it looks as if somebody had deleted the
+// IPAddress, and the operator restores it. Here one of two API servers is far from the etcd of Services, so that the operator, which asks the other, sees it every time.
+var _ = Describe("An update that gives a ClusterIP up", Ordered, func() {
+	const far = time.Second
+	var (
+		c      *cluster.Cluster
+		remote *framework.APIServer
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		c = cluster.Start(ctx, cluster.Options{})
+		line, err := framework.Stretch(c.Etcd.URL(), far, 0)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(line.Close)
+		remote, err = c.AddAPIServer(ctx, framework.Options{Args: []string{"--etcd-servers-overrides=/services#" + line.URL()}})
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	// Ages are told in seconds; an IPAddress of a Service that is older than five is restored at once.
+	settled := func(service *corev1.Service) func() bool {
+		return func() bool { return time.Since(service.CreationTimestamp.Time) > 6*time.Second }
+	}
+	// isAnother reports whether an address has another IPAddress than before.
+	isAnother := func(ctx context.Context, address string, before types.UID) func() bool {
+		return func() bool {
+			ip := c.IPAddress(ctx, address)
+			return ip != nil && ip.UID != before
+		}
+	}
+
+	DescribeTable("leaves no IPAddress behind, and is reported by nobody", func(ctx SpecContext, name, patch string, left int) {
+		service := c.CreateSettledService(ctx, name, framework.RequireDualStack())
+		Eventually(settled(service)).WithTimeout(10 * time.Second).Should(BeTrue())
+		lost := map[string]types.UID{}
+		for _, address := range service.Spec.ClusterIPs[left:] {
+			lost[address] = c.IPAddress(ctx, address).UID
+		}
+
+		changed := make(chan error, 1)
+		go func() {
+			_, err := remote.Client().CoreV1().Services(service.Namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			changed <- err
+		}()
+		for address, before := range lost {
+			Eventually(isAnother(ctx, address, before)).WithPolling(10*time.Millisecond).WithTimeout(10*time.Second).Should(BeTrue(), "the restored one")
+		}
+		Eventually(changed).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
+
+		for address := range lost {
+			Eventually(c.IPAddress).WithArguments(ctx, address).WithTimeout(2*time.Second).Should(BeNil(), "upstream waits for 5 seconds or 60, and then reports it")
+		}
+		about := func() cluster.Events {
+			events := c.Events(ctx).OnService(name)
+			for address := range lost {
+				events = append(events, c.Events(ctx).OnIPAddress(address)...)
+			}
+			return events.Warnings()
+		}
+		Consistently(about).WithTimeout(6 * time.Second).Should(BeEmpty())
+		for _, when := range []string{"detected", "repaired"} {
+			Expect(c.Metric(ctx, fmt.Sprintf("drift_%s_total", when))).To(BeNumerically("<=", 0), when)
+		}
+		expectHealth(ctx, c)
+	},
+		Entry("to ExternalName", "leaves", `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":null,"clusterIPs":null}}`, 0),
+		Entry("to one family", "shrinks", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`, 1),
+	)
+})
