@@ -83,6 +83,12 @@ func (c *connection) open(ctx context.Context, needs ...need) (*link, error) {
 		}
 		l.Store, l.close = store, func() { _ = store.Close() }
 	}
+	if l.Store != nil && l.API != nil { // who keeps the bitmaps that are in there
+		if l.Servers, err = migration.APIServers(ctx, l.config); err != nil {
+			l.close()
+			return nil, err
+		}
+	}
 	if err := l.Check(ctx); err != nil {
 		l.close()
 		return nil, err

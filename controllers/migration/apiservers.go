@@ -33,15 +33,21 @@ const (
 type APIServer struct {
 	Address   string // host and port
 	Version   *version.Info
-	BitmapOff bool  // it says that its feature gate DisableAllocatorDualWrite is on
+	BitmapOff *bool // its feature gate DisableAllocatorDualWrite, nil where it does not say
 	Err       error // why it could not be asked
 }
 
 // DualWrites reports whether it may keep the bitmaps in step, and so write them; the answer of one that could not be asked is yes.
 func (a APIServer) DualWrites() bool {
 	minor, ok := upstream.Minor(a.Version)
-	never := minor >= firstLocked || minor >= firstWithoutDualWrite && a.BitmapOff
+	never := minor >= firstLocked || minor >= firstWithoutDualWrite && a.BitmapOff != nil && *a.BitmapOff
 	return a.Err != nil || !ok || !never
+}
+
+// KeepsBitmaps reports whether it keeps the bitmaps in step for certain. Between this and DualWrites is who does not say.
+func (a APIServer) KeepsBitmaps() bool {
+	minor, ok := upstream.Minor(a.Version)
+	return a.Err == nil && ok && (minor < firstWithoutDualWrite || a.BitmapOff != nil && !*a.BitmapOff)
 }
 
 // APIServers asks every API server of the cluster for its version. They are the endpoints of Service default/kubernetes, which API servers keep themselves.
@@ -92,13 +98,15 @@ func askServer(ctx context.Context, config *rest.Config, address string) (server
 	server.Version, server.Err = client.ServerVersionWithContext(ctx)
 	if minor, ok := upstream.Minor(server.Version); ok && minor == firstWithoutDualWrite {
 		metrics, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
-		server.BitmapOff = err == nil && gateOn.Match(metrics)
+		if found := gate.FindSubmatch(metrics); err == nil && found != nil {
+			server.BitmapOff = new(string(found[1]) == "1")
+		}
 	}
 	return server
 }
 
-// gateOn is what the metrics of an API server say of a feature gate that is on.
-var gateOn = regexp.MustCompile(`(?m)^kubernetes_feature_enabled\{name="DisableAllocatorDualWrite",[^}]*\} 1$`)
+// gate is what the metrics of an API server say of the feature gate.
+var gate = regexp.MustCompile(`(?m)^kubernetes_feature_enabled\{name="DisableAllocatorDualWrite",[^}]*\} ([01])$`)
 
 const (
 	prefixMasterLeases = "masterleases/"  // where each API server renews a key with a lease, by its address, as long as it runs

@@ -15,19 +15,20 @@ import (
 func TestDualWrites(t *testing.T) {
 	of := func(minor string) *version.Info { return &version.Info{Major: "1", Minor: minor} }
 	for name, tc := range map[string]struct {
-		a    APIServer
-		want bool
+		a                  APIServer
+		wantMay, wantKeeps bool
 	}{
-		"1.33":                  {APIServer{Version: of("33")}, true},
-		"1.34":                  {APIServer{Version: of("34")}, true},
-		"1.34 that says no":     {APIServer{Version: of("34"), BitmapOff: true}, false},
-		"1.35":                  {APIServer{Version: of("35")}, false},
-		"a vendor's 1.36":       {APIServer{Version: of("36+")}, false},
-		"one that is away":      {APIServer{Version: of("36"), Err: errors.New("refused")}, true},
-		"one that says nothing": {APIServer{}, true},
+		"1.33":                  {APIServer{Version: of("33")}, true, true},
+		"1.34":                  {APIServer{Version: of("34")}, true, false},
+		"1.34 that says no":     {APIServer{Version: of("34"), BitmapOff: new(true)}, false, false},
+		"1.34 that says yes":    {APIServer{Version: of("34"), BitmapOff: new(false)}, true, true},
+		"1.35":                  {APIServer{Version: of("35")}, false, false},
+		"a vendor's 1.36":       {APIServer{Version: of("36+")}, false, false},
+		"one that is away":      {APIServer{Version: of("36"), Err: errors.New("refused")}, true, false},
+		"one that says nothing": {APIServer{}, true, false},
 	} {
-		if got := tc.a.DualWrites(); got != tc.want {
-			t.Errorf("%s may write bitmaps: %v", name, got)
+		if may, keeps := tc.a.DualWrites(), tc.a.KeepsBitmaps(); may != tc.wantMay || keeps != tc.wantKeeps {
+			t.Errorf("%s may write bitmaps: %v, does so for certain: %v", name, may, keeps)
 		}
 	}
 }

@@ -29,6 +29,7 @@ type Sources struct {
 	Served     bool          // it serves ServiceCIDRs and IPAddresses, under APIVersion
 	APIVersion string
 	Version    *version.Info  // what it says of itself
+	Servers    []APIServer    // all of the cluster's, where somebody has asked them
 	Store      Store          // reaches etcd; nil means that bitmaps are not looked at
 	Ranges     []netip.Prefix // the API server's --service-cluster-ip-range, nil if nobody told
 	Clock      clock.PassiveClock
@@ -211,9 +212,9 @@ func (s Sources) allocator(w Snapshot) Allocator {
 	created := c != nil && c.ByAPIServer || slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.ByAPIServer })
 	minor, known := upstream.Minor(s.Version)
 	switch {
-	case known && minor >= firstWithoutDualWrite:
+	case known && minor >= firstWithoutDualWrite && !slices.ContainsFunc(s.Servers, APIServer.KeepsBitmaps):
 		return AllocatorIPAddresses
-	case known && created:
+	case known && (created || minor >= firstWithoutDualWrite):
 		return AllocatorBoth
 	case known || !created && len(w.Bitmaps) > 0:
 		return AllocatorBitmap

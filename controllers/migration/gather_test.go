@@ -73,11 +73,20 @@ func TestAllocator(t *testing.T) {
 	theirs.ByAPIServer = true
 	other := aCIDR("more", "10.0.1.0/24")
 	other.ByAPIServer = true
+	server := func(minor string, off *bool, err error) APIServer {
+		return APIServer{Version: &version.Info{Major: "1", Minor: minor}, BitmapOff: off, Err: err}
+	}
 	for name, tc := range map[string]struct {
-		minor string
-		w     Snapshot
-		want  Allocator
+		minor   string
+		servers []APIServer
+		w       Snapshot
+		want    Allocator
 	}{
+		"1.34 beside 1.33":                       {minor: "34", servers: []APIServer{server("34", new(true), nil), server("33", nil, nil)}, want: AllocatorBoth},
+		"1.34 with dual write":                   {minor: "34", servers: []APIServer{server("34", new(false), nil)}, want: AllocatorBoth},
+		"1.34 without dual write":                {minor: "34", servers: []APIServer{server("34", new(true), nil)}, want: AllocatorIPAddresses},
+		"1.34 that says nothing of its gate":     {minor: "34", servers: []APIServer{server("34", nil, nil)}, want: AllocatorIPAddresses},
+		"1.34 beside one that does not answer":   {minor: "34", servers: []APIServer{server("33", nil, errors.New("refused"))}, want: AllocatorIPAddresses},
 		"1.32":                                   {minor: "32", want: AllocatorBitmap},
 		"1.32 with the feature gate":             {minor: "32", w: Snapshot{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
 		"1.33":                                   {minor: "33", w: Snapshot{ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorBoth},
@@ -90,7 +99,7 @@ func TestAllocator(t *testing.T) {
 		"down, without bitmaps":                  {w: Snapshot{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s Sources
+			s := Sources{Servers: tc.servers}
 			if tc.minor != "" {
 				s.Version = &version.Info{Major: "1", Minor: tc.minor}
 			}

@@ -160,7 +160,7 @@ func (r *rolling) expectHeld(ctx context.Context, before snapshot) {
 }
 
 // expectUntouched wants that no repair is reported of a Service, or of the IPAddress of one, that nobody has written since an earlier snapshot. It returns what
-// is reported of others, by its reason.
+// is reported of others, by its reason; before that of an API server stands byAPIServer.
 func (r *rolling) expectUntouched(ctx context.Context, before snapshot) (others map[string]int) {
 	GinkgoHelper()
 	now := r.snapshot(ctx)
@@ -175,10 +175,15 @@ func (r *rolling) expectUntouched(ctx context.Context, before snapshot) (others 
 			touched = !slices.ContainsFunc(owners[about.Name], same)
 		}
 		Expect(touched).To(BeTrue(), describe(event))
+		if event.ReportingController == "ipallocator-repair-controller" {
+			event.Reason = byAPIServer + event.Reason
+		}
 		others[event.Reason]++
 	}
 	return others
 }
+
+const byAPIServer = "API server: "
 
 // expectBitmap wants that the bitmaps have the addresses of all Services, and at most so many others.
 func (s *environment) expectBitmap(ctx context.Context, leaks int) {
