@@ -52,7 +52,7 @@ bench: ## Ours and upstream's allocator in one run, then the same through an API
 	hack/bench.sh
 
 bench-upgrade: ## The way off the bitmap, migrated and not, up to 65,000 Services (QUICK=1: small clusters, to see that it works).
-	go run ./test/bench --only upgrade $(if $(filter-out 0 false no,$(QUICK)),--quick)
+	go run ./test/bench --only upgrade,minors $(if $(filter-out 0 false no,$(QUICK)),--quick)
 
 bench-proxy: ## The node agent and the real kube-proxy in the same namespaces, up to 30,000 Services (QUICK=1: 1,000). Needs root.
 	go run ./test/bench --only proxy $(if $(filter-out 0 false no,$(QUICK)),--quick)

@@ -5,6 +5,7 @@
 //	go run ./test/bench --only allocations --levels 0,500 --rounds 2 a part of it
 //	go run ./test/bench --only allocator --write                     the micro benchmarks that hack/bench.sh has kept
 //	go run ./test/bench --only upgrade --quick                       the way off the bitmap, small, to see that it works
+//	go run ./test/bench --only minors --quick                        one minor version after the other, small
 //	go run ./test/bench --only proxy --quick                         Service proxies, small (needs root)
 //	go run ./test/bench --only steering --quick                      the admission webhooks, small
 //	go run ./test/bench --only plugin --quick                        the kubectl plugin, small
@@ -124,6 +125,10 @@ var parts = []part{
 	}},
 	{"upgrade", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
 		r, err := upgrade.Run(ctx, c.upgrade, log)
+		return r, r.Versions, err
+	}},
+	{"minors", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		r, err := upgrade.Walk(ctx, c.upgrade, log)
 		return r, r.Versions, err
 	}},
 	{"proxy", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {

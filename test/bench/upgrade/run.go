@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Sizes are numbers of Services in one family, Dual of Services in two.
 	Sizes, Dual []int
-	// Walked is a number of Services of two families and of every kind that go through all minor versions; 0 for none.
+	// Walked is a number of Services of two families and of every kind that go through all minor versions, which Walk measures.
 	Walked int
 	// Repeats is how often each start is measured. Without migration, and with more than Once addresses, it is measured once.
 	Repeats, Once int
@@ -51,7 +51,6 @@ type Result struct {
 	Versions string
 	Cases    []Case
 	Rates    Rates // its Shape is zero if nothing was compared
-	Walk     []Step
 }
 
 // Case is one kind of cluster.
@@ -83,10 +82,7 @@ func Run(ctx context.Context, o Options, log *progress.Log) (result Result, err 
 			return result, fmt.Errorf("measuring %s: %w", shape, err)
 		}
 	}
-	if o.Walked > 0 {
-		result.Walk, err = clusters.walk(ctx, o)
-	}
-	return result, err
+	return result, nil
 }
 
 func (o Options) shapes() (all []Shape) {

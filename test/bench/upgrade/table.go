@@ -15,9 +15,6 @@ func (r Result) Tables() []report.Table {
 	if len(r.Rates.Run) > 0 {
 		tables = append(tables, r.Rates.table())
 	}
-	if len(r.Walk) > 0 {
-		tables = append(tables, r.walk())
-	}
 	return tables
 }
 

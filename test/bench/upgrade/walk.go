@@ -2,9 +2,10 @@ package upgrade
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -19,24 +20,36 @@ var way = []framework.Version{framework.V133, framework.V134, framework.V135, fr
 // walked is what kind of cluster goes all the way.
 func (o Options) walked() Shape { return Shape{Services: o.Walked, Dual: true, Mixed: true} }
 
-// walk upgrades the same cluster step by step, as it is and migrated.
-func (s *shelf) walk(ctx context.Context, o Options) ([]Step, error) {
-	folder, err := s.build(ctx, o.walked())
+// Walked is a cluster that has gone through all minor versions.
+type Walked struct {
+	Options  Options
+	Versions string // that it began on
+	Steps    []Step
+}
+
+// Walk upgrades the same cluster step by step, as it is and migrated.
+func Walk(ctx context.Context, o Options, log *progress.Log) (w Walked, err error) {
+	clusters, err := newShelf(log)
 	if err != nil {
-		return nil, err
+		return w, err
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // all of them go in the end
-	migrated, err := s.migrated(ctx, folder, &Case{Shape: o.walked()})
+	defer func() { err = errors.Join(err, clusters.remove()) }()
+	w = Walked{Options: o, Steps: make([]Step, len(way))}
+	folder, err := clusters.build(ctx, o.walked())
 	if err != nil {
-		return nil, err
+		return w, err
 	}
-	defer func() { _ = os.RemoveAll(migrated) }()
-	steps := make([]Step, len(way))
-	err = s.walkFrom(ctx, folder, o, func(i int, f Flip) { steps[i].Without = f })
+	c := Case{Shape: o.walked()}
+	migrated, err := clusters.migrated(ctx, folder, &c)
+	if err != nil {
+		return w, err
+	}
+	w.Versions = c.versions
+	err = clusters.walkFrom(ctx, folder, o, func(i int, f Flip) { w.Steps[i].Without = f })
 	if err == nil {
-		err = s.walkFrom(ctx, migrated, o, func(i int, f Flip) { steps[i].With = f })
+		err = clusters.walkFrom(ctx, migrated, o, func(i int, f Flip) { w.Steps[i].With = f })
 	}
-	return steps, err
+	return w, err
 }
 
 func (s *shelf) walkFrom(ctx context.Context, folder string, o Options, made func(int, Flip)) error {
@@ -60,15 +73,18 @@ func (s *shelf) walkFrom(ctx context.Context, folder string, o Options, made fun
 	})
 }
 
-// walk has a row for each step.
-func (r Result) walk() report.Table {
+// Tables has a row for each step.
+func (w Walked) Tables() []report.Table {
 	table := report.Table{Header: []string{
-		"first start of, with " + r.Options.walked().String(), "as it is: /readyz after, s", "restarts", "warnings", "IPAddresses written",
+		"first start of, with " + w.Options.walked().String(), "as it is: /readyz after, s", "restarts", "warnings", "IPAddresses written",
 		"migrated: /readyz after, s", "warnings", "IPAddresses written",
 	}}
-	for _, s := range r.Walk {
+	for _, s := range w.Steps {
 		table.Add(s.With.version, stats.Number(s.Without.Ready.Seconds()), whole(float64(s.Without.Restarts)), whole(float64(s.Without.Events)),
 			whole(float64(s.Without.Written)), stats.Number(s.With.Ready.Seconds()), whole(float64(s.With.Events)), whole(float64(s.With.Written)))
 	}
-	return table
+	return []report.Table{table}
 }
+
+// Notes are none.
+func (w Walked) Notes() []string { return nil }
