@@ -161,6 +161,7 @@ func TestEveryFileWithSpecsBelongsToAFeature(t *testing.T) {
 		}
 	}
 }
+
 func TestTheDocumentIsOfTheVersionsThatAreTested(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "docs", "versions.md"))
 	if err != nil {
