@@ -30,20 +30,9 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
-	sweep := everywhere(func(ctx context.Context) error {
-		for {
-			began := time.Now()
-			index.Sweep()
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(max(sweepInterval, 20*time.Since(began))):
-			}
-		}
-	})
 	policies := steering.NewCache()
 	policies.Subscribe(func(_, after *steering.Compiled) { index.SetRules(after) }) // the first to hear of it
-	if err := errors.Join(policies.Watch(ctx, mgr.GetCache()), mgr.Add(policies), mgr.Add(sweep)); err != nil {
+	if err := errors.Join(policies.Watch(ctx, mgr.GetCache()), mgr.Add(policies), mgr.Add(sweepInFlight(index))); err != nil {
 		return nil, fmt.Errorf("watching policies: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("policies", ready("policies are not read yet", policies.Synced)); err != nil {
@@ -73,6 +62,21 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 			Events: mgr.GetEventRecorder("clusterip-operator-growth"),
 		},
 	}, nil
+}
+
+// sweepInFlight ends what is in flight, or cools down, when its time is over.
+func sweepInFlight(index *addressindex.Index) everywhere {
+	return func(ctx context.Context) error {
+		for {
+			began := time.Now()
+			index.Sweep()
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(max(sweepInterval, 20*time.Since(began))):
+			}
+		}
+	}
 }
 
 type everywhere func(context.Context) error

@@ -75,25 +75,8 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	if err := c.portsAreFree(); err != nil {
 		return err
 	}
-	lock, err := c.lock(kube)
+	mgr, err := c.manager(ctx, kube, found)
 	if err != nil {
-		return err
-	}
-	settings := managerOptions(c.config, found)
-	if lock != nil {
-		settings.LeaderElectionResourceLockInterface = lock
-	}
-	mgr, err := ctrl.NewManager(kube, settings)
-	if err != nil {
-		return fmt.Errorf("making the manager: %w", err)
-	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
-		return err
-	}
-	o := options(c.config)
-	o.GroupVersion, o.Policies, o.Lock = found.version, found.policies, lock
-	o.Replica, o.Version = replicaName(), version.String()
-	if err := controllers.Setup(ctx, mgr, o); err != nil {
 		return err
 	}
 	log.Info("Starting", "version", version.String(), "server", kube.Host)
@@ -102,6 +85,29 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	}
 	log.Info("The manager stops, as asked")
 	return nil
+}
+
+// manager puts the manager together.
+func (c command) manager(ctx context.Context, kube *rest.Config, found api) (manager.Manager, error) {
+	lock, err := c.lock(kube)
+	if err != nil {
+		return nil, err
+	}
+	settings := managerOptions(c.config, found)
+	if lock != nil {
+		settings.LeaderElectionResourceLockInterface = lock
+	}
+	mgr, err := ctrl.NewManager(kube, settings)
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return nil, err
+	}
+	o := options(c.config)
+	o.GroupVersion, o.Policies, o.Lock = found.version, found.policies, lock
+	o.Replica, o.Version = replicaName(), version.String()
+	return mgr, controllers.Setup(ctx, mgr, o)
 }
 
 // cleanUp takes away what the loops left.
