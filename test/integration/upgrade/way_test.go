@@ -21,7 +21,7 @@ var fiveThousand = onBitmap("five-thousand", twoFamilies, 5600)
 //
 //  1. 1.32 with the bitmap. `migrate run` before the first step finds what the operator has written, and nothing to do.
 //  2. 1.33, which takes addresses from the bitmap first and then writes IPAddresses. As long as 1.32 serves beside it, what that allocates gets its IPAddress from whoever is faster,
-//     the API server of 1.33 or the operator; and both of these report it as a repair. Nothing that was there before is reported.
+//     the API server of 1.33 or the operator; what it frees, either takes away; and both report it as a repair. Nothing that was there before is reported.
 //  3. 1.34, with dual write for as long as 1.33 serves beside it, and then as it comes: there the API servers refuse some addresses, see beside_test.go.
 //  4. `finalize`, refused until then.
 //  5. 1.35 and 1.36, which know nothing but IPAddresses.
@@ -83,7 +83,7 @@ var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak
 
 	It("becomes 1.33", func(ctx SpecContext) {
 		step(ctx, minor33, func(old, next *framework.APIServer) { finalizeRefused(ctx, old, next) },
-			hasty, "ClusterIPNotAllocated", byAPIServer+"IPAddressNotAllocated", "IPAddressNotAllocated")
+			hasty, byAPIServer+"IPAddressNotAllocated", byAPIServer+"IPAddressWrongReference", "ClusterIPNotAllocated", "IPAddressNotAllocated", "IPAddressWrongReference")
 		finalizeRefused(ctx, r.API)
 		Eventually(r.Condition).WithArguments(ctx, "kubernetes", migrated).WithTimeout(settling).Should(HaveField("Reason", "Flipped"))
 		r.work.waitFor(100)
