@@ -127,6 +127,9 @@ func (r *Reconciler) repair(ctx context.Context, in inputs, d decision) (reconci
 		metrics.DriftRepaired.WithLabelValues(string(d.drift)).Inc()
 		log.FromContext(ctx).Info("Repaired an address", "address", in.address, "drift", d.drift, "note", d.note)
 	}
+	if d.do == report { // no event of the watch will come and find that nothing is wrong any more
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+	}
 	return reconcile.Result{}, nil
 }
 

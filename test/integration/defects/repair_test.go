@@ -72,6 +72,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 			Expect(withoutBand(after)).To(Equal(withoutBand(before[address])), "as the API server writes them")
 		}
 		expectOnce(ctx, owner, "ClusterIPNotAllocated", owner.Spec.ClusterIPs...)
+		Eventually(c.Metric).WithArguments(ctx, "drift").Should(BeZero(), "what is repaired is wrong no longer")
 		for _, address := range owner.Spec.ClusterIPs {
 			Eventually(c.Labels).WithArguments(ctx, address).Should(Equal(before[address].Labels), "its band too")
 		}
