@@ -35,7 +35,7 @@ const (
 
 // confirmRestored is how long a Service must hold an address on after its IPAddress was restored, before that is reported: the API server deletes
 // the IPAddress of an update before it writes the Service (upstream's alloc.go), and then the one that is restored is one too many.
-const confirmRestored = 2 * time.Second
+const confirmRestored = 5 * time.Second
 
 // action is what becomes of an IPAddress.
 type action int

@@ -64,7 +64,7 @@ var _ = Describe("An update that gives a ClusterIP up", Ordered, func() {
 		Eventually(changed).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
 
 		for address := range lost {
-			Eventually(c.IPAddress).WithArguments(ctx, address).WithTimeout(2*time.Second).Should(BeNil(), "upstream waits for 5 seconds or 60, and then reports it")
+			Eventually(c.IPAddress).WithArguments(ctx, address).Should(BeNil())
 		}
 		about := func() cluster.Events {
 			events := c.Events(ctx).OnService(name)
@@ -73,7 +73,7 @@ var _ = Describe("An update that gives a ClusterIP up", Ordered, func() {
 			}
 			return events.Warnings()
 		}
-		Consistently(about).WithTimeout(6 * time.Second).Should(BeEmpty())
+		Consistently(about).WithTimeout(3 * time.Second).Should(BeEmpty())
 		for _, when := range []string{"detected", "repaired"} {
 			Expect(c.Metric(ctx, fmt.Sprintf("drift_%s_total", when))).To(BeNumerically("<=", 0), when)
 		}
