@@ -50,6 +50,9 @@ type ServicePort struct {
 	Cluster, Local []netip.AddrPort
 	// Hairpin are the addresses in Cluster or Local that are on this node, or whose node is not known: they may meet themselves.
 	Hairpin []netip.AddrPort
+	// Scheduler chooses between endpoints, by their Weights where there are any and it knows weights.
+	Scheduler Scheduler
+	Weights   Weights
 	// HealthCheckNodePort of the Service: load balancers may reach it. Zero without.
 	HealthCheckNodePort uint16
 	// Serving are the endpoints that serve, ready or not, anywhere: an existing flow to one of them may go on. Only for UDP ports, whose
