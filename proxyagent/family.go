@@ -285,6 +285,9 @@ func (f *family) reportDisputes(now time.Time) {
 // reportDegradations reports each once as long as it lasts.
 func (f *family) reportDegradations() {
 	current := f.Backend.Degraded()
+	f.mu.Lock()
+	current = append(current, f.compiler.Degraded()...)
+	f.mu.Unlock()
 	f.Metrics.Degraded(f.Settings.Family, current)
 	told := make(map[model.Degradation]struct{}, len(current))
 	for _, d := range current[:min(len(current), maxEvents)] {

@@ -45,6 +45,19 @@ const (
 	AnnotationAdditionalFrom = Prefix + "/additional-ips-from"
 )
 
+// What a Service asks of the node agent about how connections are spread over its endpoints.
+const (
+	// AnnotationScheduler on a Service is the name of a scheduler, as IPVS has them, or random: it chooses an endpoint for each new connection.
+	AnnotationScheduler = Prefix + "/scheduler"
+	// AnnotationKubeRouterScheduler is that of kube-router, read where AnnotationScheduler is absent.
+	AnnotationKubeRouterScheduler = "kube-router.io/service.scheduler"
+	// AnnotationEndpointWeights on a Service says what each endpoint weighs: the word WeightsByCores, or entries label=value:weight with commas between them, of which the first
+	// counts that the endpoint's node fits.
+	AnnotationEndpointWeights = Prefix + "/endpoint-weights"
+	// WeightsByCores has an endpoint weigh as much as its node has cores.
+	WeightsByCores = "cores"
+)
+
 // What renumbering writes (kubectl clusterip renumber). ClusterIPs are immutable but through type ExternalName: two updates exchange them, and the address that the Service had
 // before is a former one until nobody uses it.
 const (

@@ -37,6 +37,8 @@ type Compiler struct {
 	winners   map[netip.Addr]int
 	allocated map[netip.Addr]struct{}
 	disputed  map[*record]struct{}
+	// misread has the Services that are served although some of what they ask for cannot be read.
+	misread map[*record]struct{}
 	// evaluations counts the Services that were compiled, for tests of the cost.
 	evaluations int
 }
@@ -56,6 +58,7 @@ func New(s model.Settings) *Compiler {
 		winners:     map[netip.Addr]int{},
 		allocated:   map[netip.Addr]struct{}{},
 		disputed:    map[*record]struct{}{},
+		misread:     map[*record]struct{}{},
 	}
 }
 
@@ -106,6 +109,21 @@ func (c *Compiler) Disputes() []model.Dispute {
 	}
 	slices.SortFunc(out, func(a, b model.Dispute) int { return cmp.Or(a.Addr.Compare(b.Addr), a.Loser.Compare(b.Loser)) })
 	return out
+}
+
+// Degraded returns what ports do without because their Services ask for it in words that cannot be read, sorted by port.
+func (c *Compiler) Degraded() (all []model.Degradation) {
+	for r := range c.misread {
+		for _, p := range r.served {
+			for _, reason := range r.service.Balancing.Junk {
+				all = append(all, model.Degradation{Port: p.Name, Reason: reason})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b model.Degradation) int {
+		return cmp.Or(a.Port.Compare(b.Port), cmp.Compare(a.Reason, b.Reason))
+	})
+	return all
 }
 
 // Former returns the former addresses that are served for the Services for which they are kept, in no order. It costs what there are.

@@ -28,6 +28,10 @@ func (c *Compiler) evaluate(w *work, r *record) {
 		c.countWinners(w, next.won, 1)
 	}
 	r.served, r.won, r.disputes = next.ports, next.won, next.disputes
+	delete(c.misread, r)
+	if r.service != nil && r.service.Balancing != nil && len(r.service.Balancing.Junk) > 0 && len(r.served) > 0 {
+		c.misread[r] = struct{}{}
+	}
 	delete(c.disputed, r)
 	if len(r.disputes) > 0 {
 		c.disputed[r] = struct{}{}
@@ -44,6 +48,7 @@ func (c *Compiler) outcomeOf(r *record) outcome {
 	for i := range r.ports {
 		if p := c.portOf(r, &r.ports[i], held, &o); hasFrontend(p) {
 			fill(p, all.of(p.Name.Port, p.Name.Protocol), c.location())
+			balance(p, all.of(p.Name.Port, p.Name.Protocol), r.service.Balancing)
 			o.ports = append(o.ports, p)
 		}
 	}

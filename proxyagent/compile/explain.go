@@ -26,6 +26,7 @@ func (c *Compiler) Explain(n model.ServiceName) string {
 	x.say(1, "traffic from outside goes to %s", where[s.ExternalLocal])
 	x.sayIf(s.Held, 1, "it is being renumbered: of type ExternalName for the moment, and held as it was before, for a minute at most")
 	x.sayIf(s.AffinitySeconds > 0, 1, "a client keeps its endpoint for %d s after its last new connection", s.AffinitySeconds)
+	x.balancing()
 	x.all = endpointsOf(s, c.set.Family)
 	for i := range x.ports {
 		x.port(&x.ports[i])
@@ -70,6 +71,7 @@ func (x *explanation) port(p *port) {
 	chosen := choose(mine, x.location(), x.served[i])
 	for _, e := range mine {
 		x.endpoint(2, e, chosen.inCluster(e), chosen.inLocal(e), chosen.why(e))
+		x.sayIf(x.service.Balancing.Weighs() && (chosen.inCluster(e) || chosen.inLocal(e)), 3, "weight %d", e.Weight)
 	}
 	for _, e := range x.unusable() {
 		if e.Port == p.Name && e.Protocol == p.Protocol {
@@ -77,6 +79,22 @@ func (x *explanation) port(p *port) {
 		}
 	}
 	x.notes(x.served[i], chosen)
+}
+
+// balancing says how the Service asks for connections to be spread.
+func (x *explanation) balancing() {
+	b := x.service.Balancing
+	if b == nil {
+		return
+	}
+	x.sayIf(b.Scheduler != "", 1, "scheduler %s, as the annotation %s asks", b.Scheduler, b.SchedulerFrom)
+	if b.Weighs() {
+		by := map[bool]string{true: "the cores of their nodes", false: "the labels of their nodes"}[b.ByCores]
+		x.say(1, "endpoints weigh by %s, as the annotation %s asks", by, b.WeightsFrom)
+	}
+	for _, reason := range b.Junk {
+		x.say(1, "%s", reason)
+	}
 }
 
 // unusable returns the endpoints of the family that have addresses of no use.

@@ -40,6 +40,7 @@ func play(t *testing.T, g generator, set model.Settings, steps int, spoil bool) 
 		want := fresh.Plan()
 		problems += differ("the sum of all Deltas", want, sum) + differ("Plan", want, c.Plan()) +
 			differ("Disputes", fresh.Disputes(), c.Disputes()) + broken(want) +
+			differ("Degraded", fresh.Degraded(), c.Degraded()) +
 			differ("Former", sorted(fresh.Former(), netip.Addr.Compare), sorted(c.Former(), netip.Addr.Compare))
 		for n, s := range st.Services {
 			e := c.Explain(n)
@@ -168,8 +169,16 @@ func (g generator) service() model.Service {
 		SourceRanges:    some(g, extra, g.prefix),
 		InternalLocal:   g.one(4), ExternalLocal: g.one(3),
 		AffinitySeconds: pick(g, 0, 0, 10800), HealthCheckNodePort: pick[uint16](g, 0, 0, 32000),
+		Balancing: pick(g, nil, nil, g.balancing()),
 		Ports:     some(g, ports, g.port),
 		Endpoints: some(g, 6, g.endpoint),
+	}
+}
+
+func (g generator) balancing() *model.Balancing {
+	return &model.Balancing{
+		Scheduler: pick(g, model.RoundRobin, model.MaglevHashing), SchedulerFrom: "scheduler", WeightsFrom: pick(g, "", "weights"),
+		Junk: some(g, 1, func() model.DegradationReason { return model.SchedulerInvalid }),
 	}
 }
 
@@ -192,7 +201,8 @@ func (g generator) endpoint() model.Endpoint {
 	return model.Endpoint{
 		Port: pick(g, "", "http", "dns"), Protocol: pick(g, model.TCP, model.TCP, model.UDP, model.SCTP),
 		Addr: netip.AddrPortFrom(addr, pick[uint16](g, 8080, 8080, 8080, 0)), Node: g.node(),
-		Ready: !g.one(3), Serving: g.one(2), Terminating: g.one(3), Zones: zones, Nodes: nodes,
+		Weight: pick[uint8](g, 0, 1, 2, 4),
+		Ready:  !g.one(3), Serving: g.one(2), Terminating: g.one(3), Zones: zones, Nodes: nodes,
 	}
 }
 
@@ -250,7 +260,9 @@ func (g generator) changedService(st model.State, n model.ServiceName) *model.Se
 // withOneChange returns the same Service with one field as that of another.
 func (g generator) withOneChange(s model.Service) *model.Service {
 	o := g.service()
-	switch g.IntN(11) {
+	switch g.IntN(12) {
+	case 11:
+		s.Balancing = o.Balancing
 	case 0:
 		s.Created = o.Created
 	case 10:

@@ -1,6 +1,10 @@
 package model
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
 
 // Plan is what a node does for one family. It is a pure function of [Settings] and [State].
 type Plan struct {
@@ -145,10 +149,18 @@ const (
 	// AffinityTooDear is the reason when session affinity for so many endpoints would take more than a node has for it. Every connection
 	// gets any endpoint.
 	AffinityTooDear DegradationReason = "SessionAffinityTooDear"
+	// SchedulerUnavailable is the reason when the mode of the node does not have the scheduler that the Service asks for.
+	SchedulerUnavailable DegradationReason = "SchedulerUnavailable"
+	// SchedulerTooDear is the reason when schedulers and weights of the Service would take more than a node has for one.
+	SchedulerTooDear DegradationReason = "SchedulerTooDear"
+	// SchedulerInvalid is the reason when the Service asks for a scheduler that there is not.
+	SchedulerInvalid DegradationReason = "SchedulerInvalid"
+	// WeightsInvalid is the reason when the annotation with weights cannot be read.
+	WeightsInvalid DegradationReason = "EndpointWeightsInvalid"
 )
 
 // DegradationReasons are all of them.
-var DegradationReasons = []DegradationReason{RulesRefused, AffinityTooDear}
+var DegradationReasons = []DegradationReason{RulesRefused, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid}
 
 // String says for people what the port does without.
 func (r DegradationReason) String() string {
@@ -157,6 +169,14 @@ func (r DegradationReason) String() string {
 		return "not served: the kernel refuses its rules, the agent's log has the error; clients are rejected"
 	case AffinityTooDear:
 		return "without session affinity: it has too many endpoints for it"
+	case SchedulerUnavailable:
+		return "without its scheduler: the mode of this node does not have it; connections go to any endpoint"
+	case SchedulerTooDear:
+		return "without its scheduler: with the weights of so many endpoints it would take too much of this node; connections go to any endpoint"
+	case SchedulerInvalid:
+		return fmt.Sprintf("the annotation for its scheduler has to be one of %s; it is served as without one", strings.Trim(fmt.Sprint(Schedulers), "[]"))
+	case WeightsInvalid:
+		return fmt.Sprintf("the annotation for weights of endpoints has to be \"cores\", or label=value:weight, with commas between several and weights from 0 to %d; all endpoints weigh 1", MaxWeight)
 	default:
 		return string(r)
 	}

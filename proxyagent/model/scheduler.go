@@ -10,7 +10,7 @@ import (
 // the default of the mode in which the node serves.
 type Scheduler string
 
-// The schedulers (ip_vs in Linux). Which of them a mode has, its package says; what it does not have is a [Degradation].
+// The schedulers (ip_vs in Linux). What a mode does not have ([Mode.Has]) is a [Degradation].
 const (
 	Random                          Scheduler = "random"
 	RoundRobin                      Scheduler = "rr"
@@ -37,6 +37,41 @@ func ParseScheduler(s string) (Scheduler, bool) {
 	return Scheduler(s), slices.Contains(Schedulers, Scheduler(s))
 }
 
+// Mode is what a node serves with.
+type Mode string
+
+// The modes.
+const (
+	IPTables Mode = "iptables"
+	NFTables Mode = "nftables"
+	IPVS     Mode = "ipvs"
+)
+
+// modeSchedulers are the schedulers of each mode. Random is the default of the first two, and IPVS has all others.
+var modeSchedulers = map[Mode][]Scheduler{
+	IPTables: {Random},
+	NFTables: {Random, RoundRobin, WeightedRoundRobin, SourceHashing, MaglevHashing},
+	IPVS:     slices.DeleteFunc(slices.Clone(Schedulers), func(s Scheduler) bool { return s == Random }),
+}
+
+// Has reports whether a mode has a scheduler. All have their default, the zero value.
+func (m Mode) Has(s Scheduler) bool { return s == "" || slices.Contains(modeSchedulers[m], s) }
+
+// Balancing is how a Service asks for new connections to be spread over its endpoints.
+type Balancing struct {
+	// Scheduler is the one that the annotation named by SchedulerFrom asks for; both are empty without.
+	Scheduler     Scheduler
+	SchedulerFrom string
+	// WeightsFrom is the annotation that Endpoint.Weight follows; without, it is empty and all endpoints weigh 1. ByCores: it asks for the cores of nodes.
+	WeightsFrom string
+	ByCores     bool
+	// Junk says which of its annotations cannot be read, and so have no effect: SchedulerInvalid, WeightsInvalid.
+	Junk []DegradationReason
+}
+
+// Weighs reports whether Endpoint.Weight counts.
+func (b *Balancing) Weighs() bool { return b != nil && b.WeightsFrom != "" }
+
 // MaxWeight is the largest weight of an endpoint. Rules spell weights out, one element for each unit.
 const MaxWeight = 100
 
@@ -50,6 +85,18 @@ func (w Weights) Of(e netip.AddrPort) int {
 		return int(weight)
 	}
 	return 1
+}
+
+// Usable returns those endpoints that get new connections: all that weigh something, or, where none does, all.
+func (w Weights) Usable(all []netip.AddrPort) []netip.AddrPort {
+	if len(w) == 0 {
+		return all
+	}
+	some := slices.DeleteFunc(slices.Clone(all), func(e netip.AddrPort) bool { return w.Of(e) == 0 })
+	if len(some) == 0 {
+		return all
+	}
+	return some
 }
 
 // Equal reports whether both are the same, entry by entry.

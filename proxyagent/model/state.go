@@ -28,7 +28,9 @@ type Service struct {
 	AffinitySeconds int
 	// HealthCheckNodePort is spec.healthCheckNodePort where it means something: a load balancer with ExternalLocal. Otherwise zero.
 	HealthCheckNodePort uint16
-	Ports               []Port
+	// Balancing is nil for a Service that asks for nothing: its endpoints are alike, and the mode's default chooses.
+	Balancing *Balancing
+	Ports     []Port
 	// Held is true for a Service that has no virtual IPs for a moment, because its ClusterIPs are being exchanged: the rest is as it was before, and its endpoints as
 	// they are. It yields to every other Service.
 	Held bool
@@ -53,6 +55,8 @@ type Endpoint struct {
 	Node string
 	// Ready, Serving and Terminating are the conditions with the API's defaults for those not set: true, true, false.
 	Ready, Serving, Terminating bool
+	// Weight counts where the Balancing of the Service says so: from 0 to MaxWeight.
+	Weight uint8
 	// Zones and Nodes are the topology hints, empty without.
 	Zones, Nodes []string
 }

@@ -200,6 +200,15 @@ func at(addresses ...string) func(*discoveryv1.EndpointSlice) {
 	}
 }
 
+// onNode has all addresses be on a node.
+func onNode(name string) func(*discoveryv1.EndpointSlice) {
+	return func(s *discoveryv1.EndpointSlice) {
+		for i := range s.Endpoints {
+			s.Endpoints[i].NodeName = &name
+		}
+	}
+}
+
 func triggeredAt(when time.Time) func(*discoveryv1.EndpointSlice) {
 	return func(s *discoveryv1.EndpointSlice) {
 		s.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: when.UTC().Format(time.RFC3339Nano)}

@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -78,11 +80,13 @@ func (h *history) takeIfWoken() {
 func (h *history) change() {
 	n := h.random.IntN(4)
 	var o apiObject
-	switch h.random.IntN(8) {
+	switch h.random.IntN(9) {
+	case 8:
+		o = newNode(fmt.Sprint("n", n), h.relabel)
 	case 0, 1:
 		o = newService(fmt.Sprint("s", n), fmt.Sprintf("10.96.0.%d", 50+h.random.IntN(3)), h.twist)
 	case 2, 3, 4:
-		o = newSlice(fmt.Sprint("e", n), fmt.Sprint("s", h.random.IntN(4)), at(fmt.Sprintf("10.0.0.%d", h.random.IntN(3)+1)))
+		o = newSlice(fmt.Sprint("e", n), fmt.Sprint("s", h.random.IntN(4)), at(fmt.Sprintf("10.0.0.%d", h.random.IntN(3)+1)), onNode(fmt.Sprint("n", h.random.IntN(4))))
 	case 5, 6:
 		o = newIPAddress(fmt.Sprintf("10.96.0.%d", 50+n), fmt.Sprint("s", h.random.IntN(3)))
 	default:
@@ -97,7 +101,11 @@ func (h *history) change() {
 
 // twist changes the type of some Services.
 func (h *history) twist(s *corev1.Service) {
-	switch h.random.IntN(5) {
+	switch h.random.IntN(7) {
+	case 5:
+		s.Annotations = map[string]string{v1alpha1.AnnotationEndpointWeights: "cores"}
+	case 6:
+		s.Annotations = map[string]string{v1alpha1.AnnotationEndpointWeights: "topology.kubernetes.io/zone=b:3,disk=ssd:2", v1alpha1.AnnotationScheduler: "wrr"}
 	case 0:
 		externalName(s)
 		s.Spec.ClusterIP = ""
@@ -106,6 +114,12 @@ func (h *history) twist(s *corev1.Service) {
 	case 3:
 		s.Spec.Ports[0].Port = 81
 	}
+}
+
+// relabel gives a Node cores and labels.
+func (h *history) relabel(n *corev1.Node) {
+	n.Labels["disk"] = []string{"ssd", "hdd"}[h.random.IntN(2)]
+	n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(h.random.Int64N(3)+1, resource.DecimalSI)}
 }
 
 // add is what everybody does who receives Changes.
@@ -133,6 +147,21 @@ func (h *history) add(c model.Changes) {
 	}
 }
 
+// weigher is what the API server's Nodes say, read anew for each address.
+func (w *fixture) weigher(of *weights) func(sliceAddress) uint8 {
+	return func(a sliceAddress) uint8 {
+		if of == nil {
+			return 0
+		}
+		n, ok := w.objects["nodes"]["/"+a.node.Value()].(*corev1.Node)
+		if !ok {
+			return of.of(a.zone, nil)
+		}
+		p, _ := convertPeer(n)
+		return of.of(a.zone, p)
+	}
+}
+
 // state is what the API server holds, put together the slow way.
 func (w *fixture) state() model.State {
 	out := model.State{Services: map[model.ServiceName]model.Service{}, Allocations: map[netip.Addr]model.Allocation{}, Node: *wantNode(false)}
@@ -144,7 +173,7 @@ func (w *fixture) state() model.State {
 			for e := range maps.Values(w.objects["endpointslices"]) {
 				if e.GetNamespace() == o.GetNamespace() && e.GetLabels()[discoveryv1.LabelServiceName] == o.GetName() {
 					converted, _ := convertSlice(e.(*discoveryv1.EndpointSlice))
-					s.model.Endpoints = converted.appendEndpoints(s.model.Endpoints)
+					s.model.Endpoints = converted.appendEndpoints(s.model.Endpoints, w.weigher(s.weights))
 				}
 			}
 			out.Services[s.model.Name] = s.model

@@ -26,6 +26,8 @@ type service struct {
 	renumbering bool
 	// model has no endpoints; they are in the slices.
 	model model.Service
+	// weights are those of its endpoints.
+	weights *weights
 }
 
 // GetObjectMeta implements [metav1.ObjectMetaAccessor].
@@ -44,14 +46,15 @@ func (s *service) same(o *service) bool {
 	if !s.isServed() || !o.isServed() {
 		return s.isServed() == o.isServed()
 	}
-	return reflect.DeepEqual(&s.model, &o.model)
+	return reflect.DeepEqual(&s.model, &o.model) && reflect.DeepEqual(s.weights, o.weights)
 }
 
 func (s *Source) serviceChanged(c change[*service]) {
+	name := cmp.Or(c.new, c.old).model.Name
+	s.peers.see(name, c.new.isServed() && c.new.weights.needPeers())
 	if held := s.holds.see(c); !held && c.old.same(c.new) {
 		return
 	}
-	name := cmp.Or(c.new, c.old).model.Name
 	s.pending.mark(func(b *batch) {
 		b.services[name] = struct{}{}
 		b.serviceEvents++
@@ -78,6 +81,7 @@ func convertService(in *corev1.Service) (*service, junk) {
 	m.AffinitySeconds = affinitySeconds(in)
 	m.HealthCheckNodePort = healthCheckNodePort(in)
 	m.Ports = convertPorts(in.Spec.Ports, &j)
+	m.Balancing, out.weights = convertBalancing(in, &j)
 	return out, j
 }
 

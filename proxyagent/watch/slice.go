@@ -32,7 +32,7 @@ type slicePort struct {
 
 type sliceAddress struct {
 	addr                        netip.Addr
-	node                        word
+	node, zone                  word
 	hints                       *hints
 	ready, serving, terminating bool
 }
@@ -148,10 +148,15 @@ func (s *Source) trigger(c change[*slice]) (time.Time, bool) {
 	return at, at.After(s.began)
 }
 
+// hasOn reports whether any address is on a node.
+func (s *slice) hasOn(node word) bool {
+	return slices.ContainsFunc(s.addresses, func(a sliceAddress) bool { return a.node == node })
+}
+
 // appendEndpoints appends every address with every port.
-func (s *slice) appendEndpoints(out []model.Endpoint) []model.Endpoint {
+func (s *slice) appendEndpoints(out []model.Endpoint, weight func(sliceAddress) uint8) []model.Endpoint {
 	for _, a := range s.addresses {
-		endpoint := model.Endpoint{Node: a.node.Value(), Ready: a.ready, Serving: a.serving, Terminating: a.terminating}
+		endpoint := model.Endpoint{Node: a.node.Value(), Ready: a.ready, Serving: a.serving, Terminating: a.terminating, Weight: weight(a)}
 		if a.hints != nil {
 			endpoint.Zones, endpoint.Nodes = a.hints.zones, a.hints.nodes
 		}
@@ -234,6 +239,7 @@ func convertEndpoint(in *discoveryv1.Endpoint, family model.Family, j *junk) (sl
 	return sliceAddress{
 		addr:        addr,
 		node:        wordOf(ptr.Deref(in.NodeName, "")),
+		zone:        wordOf(ptr.Deref(in.Zone, "")),
 		hints:       convertHints(in.Hints),
 		ready:       ptr.Deref(in.Conditions.Ready, true),
 		serving:     ptr.Deref(in.Conditions.Serving, true),

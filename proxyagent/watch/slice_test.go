@@ -117,7 +117,7 @@ func TestConvertSlice(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, j := convertSlice(newSlice("web-1", "web", tc.change))
-			if diff := cmp.Diff(tc.want, got.appendEndpoints(nil), comparers); diff != "" {
+			if diff := cmp.Diff(tc.want, got.appendEndpoints(nil, (&Source{}).weigher(nil)), comparers); diff != "" {
 				t.Errorf("endpoints (-want +got):\n%s", diff)
 			}
 			if got.isEmpty() != (len(tc.want) == 0) {

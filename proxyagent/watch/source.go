@@ -65,6 +65,7 @@ type Source struct {
 	slicesOf  slicesOf
 	holds     *holds
 	formers   *formers
+	peers     *peers
 
 	// began is set before the informers run.
 	began time.Time
@@ -94,6 +95,7 @@ func New(client kubernetes.Interface, o Options) (*Source, error) {
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, o.NodeName).String()
 	all := metav1.NamespaceAll
 	r := newReports(o.Logger)
+	s.peers = newPeers(func() cache.SharedIndexInformer { return coreinformers.NewNodeInformer(client, 0, cache.Indexers{}) }, s.peersChanged, r)
 	var errs [5]error
 	s.services, errs[0] = newInformer("Service",
 		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting(proxy, withIP)), convertService, s.serviceChanged, r)
@@ -124,6 +126,7 @@ func (s *Source) Run(ctx context.Context) error {
 	for _, shared := range []cache.SharedIndexInformer{s.services.shared, s.slices.shared, s.nodes.shared, s.addresses.shared, s.cidrs.shared} {
 		group.Go(func() { shared.RunWithContext(ctx) })
 	}
+	group.Go(func() { s.peers.run(ctx) })
 	group.Go(func() {
 		if err := s.gate(ctx); err != nil {
 			cancel(err)
@@ -149,6 +152,7 @@ func (s *Source) gate(ctx context.Context) error {
 	forNetworking, cancel := context.WithTimeout(ctx, networkingTimeout)
 	defer cancel()
 	await(forNode, s.nodes)
+	s.peers.await(forNode)
 	await(forNetworking, s.cidrs)
 	if s.options.Allocations != model.Enforce {
 		await(forNetworking, s.addresses)
@@ -245,8 +249,9 @@ func (s *Source) build(name model.ServiceName) (*model.Service, bool) {
 		n += len(f.ports) * len(f.addresses)
 	}
 	out.Endpoints = make([]model.Endpoint, 0, n)
+	weight := s.weigher(known.weights)
 	for _, f := range found {
-		out.Endpoints = f.appendEndpoints(out.Endpoints)
+		out.Endpoints = f.appendEndpoints(out.Endpoints, weight)
 	}
 	return &out, true
 }
