@@ -56,6 +56,7 @@ func comparePreference(a, b *model.Endpoint) int {
 		strings.Compare(a.Node, b.Node),
 		slices.Compare(a.Zones, b.Zones),
 		slices.Compare(a.Nodes, b.Nodes),
+		cmp.Compare(a.Weight, b.Weight),
 	)
 }
 

@@ -87,16 +87,17 @@ func (w Weights) Of(e netip.AddrPort) int {
 	return 1
 }
 
-// Usable returns those endpoints that get new connections: all that weigh something, or, where none does, all.
-func (w Weights) Usable(all []netip.AddrPort) []netip.AddrPort {
-	if len(w) == 0 {
-		return all
+// Usable returns those endpoints that get new connections, and what each of them weighs, which is more than zero. Where none weighs anything, all are alike.
+func (w Weights) Usable(all []netip.AddrPort) (usable []netip.AddrPort, weights []int) {
+	for _, e := range all {
+		if weight := w.Of(e); weight > 0 {
+			usable, weights = append(usable, e), append(weights, weight)
+		}
 	}
-	some := slices.DeleteFunc(slices.Clone(all), func(e netip.AddrPort) bool { return w.Of(e) == 0 })
-	if len(some) == 0 {
-		return all
+	if len(usable) == 0 {
+		return all, slices.Repeat([]int{1}, len(all))
 	}
-	return some
+	return usable, weights
 }
 
 // Equal reports whether both are the same, entry by entry.

@@ -31,14 +31,16 @@ const (
 	drop          = "drop"
 )
 
-// route is how to get from a front to one of n endpoints. Its chain is the same for all fronts of that kind with so many endpoints.
+// route is how to get from a front to the endpoint of one of n indexes. Its chain is the same for all fronts of that kind with so many, unless it is of one port.
 type route struct {
 	node    bool // a node port
 	outside bool // for traffic from outside: with the node's address, unless only local endpoints are used
 	local   bool // endpoints on this node
 	through bool // for clients on this node, whom another route has sent here
 	n       int
-	sticky  string // digest of a port with session affinity, whose chain is its own
+	by      picker
+	counter string // digest of a port whose connections are counted to pick in turn, whose chain is its own
+	sticky  string // digest of a port with session affinity, likewise
 }
 
 func (r route) name() string {
@@ -50,6 +52,12 @@ func (r route) name() string {
 	}
 	slices.Sort(words[1:])
 	words = append(words, fmt.Sprint(r.n))
+	switch r.by {
+	case bySource:
+		words = append(words, "by-source")
+	case inTurn:
+		words = append(words, "in-turn", r.counter)
+	}
 	if r.sticky != "" {
 		words = append(words, r.sticky)
 	}
@@ -154,7 +162,7 @@ func (l layout) route(r route) (all []rule) {
 	if r.sticky != "" {
 		all = append(all, and(l.load().saddr().find(clients(r)), rule{dnat(l.Family)}))
 	}
-	return append(all, and(key(l.load()).random(r.n).find(string(endpoints)), rule{dnat(l.Family)}))
+	return append(all, and(key(l.load()).pick(r.by, r.n).find(string(endpoints)), rule{dnat(l.Family)}))
 }
 
 // localSource matches the traffic of pods on this node, or of all else; nil where they are not known.

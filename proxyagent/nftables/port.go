@@ -11,6 +11,7 @@ import (
 
 // contributed is what one port adds.
 type contributed struct {
+	spread
 	values  map[key]string
 	members map[key]struct{} // that other ports may want too
 	routes  map[route]struct{}
@@ -30,9 +31,9 @@ func (c contributed) endpoints(s set, of string, all []netip.AddrPort) {
 	}
 }
 
-// contribution is a pure function of a port.
-func contribution(p *model.ServicePort) contributed {
-	c := contributed{values: map[key]string{}, members: map[key]struct{}{}, routes: map[route]struct{}{}, sticky: map[netip.Addr]route{}}
+// contribution is a pure function of a port. With plain, its scheduler and weights do not count.
+func contribution(p *model.ServicePort, plain bool) contributed {
+	c := contributed{spread: spreadOf(p, plain), values: map[key]string{}, members: map[key]struct{}{}, routes: map[route]struct{}{}, sticky: map[netip.Addr]route{}}
 	for _, vip := range p.ClusterIPs {
 		c.add(active, addr(vip))
 		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), vip, false)
@@ -61,24 +62,31 @@ var (
 
 // front leads from one front of a port to its endpoints.
 func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.Addr, outside bool) {
-	usable, isLocal := p.Internal(), p.InternalLocal
+	isLocal := p.InternalLocal
 	if outside {
-		usable, isLocal = p.External(), p.ExternalLocal
+		isLocal = p.ExternalLocal
 	}
-	r := route{node: in.fronts == nodeFronts, outside: outside, local: isLocal, n: len(usable)}
+	usable := c.cluster
+	if isLocal {
+		usable = c.local
+	}
+	r := route{node: in.fronts == nodeFronts, outside: outside, local: isLocal, n: len(usable), by: c.picker}
+	if c.picker == inTurn {
+		r.counter = model.Digest(p.Name.String())
+	}
 	if p.AffinitySeconds > 0 {
 		r.sticky = model.Digest(p.Name.String())
 	}
 	// Clients on this node may use all endpoints of a front whose policy is Local.
-	split := outside && isLocal && len(p.Cluster) > 0
+	split := outside && isLocal && len(c.cluster) > 0
 	if !isLocal || split {
-		c.endpoints(in.picked, of, p.Cluster)
+		c.endpoints(in.picked, of, c.cluster)
 	}
 	if isLocal {
-		c.endpoints(in.local, of, p.Local)
+		c.endpoints(in.local, of, c.local)
 	}
 	if split {
-		c.lead(in.anywhere, of, route{node: r.node, through: true, n: len(p.Cluster), sticky: r.sticky})
+		c.lead(in.anywhere, of, route{node: r.node, through: true, n: len(c.cluster), by: r.by, counter: r.counter, sticky: r.sticky})
 	}
 	if len(usable) > 0 || split {
 		c.lead(in.fronts, of, r)

@@ -176,13 +176,21 @@ func (p *Proxier) forget(ctx context.Context) (transactions int, err error) {
 	return transactions, nil
 }
 
-// Degraded lists the ports whose elements the kernel refuses, sorted.
+// Degraded lists the ports whose elements the kernel refuses, and those that are served otherwise than they ask, sorted.
 func (p *Proxier) Degraded() (all []model.Degradation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, name := range slices.SortedFunc(maps.Keys(p.tables.withheld), model.PortName.Compare) {
+	for name := range p.tables.withheld {
 		all = append(all, model.Degradation{Port: name, Reason: model.RulesRefused})
 	}
+	for name, reasons := range p.tables.lacking {
+		for _, r := range reasons {
+			all = append(all, model.Degradation{Port: name, Reason: r})
+		}
+	}
+	slices.SortFunc(all, func(a, b model.Degradation) int {
+		return cmp.Or(a.Port.Compare(b.Port), cmp.Compare(a.Reason, b.Reason))
+	})
 	return all
 }
 
@@ -198,12 +206,20 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	if p.tables.withheld[n] != nil {
 		lines = append(lines, "  "+model.RulesRefused.String())
 	}
-	c := contribution(port)
+	for _, reason := range p.tables.lacking[n] {
+		lines = append(lines, "  "+reason.String())
+	}
+	c, elements := contribution(port, p.tables.isPlain(port)), []string{}
+	if port.Scheduler != "" || len(port.Weights) > 0 {
+		lines = append(lines, c.describe()...)
+	}
 	for k := range c.members {
 		c.values[k] = ""
 	}
-	var elements []string
 	for k, value := range c.values {
+		if spreadCost(port) > 0 && schemas[k.set].kind == endpoint {
+			continue // thousands, of which the spread says enough
+		}
 		elements = append(elements, "  "+describe(p.tables.globals.Family, k, value))
 	}
 	return append(lines, slices.Sorted(slices.Values(elements))...)

@@ -65,10 +65,20 @@ func (l *fields) protocol() *fields {
 
 func (l *fields) port() *fields { return l.payload(expr.PayloadBaseTransportHeader, 2, 2) }
 
-func (l *fields) random(n int) *fields {
-	return l.put(4, func(r uint32) expr.Any {
-		return &expr.Numgen{Register: r, Modulus: uint32(n), Type: unix.NFT_NG_RANDOM}
-	})
+// hashSeed is the same on all nodes: whichever of them a client's packets come to, they find the same endpoint.
+const hashSeed = 0x636c7573
+
+// pick loads an index below a number. What the index depends on is where values go later.
+func (l *fields) pick(by picker, n int) *fields {
+	if by == bySource {
+		client := &fields{f: l.f, next: values}
+		l.rule = append(l.rule, client.saddr().rule...)
+		return l.put(4, func(r uint32) expr.Any {
+			return &expr.Hash{SourceRegister: values, DestRegister: r, Length: uint32(l.f.Bits() / 8), Modulus: uint32(n), Seed: hashSeed, Type: expr.HashTypeJenkins}
+		})
+	}
+	kind := map[picker]uint32{atRandom: unix.NFT_NG_RANDOM, inTurn: unix.NFT_NG_INCREMENTAL}[by]
+	return l.put(4, func(r uint32) expr.Any { return &expr.Numgen{Register: r, Modulus: uint32(n), Type: kind} })
 }
 
 // front and node load the key of a front, or of a node port.

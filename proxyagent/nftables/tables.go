@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -22,6 +23,10 @@ type Tables struct {
 	routes map[route]int                         // chains that elements lead to, by how many
 	sticky map[string]struct{}                   // digests of ports with session affinity
 	fronts map[netip.Addr]map[stickyFront]string // chains that remember clients, by virtual IP
+
+	spreads map[model.ServiceName]map[model.PortName]int // elements that ports take because of schedulers and weights, of those that do
+	plain   map[model.ServiceName]struct{}               // Services for which that is too much
+	lacking map[model.PortName][]model.DegradationReason // what ports do without
 
 	size    int            // elements
 	prints  map[set]uint64 // the sum of the fingerprints of the elements of each set
@@ -76,6 +81,7 @@ func NewTables(f model.Family) *Tables {
 	return &Tables{
 		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{}, withheld: map[model.PortName]*model.ServicePort{},
 		wanted: map[key]int{}, used: map[set]int{}, routes: map[route]int{}, sticky: map[string]struct{}{}, fronts: map[netip.Addr]map[stickyFront]string{},
+		spreads: map[model.ServiceName]map[model.PortName]int{}, plain: map[model.ServiceName]struct{}{}, lacking: map[model.PortName][]model.DegradationReason{},
 		prints: map[set]uint64{}, changed: map[key]change{},
 		chains: map[string]chainID{}, pending: states{}, maps: states{}, touched: map[netip.Addr]map[stickyFront]string{},
 	}
@@ -85,7 +91,7 @@ func NewTables(f model.Family) *Tables {
 func (t *Tables) all() map[key]string {
 	all := map[key]string{}
 	for _, p := range t.ports {
-		maps.Copy(all, contribution(p).values)
+		maps.Copy(all, contribution(p, t.isPlain(p)).values)
 	}
 	for k := range t.wanted {
 		all[k] = ""
@@ -101,15 +107,23 @@ func (t *Tables) Apply(d model.Delta) {
 	if d.Globals != nil {
 		t.globals = *d.Globals
 	}
+	changed, turned := t.spend(d.Ports)
 	// All are removed before any is added, because an address or a node port may move from one to another.
-	for name := range d.Ports {
+	for name := range changed {
 		if old := t.ports[name]; old != nil {
 			t.put(old, false)
 			delete(t.ports, name)
-			delete(t.withheld, name)
 		}
 	}
-	for name, p := range d.Ports {
+	for name := range d.Ports {
+		delete(t.withheld, name)
+	}
+	for name, plain := range turned {
+		if delete(t.plain, name); plain {
+			t.plain[name] = struct{}{}
+		}
+	}
+	for name, p := range changed {
 		if p != nil {
 			t.ports[name] = p
 			t.put(p, true)
@@ -118,6 +132,46 @@ func (t *Tables) Apply(d model.Delta) {
 	for a, present := range d.Allocated {
 		t.count(key{set: allocated, of: addr(a)}, present)
 	}
+}
+
+// spend takes in what ports cost. It returns them, with those of Services for which all their ports together become too much, or are not any more; these Services are turned.
+func (t *Tables) spend(ports map[model.PortName]*model.ServicePort) (changed map[model.PortName]*model.ServicePort, turned map[model.ServiceName]bool) {
+	for name, p := range ports {
+		of := t.spreads[name.Service]
+		if delete(of, name); p != nil && spreadCost(p) > 0 {
+			if of == nil {
+				of = map[model.PortName]int{}
+				t.spreads[name.Service] = of
+			}
+			of[name] = spreadCost(p)
+		}
+		if len(of) == 0 {
+			delete(t.spreads, name.Service)
+		}
+	}
+	changed, turned = ports, map[model.ServiceName]bool{}
+	for name := range ports {
+		of := t.spreads[name.Service]
+		tooMuch := sum(slices.Collect(maps.Values(of))) > maxSpread
+		if _, before := t.plain[name.Service]; tooMuch == before {
+			continue
+		}
+		if turned[name.Service] = tooMuch; len(turned) == 1 {
+			changed = maps.Clone(ports)
+		}
+		for sibling := range of {
+			if _, given := ports[sibling]; !given {
+				changed[sibling] = t.ports[sibling]
+			}
+		}
+	}
+	return changed, turned
+}
+
+// isPlain reports whether scheduler and weights of a port do not count, as those of its Service are too much.
+func (t *Tables) isPlain(p *model.ServicePort) bool {
+	_, plain := t.plain[p.Name.Service]
+	return plain && spreadCost(p) > 0
 }
 
 // withhold has the clients of ports refused, as if they had no endpoint.
@@ -138,7 +192,11 @@ func (t *Tables) release(names ...model.PortName) {
 
 // put adds what a port adds, or removes it.
 func (t *Tables) put(p *model.ServicePort, present bool) {
-	c := contribution(p)
+	c := contribution(p, t.isPlain(p))
+	delete(t.lacking, p.Name)
+	if reasons := lacking(p, t.isPlain(p)); present && reasons != nil {
+		t.lacking[p.Name] = reasons
+	}
 	for k, value := range c.values {
 		t.mark(k, value, present)
 	}

@@ -122,7 +122,7 @@ var comparers = cmp.Options{
 	cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{}),
 	cmpopts.EquateEmpty(),
 	cmpopts.SortSlices(func(a, b model.Endpoint) bool {
-		return a.Addr.Compare(b.Addr) < 0 || a.Addr == b.Addr && a.Port < b.Port
+		return a.Addr.Compare(b.Addr) < 0 || a.Addr == b.Addr && (a.Port < b.Port || a.Port == b.Port && a.Node < b.Node)
 	}),
 }
 

@@ -1,0 +1,153 @@
+//go:build linux
+
+package nftables
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// maxSpread is how many elements the schedulers and weights of one Service may take. Without, a port takes one element for each front and endpoint.
+const maxSpread = 1 << 15
+
+// picker is how a chain picks an index below a number.
+type picker uint8
+
+const (
+	atRandom picker = iota
+	inTurn          // one after the other: the chain counts, and so it is of one port
+	bySource        // by a hash of the client's address
+)
+
+// spread is how the connections of a port are spread: a picker, and the endpoint of each index.
+type spread struct {
+	picker
+	cluster, local []netip.AddrPort
+}
+
+// spreadOf is a pure function of a port. With plain it serves a port whose Service asks for too much.
+func spreadOf(p *model.ServicePort, plain bool) spread {
+	by := p.Scheduler
+	if plain || !model.NFTables.Has(by) {
+		by = model.Random
+	}
+	pick := map[model.Scheduler]picker{
+		model.RoundRobin: inTurn, model.WeightedRoundRobin: inTurn, model.SourceHashing: bySource, model.MaglevHashing: bySource,
+	}[by]
+	return spread{pick, sequence(by, p.Cluster, p.Weights, plain), sequence(by, p.Local, p.Weights, plain)}
+}
+
+// sequence has the endpoint of each index.
+func sequence(by model.Scheduler, all []netip.AddrPort, w model.Weights, plain bool) []netip.AddrPort {
+	usable, weights := w.Usable(all)
+	switch {
+	case plain || len(usable) < 2 || by == model.RoundRobin:
+		return usable
+	case by == model.MaglevHashing:
+		return maglev(usable, weights)
+	case len(w) == 0:
+		return usable
+	case by == model.WeightedRoundRobin:
+		return interleaved(usable, weights)
+	default:
+		return repeated(usable, weights)
+	}
+}
+
+// repeated has each endpoint as often as it weighs.
+func repeated(all []netip.AddrPort, weights []int) (out []netip.AddrPort) {
+	for i, e := range all {
+		out = append(out, slices.Repeat([]netip.AddrPort{e}, weights[i])...)
+	}
+	return out
+}
+
+// interleaved does so in an order in which the turns of each are as far apart as can be: whoever has waited for most of its share is next.
+func interleaved(all []netip.AddrPort, weights []int) (out []netip.AddrPort) {
+	total, waiting := sum(weights), make([]int, len(all))
+	for range total {
+		next := 0
+		for i, weight := range weights {
+			if waiting[i] += weight; waiting[i] > waiting[next] {
+				next = i
+			}
+		}
+		waiting[next] -= total
+		out = append(out, all[next])
+	}
+	return out
+}
+
+func sum(all []int) (n int) {
+	for _, x := range all {
+		n += x
+	}
+	return n
+}
+
+// spreadCost is how many elements a port takes because of its scheduler and weights; 0 if it takes those that it takes without.
+func spreadCost(p *model.ServicePort) int {
+	cluster, local := sequenceLength(p.Scheduler, p.Cluster, p.Weights), sequenceLength(p.Scheduler, p.Local, p.Weights)
+	if cluster <= len(p.Cluster) && local <= len(p.Local) {
+		return 0
+	}
+	inside, outside := len(p.ClusterIPs), len(p.ExternalIPs)+len(p.LoadBalancerIPs)
+	if p.NodePort != 0 {
+		outside++
+	}
+	cost := outside * cluster // also with policy Local: clients on this node use them
+	if p.ExternalLocal {
+		cost += outside * local
+	}
+	if p.InternalLocal {
+		return cost + inside*local
+	}
+	return cost + inside*cluster
+}
+
+// sequenceLength is the length of a sequence, without making it.
+func sequenceLength(by model.Scheduler, all []netip.AddrPort, w model.Weights) int {
+	usable, weights := w.Usable(all)
+	switch {
+	case len(usable) < 2 || by == model.RoundRobin:
+		return len(usable)
+	case by == model.MaglevHashing:
+		return maglevSize
+	default:
+		return sum(weights)
+	}
+}
+
+// lacking returns what a port does without of what it asks for.
+func lacking(p *model.ServicePort, plain bool) (all []model.DegradationReason) {
+	if plain {
+		all = append(all, model.SchedulerTooDear)
+	}
+	if !model.NFTables.Has(p.Scheduler) {
+		all = append(all, model.SchedulerUnavailable)
+	}
+	return all
+}
+
+// describe says in words how connections are spread, and what each endpoint has got.
+func (s spread) describe() (lines []string) {
+	words := map[picker]string{atRandom: "drawn at random", inTurn: "next in turn", bySource: "a hash of the client's address"}
+	for where, all := range map[string][]netip.AddrPort{"any endpoint": s.cluster, "endpoints on this node": s.local} {
+		if len(all) == 0 {
+			continue
+		}
+		line, counts := fmt.Sprintf("  traffic to %s: the index of %d is %s;", where, len(all), words[s.picker]), map[netip.AddrPort]int{}
+		for _, e := range all {
+			counts[e]++
+		}
+		for _, e := range slices.SortedFunc(maps.Keys(counts), netip.AddrPort.Compare) {
+			line += fmt.Sprintf(" %d for %s", counts[e], e)
+		}
+		lines = append(lines, line)
+	}
+	return slices.Sorted(slices.Values(lines))
+}
