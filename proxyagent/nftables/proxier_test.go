@@ -182,6 +182,8 @@ func TestGrownIsAsFromTheBeginning(t *testing.T) {
 					changed := *p
 					changed.Cluster = changed.Cluster[:min(r.IntN(3), len(changed.Cluster))]
 					changed.AffinitySeconds = []int{0, 60}[r.IntN(2)]
+					changed.Scheduler = []model.Scheduler{"", model.RoundRobin, model.WeightedRoundRobin, model.SourceHashing, model.LeastConnection}[r.IntN(5)]
+					changed.Weights = model.Weights{p.Hairpin[0]: uint8(r.IntN(4))}
 					d.Ports[name] = []*model.ServicePort{nil, &changed, p}[r.IntN(3)]
 				}
 			}
