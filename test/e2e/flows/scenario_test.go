@@ -33,8 +33,9 @@ type scenario struct {
 	// number is that of the behaviour in docs/proxy-conformance.md.
 	number, name string
 	run          func(*T)
-	// only restricts the families.
-	only model.Family
+	// only restricts the families, kinds the proxies.
+	only  model.Family
+	kinds []kind
 	// differs names the proxies for which the scenario as a whole must fail, and why.
 	differs map[kind]string
 }

@@ -75,7 +75,7 @@ var rounds = []struct {
 	{"by default", []setup{{name: "base", scenarios: slices.Concat(
 		clusterIPScenarios, matrixScenarios(false, false), noEndpointsScenarios, loadBalancerScenarios, nodePortScenarios,
 		externalPolicyScenarios, internalPolicyScenarios, terminatingScenarios(),
-		topologyScenarios, affinityScenarios, conntrackScenarios, lifecycleScenarios,
+		topologyScenarios, affinityScenarios, schedulerScenarios, conntrackScenarios, lifecycleScenarios,
 		dualStackScenarios, sliceScenarios)}}},
 	{"as configured", configurations},
 }
@@ -109,6 +109,9 @@ func specsOf(k kind, above string, setups []setup) {
 	var tasks []*task
 	for i, s := range setups {
 		for _, sc := range s.scenarios {
+			if sc.kinds != nil && !slices.Contains(sc.kinds, k) {
+				continue
+			}
 			for _, f := range sc.families() {
 				tasks = append(tasks, &task{scenario: sc, setup: i, family: f, done: make(chan struct{})})
 			}
