@@ -315,6 +315,24 @@ func TestDegradationsAreToldOnce(t *testing.T) {
 	})
 }
 
+// TestAnnotationsThatCannotBeReadAreTold once, and hide nothing that is worse.
+func TestAnnotationsThatCannotBeReadAreTold(t *testing.T) {
+	runAgent(t, Options{Families: both()}, func(s *fixture) {
+		for i := range maxEvents {
+			bad := web(fmt.Sprintf("bad-%02d", i), fmt.Sprintf("10.96.0.%d", i+1), "10.244.0.1")
+			bad.Balancing = &model.Balancing{Junk: []model.DegradationReason{model.SchedulerInvalid}}
+			s.source.put(bad)
+		}
+		s.backends[model.IPv4].without = []model.Degradation{{Port: model.PortName{Service: named("worse"), Protocol: model.TCP}, Reason: model.RulesRefused}}
+		s.run(true)
+		s.until(5 * time.Second)
+		lines := s.take("event")
+		if len(lines) != maxEvents || lines[0] != "1s event IPv4 default/worse/TCP RulesRefused" || lines[1] != "1s event IPv4 default/bad-00:http/TCP SchedulerInvalid" {
+			t.Errorf("%d events, the first are %q", len(lines), lines[:min(len(lines), 2)])
+		}
+	})
+}
+
 // TestManyDisputesAreToldInPart bounds what somebody who may create Services has every node write.
 func TestManyDisputesAreToldInPart(t *testing.T) {
 	runAgent(t, Options{}, func(s *fixture) {

@@ -288,6 +288,10 @@ func (f *family) reportDegradations() {
 	f.mu.Lock()
 	current = append(current, f.compiler.Degraded()...)
 	f.mu.Unlock()
+	// What is worse comes first: annotations of some must not hide that others are not served.
+	slices.SortStableFunc(current, func(a, b model.Degradation) int {
+		return cmp.Compare(slices.Index(model.DegradationReasons, a.Reason), slices.Index(model.DegradationReasons, b.Reason))
+	})
 	f.Metrics.Degraded(f.Settings.Family, current)
 	told := make(map[model.Degradation]struct{}, len(current))
 	for _, d := range current[:min(len(current), maxEvents)] {

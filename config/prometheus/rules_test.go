@@ -133,6 +133,7 @@ var scenarios = map[string]struct {
 	"agent is quiet":      {series: and(half, synced("3600x300", "3601x300")), near: "ClusterIPAgentStale"},
 	"rules refused":       {series: and(half, degraded("RulesRefused", "1x300")), fires: []string{"ClusterIPAgentDegraded warning"}},
 	"affinity too dear":   {series: and(half, degraded("SessionAffinityTooDear", "1x300")), fires: []string{"ClusterIPAgentDegraded info"}},
+	"no such scheduler":   {series: and(half, degraded("SchedulerUnavailable", "1x300")), fires: []string{"ClusterIPAgentDegraded info"}},
 	"nothing is degraded": {series: and(half, degraded("RulesRefused", "0x300")), near: "ClusterIPAgentDegraded"},
 	"disputed":            {series: and(half, series{`clusterip_proxyagent_disputed_addresses{instance="n",ip_family="IPv4",reason="NotAllocated"}`: "1x300"}), fires: []string{"ClusterIPAgentDisputedAddresses warning"}},
 	"disputed a moment":   {series: and(half, series{`clusterip_proxyagent_disputed_addresses{instance="n",ip_family="IPv4",reason="NotAllocated"}`: "1x5 0x300"}), near: "ClusterIPAgentDisputedAddresses"},

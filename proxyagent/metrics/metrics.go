@@ -86,7 +86,7 @@ func (m *Metrics) makeOthers() {
 	}
 	m.disputes = m.gauge("disputed_addresses", "Addresses that a Service claims and does not get on this node, by reason.", "ip_family", "reason")
 	m.degraded = m.gauge("degraded_service_ports",
-		"Service ports that are not served on this node (RulesRefused), or not as they ask (SessionAffinityTooDear); the Service has an event, and proxyagent dump says it.", "ip_family", "reason")
+		"Service ports that are not served on this node (RulesRefused), or not as they ask (all other reasons); the Service has an event, and proxyagent dump says it.", "ip_family", "reason")
 	m.driftRepairs = m.counter("drift_repairs_total",
 		"Times that something else changed what the agent keeps in the kernel, and it was put back. If it keeps growing, two programs fight.", "ip_family", "what")
 	m.formerAddresses = m.gauge("former_addresses", "Addresses that Services gave up for other ones and that are served until nobody uses them.", "ip_family")

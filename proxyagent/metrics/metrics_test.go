@@ -82,9 +82,17 @@ clusterip_proxyagent_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"
 clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_count{ip_family="IPv4"} 1
 clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_count{ip_family="IPv6"} 0
 clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_sum{ip_family="IPv4"} 1
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="EndpointWeightsInvalid"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="RulesRefused"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerInvalid"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerTooDear"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerUnavailable"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SessionAffinityTooDear"} 1
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="EndpointWeightsInvalid"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="RulesRefused"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerInvalid"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerTooDear"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerUnavailable"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SessionAffinityTooDear"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="AllocatedToOtherService"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="ClaimedByOlderService"} 0

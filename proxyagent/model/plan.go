@@ -159,7 +159,7 @@ const (
 	WeightsInvalid DegradationReason = "EndpointWeightsInvalid"
 )
 
-// DegradationReasons are all of them.
+// DegradationReasons are all of them, the worst first.
 var DegradationReasons = []DegradationReason{RulesRefused, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid}
 
 // String says for people what the port does without.

@@ -41,7 +41,7 @@ func TestEveryScenarioIsDocumented(t *testing.T) {
 			t.Errorf("no scenario: %s", name)
 		}
 	}
-	if want := fmt.Sprintf("| %d each, all pass |", specs); !strings.Contains(string(text), want) {
+	if want := fmt.Sprintf("| %d each, all pass", specs); !strings.Contains(string(text), want) {
 		t.Errorf("docs/proxy-conformance.md does not say %q", want)
 	}
 }
