@@ -43,14 +43,15 @@ func spreadOf(p *model.ServicePort, plain bool) spread {
 
 // sequence has the endpoint of each index.
 func sequence(by model.Scheduler, all []netip.AddrPort, w model.Weights, plain bool) []netip.AddrPort {
+	if len(w) == 0 && by != model.MaglevHashing {
+		return all
+	}
 	usable, weights := w.Usable(all)
 	switch {
 	case plain || len(usable) < 2 || by == model.RoundRobin:
 		return usable
 	case by == model.MaglevHashing:
 		return maglev(usable, weights)
-	case len(w) == 0:
-		return usable
 	case by == model.WeightedRoundRobin:
 		return interleaved(usable, weights)
 	default:
@@ -111,6 +112,9 @@ func spreadCost(p *model.ServicePort) int {
 
 // sequenceLength is the length of a sequence, without making it.
 func sequenceLength(by model.Scheduler, all []netip.AddrPort, w model.Weights) int {
+	if len(w) == 0 && by != model.MaglevHashing {
+		return len(all)
+	}
 	usable, weights := w.Usable(all)
 	switch {
 	case len(usable) < 2 || by == model.RoundRobin:
