@@ -99,9 +99,9 @@ func gatherEvidence(ctx context.Context) evidence {
 // LegacyInUse reports whether the kernel has legacy tables in this network namespace. iptables-legacy-save would create them, with a cost for
 // every packet.
 func LegacyInUse(f model.Family) bool {
-	path := "/proc/net/ip_tables_names"
+	path := "/proc/thread-self/net/ip_tables_names" // the first thread, of /proc/net, may be in another namespace
 	if f == model.IPv6 {
-		path = "/proc/net/ip6_tables_names"
+		path = "/proc/thread-self/net/ip6_tables_names"
 	}
 	names, err := os.ReadFile(path)
 	return err == nil && len(bytes.TrimSpace(names)) > 0

@@ -49,7 +49,7 @@ const (
 
 // modeSchedulers are the schedulers of each mode. Random is the default of the first two, and IPVS has all others.
 var modeSchedulers = map[Mode][]Scheduler{
-	IPTables: {Random},
+	IPTables: {Random, RoundRobin, WeightedRoundRobin, SourceHashing},
 	NFTables: {Random, RoundRobin, WeightedRoundRobin, SourceHashing, MaglevHashing},
 	IPVS:     slices.DeleteFunc(slices.Clone(Schedulers), func(s Scheduler) bool { return s == Random }),
 }
@@ -98,6 +98,25 @@ func (w Weights) Usable(all []netip.AddrPort) (usable []netip.AddrPort, weights 
 		return all, slices.Repeat([]int{1}, len(all))
 	}
 	return usable, weights
+}
+
+// Interleave returns a round in which each endpoint has as many turns as it weighs, as far apart as can be: whoever has waited for most of its share is next.
+func Interleave(all []netip.AddrPort, weights []int) (round []netip.AddrPort) {
+	total, waiting := 0, make([]int, len(all))
+	for _, weight := range weights {
+		total += weight
+	}
+	for range total {
+		next := 0
+		for i, weight := range weights {
+			if waiting[i] += weight; waiting[i] > waiting[next] {
+				next = i
+			}
+		}
+		waiting[next] -= total
+		round = append(round, all[next])
+	}
+	return round
 }
 
 // Equal reports whether both are the same, entry by entry.

@@ -53,7 +53,7 @@ func sequence(by model.Scheduler, all []netip.AddrPort, w model.Weights, plain b
 	case by == model.MaglevHashing:
 		return maglev(usable, weights)
 	case by == model.WeightedRoundRobin:
-		return interleaved(usable, weights)
+		return model.Interleave(usable, weights)
 	default:
 		return repeated(usable, weights)
 	}
@@ -63,22 +63,6 @@ func sequence(by model.Scheduler, all []netip.AddrPort, w model.Weights, plain b
 func repeated(all []netip.AddrPort, weights []int) (out []netip.AddrPort) {
 	for i, e := range all {
 		out = append(out, slices.Repeat([]netip.AddrPort{e}, weights[i])...)
-	}
-	return out
-}
-
-// interleaved does so in an order in which the turns of each are as far apart as can be: whoever has waited for most of its share is next.
-func interleaved(all []netip.AddrPort, weights []int) (out []netip.AddrPort) {
-	total, waiting := sum(weights), make([]int, len(all))
-	for range total {
-		next := 0
-		for i, weight := range weights {
-			if waiting[i] += weight; waiting[i] > waiting[next] {
-				next = i
-			}
-		}
-		waiting[next] -= total
-		out = append(out, all[next])
 	}
 	return out
 }

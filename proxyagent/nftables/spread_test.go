@@ -89,7 +89,7 @@ func TestInterleavedIsSpreadOut(t *testing.T) {
 		for range all {
 			weights = append(weights, r.IntN(30)+1)
 		}
-		got, seen := interleaved(all, weights), map[netip.AddrPort]int{}
+		got, seen := model.Interleave(all, weights), map[netip.AddrPort]int{}
 		for i, e := range got {
 			seen[e]++
 			for n, e := range all {

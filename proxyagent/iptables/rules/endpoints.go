@@ -9,30 +9,29 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// A choice picks one of a set of endpoints at random, all with the same probability.
-//
-// Few endpoints stand side by side in one chain: the i-th of n is taken with probability 1/(n-i). More are spread over the chains of a tree,
-// each taken with a probability by the number of its endpoints. A change touches the chains on the way to it.
+// A choice picks one of a set of endpoints for a connection.
 type choice struct {
-	port     model.PortName
-	affinity int                 // seconds; zero without
-	family   model.Family        // for the names of affinity sets
-	chains   map[string][]string // out
+	port      model.PortName
+	scheduler model.Scheduler // one that iptables has
+	weights   model.Weights
+	turn      uint32              // where rounds begin
+	affinity  int                 // seconds; zero without
+	family    model.Family        // for the names of affinity sets
+	chains    map[string][]string // out
 }
 
-// write writes the chain name, and those below it, that pick one of the endpoints.
+// write writes the chain name, and those below it, that pick one of the endpoints: that of a client that is remembered, or by the scheduler.
 func (c choice) write(name string, endpoints []netip.AddrPort) {
-	var t tree // whose keys have the endpoint itself for a rule
-	for _, e := range endpoints {
-		t.Set(string(binary.BigEndian.AppendUint16(e.Addr().AsSlice(), e.Port())), []string{e.String()})
+	switch able := able(endpoints, c.weights); c.scheduler {
+	case model.RoundRobin:
+		c.rotate(name, able)
+	case model.WeightedRoundRobin:
+		c.rotate(name, model.Interleave(able, turnsOf(able, c.weights)))
+	case model.SourceHashing:
+		c.hashed(name, able)
+	default:
+		c.spread(name, able)
 	}
-	names := map[*node]string{}
-	t.Emit(func(n *node) {
-		if names[n] = name; n.bits > 0 {
-			names[n] = c.free(name, n)
-		}
-		c.chains[names[n]] = c.entries(n, names)
-	}, nil)
 	var remembered []string
 	if c.affinity > 0 {
 		for _, e := range endpoints {
@@ -43,31 +42,84 @@ func (c choice) write(name string, endpoints []netip.AddrPort) {
 	c.chains[name] = append(remembered, c.chains[name]...)
 }
 
-// free returns a name for the chain of a node that no other chain has: there is room for 35 bits of a digest behind that of the port, and
+// spread writes the chain name, and those below it, that pick one of the endpoints at random, with probabilities by their weights.
+//
+// Few endpoints stand side by side in one chain: the i-th is taken with the probability of its weight among those from the i-th on. More are spread over
+// the chains of a tree, each taken with a probability by the weights of its endpoints. A change touches the chains on the way to it.
+func (c choice) spread(name string, able []netip.AddrPort) {
+	var t tree // whose keys have the endpoint itself for a rule
+	for _, e := range able {
+		t.Set(string(binary.BigEndian.AppendUint16(e.Addr().AsSlice(), e.Port())), []string{e.String()})
+	}
+	below := map[*node]subtree{}
+	t.Emit(func(n *node) {
+		s := subtree{chain: name}
+		if n.bits > 0 {
+			s.chain = c.free(name, fmt.Sprintf("%X %d", n.key, n.bits))
+		}
+		c.chains[s.chain], s.weight = c.entries(n, below)
+		below[n] = s
+	}, nil)
+}
+
+// subtree is a chain of the tree, and the weight of all endpoints below it.
+type subtree struct {
+	chain  string
+	weight int
+}
+
+// free returns a name for a chain below another that no other chain has: there is room for 35 bits of a digest behind that of the port, and
 // whoever makes endpoints can find two with the same.
-func (c choice) free(name string, n *node) string {
+func (c choice) free(name, key string) string {
 	for i := 0; ; i++ {
-		free := name + "-" + model.Digest(fmt.Sprintf("%X %d %d", n.key, n.bits, i))[:7]
+		free := name + "-" + model.Digest(fmt.Sprintf("%s %d", key, i))[:7]
 		if _, taken := c.chains[free]; !taken {
 			return free
 		}
 	}
 }
 
-// entries returns the rules that go to one of the entries of a node.
-func (c choice) entries(n *node, names map[*node]string) []string {
-	left := 0
+// entries returns the rules that go to one of the entries of a node, and their weight.
+func (c choice) entries(n *node, below map[*node]subtree) ([]string, int) {
+	var ways []way
+	var weights []int
 	for _, e := range n.entries {
-		left += e.keys
-	}
-	var rules []string
-	for _, e := range n.entries {
-		match := random(e.keys, left)
-		if left -= e.keys; e.level > 0 {
-			rules = append(rules, match+"-g "+names[e])
-		} else {
-			rules = append(rules, c.target(netip.MustParseAddrPort(e.rules[0]), match))
+		if s, chain := below[e]; chain {
+			ways, weights = append(ways, toChain(s.chain)), append(weights, s.weight)
+			continue
 		}
+		to := netip.MustParseAddrPort(e.rules[0])
+		ways, weights = append(ways, c.way(to)), append(weights, weight(to, c.weights))
+	}
+	return atRandom(ways, weights), sum(weights)
+}
+
+// way is a rule that goes somewhere with packets that match.
+type way func(match string) string
+
+// toChain goes to a chain.
+func toChain(name string) way { return func(match string) string { return match + "-g " + name } }
+
+// way goes to an endpoint.
+func (c choice) way(e netip.AddrPort) way {
+	return func(match string) string { return c.target(e, match) }
+}
+
+func (c choice) ways(endpoints []netip.AddrPort) []way {
+	var all []way
+	for _, e := range endpoints {
+		all = append(all, c.way(e))
+	}
+	return all
+}
+
+// atRandom returns rules that take one of the ways, with probabilities by their weights.
+func atRandom(ways []way, weights []int) []string {
+	var rules []string
+	left := sum(weights)
+	for i, way := range ways {
+		rules = append(rules, way(random(weights[i], left)))
+		left -= weights[i]
 	}
 	return rules
 }

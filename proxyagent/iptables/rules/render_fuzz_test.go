@@ -10,7 +10,7 @@ import (
 )
 
 // harmless is what a rule may consist of.
-var harmless = regexp.MustCompile(`^[A-Za-z0-9 .,:/!+\[\]-]+$`)
+var harmless = regexp.MustCompile(`^([A-Za-z0-9 .,:/!+\[\]-]|--bytecode "[0-9 ,]+")+$`)
 
 // FuzzRender renders random ports with names that no API server accepts: every rule has to be harmless, every target and set has to exist, and
 // nothing may be left of ports that are removed.
@@ -27,9 +27,11 @@ func FuzzRender(f *testing.F) {
 		p := plans.New(seed, family)
 		p.Names = [3]string{namespace, name, port}
 		r := NewRuleset(family)
-		r.Apply(plans.Whole(p.Plan))
+		r.Apply(scheduled(plans.Whole(p.Plan)))
 		for range 3 {
-			r.Apply(p.Step(1 + p.IntN(6)))
+			r.Apply(scheduled(p.Step(1 + p.IntN(6))))
+			r.HashesKnown()
+			r.Recount()
 			checkHarmless(t, r)
 			checkTargets(t, r)
 		}
@@ -37,7 +39,9 @@ func FuzzRender(f *testing.F) {
 		for name := range p.Plan.Ports {
 			nothing.Ports[name] = nil
 		}
-		r.Apply(nothing)
+		if r.Apply(nothing); len(r.counting)+len(r.unscheduled) > 0 {
+			t.Fatalf("without ports %v count, and %v do without", r.counting, r.unscheduled)
+		}
 		for c := range r.chains {
 			if c.name != chainVIPs && regexp.MustCompile(`^CIPA-([SLXET]-|N-)`).MatchString(c.name) {
 				t.Fatalf("without ports there is the chain %s", c.name)

@@ -40,6 +40,11 @@ type Ruleset struct {
 	withheld map[model.PortName]*model.ServicePort
 	// forgetful are ports that have no session affinity because it would take too many sets.
 	forgetful map[model.PortName]struct{}
+	// counting are ports whose rules count connections, unscheduled why some do without the scheduler that they ask for.
+	counting    map[model.PortName]struct{}
+	unscheduled map[model.PortName]model.DegradationReason
+	hashes      bool   // the kernel has xt_bpf
+	turn        uint32 // of Recount
 
 	vips      *lookup
 	nodePorts *lookup
@@ -62,6 +67,7 @@ func NewRuleset(f model.Family) *Ruleset {
 	r := &Ruleset{
 		family: f, ports: map[model.PortName]*model.ServicePort{},
 		withheld: map[model.PortName]*model.ServicePort{}, forgetful: map[model.PortName]struct{}{},
+		counting: map[model.PortName]struct{}{}, unscheduled: map[model.PortName]model.DegradationReason{},
 		vips: newLookup(chainVIPs, Prefix+"T-", f.Bits()), nodePorts: newLookup(chainNodePorts, Prefix+"N-", 0),
 		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[string]int{},
 		members: map[setName]map[ipset.Entry]int{}, changed: map[setName]map[ipset.Entry]struct{}{},
@@ -84,8 +90,10 @@ func (r *Ruleset) apply(d model.Delta) {
 		next = maps.Clone(r.ports)
 		maps.Copy(next, d.Ports)
 	}
-	c := portChange{chains: map[string][]string{}, vips: map[string][]string{}, nodePorts: map[string][]string{}}
+	c := newPortChange()
 	for name := range d.Ports {
+		delete(r.counting, name)
+		delete(r.unscheduled, name)
 		delete(r.withheld, name)
 		delete(r.forgetful, name)
 	}
@@ -103,6 +111,7 @@ func (r *Ruleset) apply(d model.Delta) {
 		if p != nil {
 			r.ports[name] = r.affordable(p)
 			r.put(r.ports[name], true, c)
+			r.noteScheduler(p)
 		}
 	}
 	for a, allocated := range d.Allocated {
@@ -116,9 +125,13 @@ type portChange struct {
 	chains, vips, nodePorts map[string][]string
 }
 
+func newPortChange() portChange {
+	return portChange{chains: map[string][]string{}, vips: map[string][]string{}, nodePorts: map[string][]string{}}
+}
+
 // put adds what a port adds to the rules, or removes it.
 func (r *Ruleset) put(p *model.ServicePort, present bool, c portChange) {
-	rules := renderPort(portGlobalsOf(r.globals), *p)
+	rules := renderPort(r.portGlobals(), *p)
 	change := func(all map[string][]string, key string, rules []string) {
 		if all[key] = nil; present {
 			all[key] = rules

@@ -27,19 +27,47 @@ func TestRulesetIsAFunctionOfThePlan(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", family, seed), func(t *testing.T) {
 				p := plans.New(seed, family)
 				r := NewRuleset(family)
-				r.Apply(plans.Whole(p.Plan))
+				r.Apply(scheduled(plans.Whole(p.Plan)))
 				kernel := newKernelState()
 				kernel.take(r)
-				for range 15 {
-					r.Apply(p.Step(1 + p.IntN(20)))
+				for i := range 15 {
+					r.Apply(scheduled(p.Step(1 + p.IntN(20))))
+					if i == 5 {
+						r.HashesKnown()
+					}
 					kernel.take(r)
 					fresh := NewRuleset(family)
-					fresh.Apply(plans.Whole(p.Plan))
+					if fresh.Apply(scheduled(plans.Whole(p.Plan))); i >= 5 {
+						fresh.HashesKnown()
+					}
+					expectDegraded(t, fresh, r)
 					compareKernelState(t, fresh, kernel)
 					checkTargets(t, fresh)
 				}
 			})
 		}
+	}
+}
+
+// scheduled has the ports of a Delta ask for schedulers by their names, with weights by the addresses of their endpoints.
+func scheduled(d model.Delta) model.Delta {
+	all := []model.Scheduler{"", model.RoundRobin, model.WeightedRoundRobin, model.SourceHashing, model.MaglevHashing}
+	for name, p := range d.Ports {
+		if p == nil {
+			continue
+		}
+		p.Scheduler, p.Weights = all[digest32(name)%uint32(len(all))], model.Weights{}
+		for _, e := range union(p.Cluster, p.Local) {
+			p.Weights[e] = e.Addr().AsSlice()[e.Addr().BitLen()/8-1] % 4
+		}
+	}
+	return d
+}
+
+func expectDegraded(t *testing.T, want, got *Ruleset) {
+	t.Helper()
+	if diff := cmp.Diff(want.Degraded(), got.Degraded()); diff != "" || len(want.counting) != len(got.counting) {
+		t.Fatalf("%d and %d ports count; degraded (-at once +grown):\n%s", len(want.counting), len(got.counting), diff)
 	}
 }
 

@@ -45,7 +45,6 @@ type node struct {
 	level   int     // of its chain; zero without
 	entries []*node // of its chain: those of the highest level first
 	open    []*node // entries that a chain above has to list, in the same order
-	keys    int     // to which its entry leads
 	all     int     // keys below
 }
 
@@ -125,7 +124,7 @@ func (t *tree) assign(n *node, above int, set, remove func(*node)) {
 	}
 	n.changed = false
 	if n.bits == len(n.key)*8 {
-		n.open, n.keys, n.all = []*node{n}, 1, 1
+		n.open, n.all = []*node{n}, 1
 		return
 	}
 	t.assign(n.below[0], n.bits, set, remove)
@@ -149,10 +148,7 @@ func (t *tree) assign(n *node, above int, set, remove func(*node)) {
 // cut gives a node a chain with the open entries below a level, and puts its own in their place.
 func (n *node) cut(level int) {
 	i := slices.IndexFunc(n.open, func(e *node) bool { return e.level < level })
-	n.level, n.entries, n.keys = level, slices.Clone(n.open[i:]), 0
-	for _, e := range n.entries {
-		n.keys += e.keys
-	}
+	n.level, n.entries = level, slices.Clone(n.open[i:])
 	n.open = append(n.open[:i], n)
 }
 

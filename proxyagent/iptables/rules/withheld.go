@@ -50,7 +50,7 @@ func (r *Ruleset) Trial(names ...model.PortName) (trial, after Transaction) {
 	scratch := chain{nat, chainTry}
 	trial = Transaction{write: map[chain][]string{scratch: {"-j RETURN"}}}
 	for _, name := range names {
-		p := renderPort(portGlobalsOf(r.globals), *r.ports[name])
+		p := renderPort(r.portGlobals(), *r.ports[name])
 		for own, rules := range p.chains {
 			trial.write[chain{nat, own}] = rules
 		}
@@ -64,7 +64,7 @@ func (r *Ruleset) Suspects(s Saved) []model.PortName {
 	lacking := r.lacking(s)
 	var names []model.PortName
 	for name, p := range r.ports {
-		if slices.ContainsFunc(renderPort(portGlobalsOf(r.globals), *p).marks(), func(s string) bool { _, found := lacking[s]; return found }) {
+		if slices.ContainsFunc(renderPort(r.portGlobals(), *p).marks(), func(s string) bool { _, found := lacking[s]; return found }) {
 			names = append(names, name)
 		}
 	}
@@ -108,6 +108,7 @@ func (r portRules) marks() []string {
 // Degraded lists what ports do without, sorted by port.
 func (r *Ruleset) Degraded() []model.Degradation {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(r.withheld)), maps.Keys(r.forgetful))
+	names = slices.AppendSeq(names, maps.Keys(r.unscheduled))
 	slices.SortFunc(names, model.PortName.Compare)
 	var all []model.Degradation
 	for _, n := range slices.Compact(names) {
@@ -119,10 +120,13 @@ func (r *Ruleset) Degraded() []model.Degradation {
 // degraded lists what one port does without.
 func (r *Ruleset) degraded(n model.PortName) (all []model.Degradation) {
 	if _, ok := r.withheld[n]; ok {
-		all = append(all, model.Degradation{Port: n, Reason: model.RulesRefused})
+		return []model.Degradation{{Port: n, Reason: model.RulesRefused}}
 	}
 	if _, ok := r.forgetful[n]; ok {
 		all = append(all, model.Degradation{Port: n, Reason: model.AffinityTooDear})
+	}
+	if why, ok := r.unscheduled[n]; ok {
+		all = append(all, model.Degradation{Port: n, Reason: why})
 	}
 	return all
 }
