@@ -26,7 +26,7 @@ func asks(scheduler model.Scheduler, weights string) spec {
 
 // counted is where n connections led, by endpoint. It fails when one of them leads nowhere.
 func counted(n int, f Flow) (map[netip.Addr]int, error) {
-	counts := map[netip.Addr]int{}
+	reached := map[netip.Addr]int{}
 	f.Timeout = patient
 	for i := range n {
 		if f.vary != nil {
@@ -36,9 +36,9 @@ func counted(n int, f Flow) (map[netip.Addr]int, error) {
 		if got.Outcome != network.Connected {
 			return nil, fmt.Errorf("connection %d: got %s", i, got)
 		}
-		counts[got.Endpoint.Addr()]++
+		reached[got.Endpoint.Addr()]++
 	}
-	return counts, nil
+	return reached, nil
 }
 
 // patient is for connections that nobody repeats.
@@ -46,10 +46,10 @@ const patient = 20 * time.Second
 
 // shares returns an error unless connections are spread over the endpoints as listed, each within some limit.
 func (t *T) shares(f Flow, all []endpoint, limit int, want ...int) error {
-	counts, err := counted(sumOf(want), f)
+	reached, err := counted(sumOf(want), f)
 	for i, e := range all {
-		if got := counts[e.Addr(t.F)]; err == nil && (got < want[i]-limit || got > want[i]+limit) {
-			err = fmt.Errorf("endpoint %d got %d of %v, want %v, give or take %d", i, got, counts, want, limit)
+		if got := reached[e.Addr(t.F)]; err == nil && (got < want[i]-limit || got > want[i]+limit) {
+			err = fmt.Errorf("endpoint %d got %d of %v, want %v, give or take %d", i, got, reached, want, limit)
 		}
 	}
 	return err
@@ -116,11 +116,15 @@ func (t *T) endpointsOf(clients int, f Flow) (all []netip.Addr) {
 	return all
 }
 
-// native are those that have more than what is random.
-var native = []kind{oursNative}
+// Kinds of proxies by what they have. With iptables-legacy counts begin anew with each change of any Service, which others make here all the time.
+var (
+	hashesByTable = []kind{oursNative}
+	counts        = []kind{oursNFT, oursNative}
+	ours          = []kind{oursNFT, oursLegacy, oursNative}
+)
 
 var schedulerScenarios = []scenario{
-	{number: "151", kinds: native, name: "rr: each endpoint gets its turn, of ClusterIPs and of node ports", run: func(t *T) {
+	{number: "151", kinds: counts, name: "rr: each endpoint gets its turn, of ClusterIPs and of node ports", run: func(t *T) {
 		all := t.six()[:3]
 		s := asks(model.RoundRobin, "")
 		s.nodePort = true
@@ -128,19 +132,19 @@ var schedulerScenarios = []scenario{
 		t.exactly(flow(t.Pod1, made.clusterIP(), 80), all, 10, 10, 10)
 		t.exactly(flow(t.Client, t.Node.Addr(t.F), made.nodePort(0)), all, 10, 10, 10)
 	}},
-	{number: "152", kinds: native, name: "wrr: each endpoint gets as many as the zone of its slice weighs", run: func(t *T) {
+	{number: "152", kinds: counts, name: "wrr: each endpoint gets as many as the zone of its slice weighs", run: func(t *T) {
 		all := t.six()[:4]
 		s := t.inZones(asks(model.WeightedRoundRobin, zone+"=a:6,"+zone+"=b:2, "+zone+"=c:0,"+zone+"=d:4"), all...)
 		t.exactly(flow(t.Pod1, s.clusterIP(), 80), all, 15, 5, 0, 10)
 	}},
-	{number: "153", kinds: native, name: "random: each endpoint gets about as many as a label of its node weighs", run: func(t *T) {
+	{number: "153", kinds: ours, name: "random: each endpoint gets about as many as a label of its node weighs", run: func(t *T) {
 		all := []endpoint{t.local, t.remote}
 		t.patchNode(t.ctx, `{"metadata":{"labels":{"example.com/disk":"ssd"}}}`)
 		s := t.create(asks(model.Random, "example.com/disk=ssd:3"), all...)
 		// 35 is 4.7 times the deviation, and so far from one half that no number of attempts would get there without the weights.
 		t.eventually("three quarters for the node's", func() error { return t.shares(flow(t.Pod1, s.clusterIP(), 80), all, 35, 225, 75) })
 	}},
-	{number: "154", kinds: native, name: "sh: a client keeps its endpoint over all addresses of the Service, and others have others", run: func(t *T) {
+	{number: "154", kinds: ours, name: "sh: a client keeps its endpoint over all addresses of the Service, and others have others", run: func(t *T) {
 		s := asks(model.SourceHashing, "")
 		s.lb = t.virtual()
 		made := t.create(s, t.six()...)
@@ -148,7 +152,7 @@ var schedulerScenarios = []scenario{
 		t.sticks("the node", flow(t.Node, made.clusterIP(), 80))
 		t.expect("clients", t.everyone(flow(t.Client, made.clusterIP(), 80)), reaches(t.six()...))
 	}},
-	{number: "155", kinds: native, name: "mh: clients keep their endpoints, but those of one that goes, who are at most 2/n", run: func(t *T) {
+	{number: "155", kinds: hashesByTable, name: "mh: clients keep their endpoints, but those of one that goes, who are at most 2/n", run: func(t *T) {
 		all, clients := t.six(), 120
 		s := t.create(asks(model.MaglevHashing, ""), all...)
 		f := flow(t.Client, s.clusterIP(), 80)
@@ -173,7 +177,7 @@ var schedulerScenarios = []scenario{
 			t.fail("%d of %d clients move", moved, clients)
 		}
 	}},
-	{number: "156", kinds: native, name: "affinity comes first, and rr chooses for new clients", run: func(t *T) {
+	{number: "156", kinds: counts, name: "affinity comes first, and rr chooses for new clients", run: func(t *T) {
 		all := t.six()[:3]
 		s := asks(model.RoundRobin, "")
 		s.affinitySeconds = 100
@@ -183,12 +187,12 @@ var schedulerScenarios = []scenario{
 		f.vary = func(i int, p *network.Probe) { p.Source = netip.AddrPortFrom(t.Client.Extra(t.F, 5000+i), 0) }
 		t.must(t.shares(f, all, 0, 10, 10, 10))
 	}},
-	{number: "157", kinds: []kind{oursNFT, oursLegacy, oursNative}, name: "annotations that cannot be read get events, and have no effect", run: func(t *T) {
+	{number: "157", kinds: ours, name: "annotations that cannot be read get events, and have no effect", run: func(t *T) {
 		s := t.create(asks("rr; flush ruleset", "a=b:1000"), t.six()[:3]...)
 		t.told(s, model.SchedulerInvalid, model.WeightsInvalid)
 		t.expect("a pod", flow(t.Pod1, s.clusterIP(), 80), reaches(t.six()[:3]...))
 	}},
-	{number: "158", kinds: native, name: "a scheduler that the mode does not have gets an event, and any endpoint is used", run: func(t *T) {
+	{number: "158", kinds: ours, name: "a scheduler that the mode does not have gets an event, and any endpoint is used", run: func(t *T) {
 		s := t.create(asks(model.LeastConnection, ""), t.six()[:3]...)
 		t.told(s, model.SchedulerUnavailable)
 		t.expect("a pod", flow(t.Pod1, s.clusterIP(), 80), reaches(t.six()[:3]...))
