@@ -323,12 +323,15 @@ func TestAnnotationsThatCannotBeReadAreTold(t *testing.T) {
 			bad.Balancing = &model.Balancing{Junk: []model.DegradationReason{model.SchedulerInvalid}}
 			s.source.put(bad)
 		}
-		s.backends[model.IPv4].without = []model.Degradation{{Port: model.PortName{Service: named("worse"), Protocol: model.TCP}, Reason: model.RulesRefused}}
+		s.backends[model.IPv4].without = []model.Degradation{
+			{Port: model.PortName{Service: named("asks"), Protocol: model.TCP}, Reason: model.SchedulerUnavailable},
+			{Port: model.PortName{Service: named("worse"), Protocol: model.TCP}, Reason: model.RulesRefused},
+		}
 		s.run(true)
 		s.until(5 * time.Second)
 		lines := s.take("event")
-		if len(lines) != maxEvents || lines[0] != "1s event IPv4 default/worse/TCP RulesRefused" || lines[1] != "1s event IPv4 default/bad-00:http/TCP SchedulerInvalid" {
-			t.Errorf("%d events, the first are %q", len(lines), lines[:min(len(lines), 2)])
+		if len(lines) != maxEvents || lines[0] != "1s event IPv4 default/worse/TCP RulesRefused" || lines[1] != "1s event IPv4 default/asks/TCP SchedulerUnavailable" || lines[2] != "1s event IPv4 default/bad-00:http/TCP SchedulerInvalid" {
+			t.Errorf("%d events, the first are %q", len(lines), lines[:min(len(lines), 3)])
 		}
 	})
 }

@@ -61,6 +61,21 @@ func TestBalance(t *testing.T) {
 	}
 }
 
+// TestOneOfTwoWeightsCounts has one address twice, from two slices that say different zones: their order has no meaning.
+func TestOneOfTwoWeightsCounts(t *testing.T) {
+	inBoth(t, func(t *testing.T, f model.Family) {
+		var plans []model.Plan
+		for _, weights := range [][2]uint8{{2, 5}, {5, 2}} {
+			s := aService(f, "web", 1, "10.96.0.1", weighing(f, &model.Balancing{WeightsFrom: "weights"}, weights[0], 1))
+			again := s.Endpoints[0]
+			again.Weight = weights[1]
+			s.Endpoints = append(s.Endpoints, again)
+			plans = append(plans, planOf(model.Settings{Family: f}, stateOf(s)))
+		}
+		wantEqual(t, "the plan", plans[0], plans[1])
+	})
+}
+
 // TestDegraded has what cannot be read reported for each port, as long as it is so and the Service is served.
 func TestDegraded(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {

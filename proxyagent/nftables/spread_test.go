@@ -170,9 +170,16 @@ func TestAServiceThatAsksForTooMuch(t *testing.T) {
 		t.Fatalf("already too dear: %d elements, %v", tables.size, tables.lacking)
 	}
 	tables.Apply(one(port(most+1, model.MaglevHashing), true))
-	if len(tables.lacking) != most+1 || tables.size > 100 || tables.routes[route{n: 3, by: inTurn, counter: model.Digest(port(1000, "").Name.String())}] != 1 {
-		t.Errorf("%d elements, routes %v, lacking %v", tables.size, tables.routes, tables.lacking)
+	tables.Apply(one(port(1001, model.RoundRobin), true))
+	if len(tables.lacking) != most+1 || tables.size > 100 {
+		t.Errorf("%d elements, lacking %v", tables.size, tables.lacking)
 	}
+	for _, i := range []int{1000, 1001} {
+		if tables.routes[route{n: 3, by: inTurn, counter: model.Digest(port(i, "").Name.String())}] != 1 {
+			t.Errorf("port %d costs nothing, and is not served in turn: %v", i, tables.routes)
+		}
+	}
+	tables.Apply(one(port(1001, ""), false))
 	tables.Apply(one(port(most, ""), false))
 	if len(tables.lacking) > 0 || tables.size < maxSpread {
 		t.Errorf("still too dear: %d elements, %v", tables.size, tables.lacking)

@@ -128,6 +128,9 @@ func (a *apiServer) unseen(happens func()) {
 	}
 }
 
+// allNodes stands for requests that do not select the own Node.
+const allNodes = "all nodes"
+
 // refuse answers every request for resources with an error. A nil error ends that.
 func (a *apiServer) refuse(err error, resources ...string) {
 	a.mu.Lock()
@@ -146,7 +149,11 @@ func (a *apiServer) list(action clienttesting.Action) (bool, runtime.Object, err
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	resource := action.GetResource().Resource
-	if err := a.refusals[resource]; err != nil {
+	refusal := resource
+	if resource == "nodes" && action.(clienttesting.ListAction).GetListRestrictions().Fields.Empty() {
+		refusal = allNodes
+	}
+	if err := a.refusals[refusal]; err != nil {
 		return true, nil, err
 	}
 	var items []runtime.Object

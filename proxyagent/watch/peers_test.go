@@ -103,14 +103,25 @@ func TestTheFirstTakeHasWeights(t *testing.T) {
 		w.wantTake(model.Changes{Services: services(map[string]*model.Service{"web": weighted(4)}), Node: wantNode(false), ServiceEvents: 1})
 	}, objects...)
 	inFixture(t, func(w *fixture) {
-		w.refuse(errForbidden, "nodes")
+		w.refuse(errForbidden, allNodes)
+		w.start(Options{})
+		w.pass(time.Second)
+		if w.ready() {
+			t.Error("ready, and the weights are not known")
+		}
+		w.refuse(nil, allNodes)
+		w.pass(nodeTimeout - 2*time.Second)
+		w.wantWeight(4)
+	}, objects...)
+	inFixture(t, func(w *fixture) {
+		w.refuse(errForbidden, allNodes)
 		w.start(Options{})
 		w.pass(nodeTimeout)
 		if !w.ready() {
 			t.Fatal("not ready although the API server does not tell about Nodes")
 		}
 		w.wantWeight(1)
-		w.refuse(nil, "nodes")
+		w.refuse(nil, allNodes)
 		w.pass(time.Minute)
 		w.wantWeight(4)
 	}, objects...)
