@@ -123,8 +123,9 @@ func FuzzWeights(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		s, j := convertService(newService("web", "10.96.0.1", annotated(byWeight, text, scheduler, text)))
 		checkJunk(t, &j)
-		if _, known := model.ParseScheduler(text); known != (s.model.Balancing.Scheduler == model.Scheduler(text)) {
-			t.Errorf("%q is read as %q", text, s.model.Balancing.Scheduler)
+		b := s.model.Balancing
+		if _, known := model.ParseScheduler(text); known != (b.SchedulerFrom != "") || known && string(b.Scheduler) != text || !known && b.Scheduler != "" {
+			t.Errorf("%q is read as %q", text, b.Scheduler)
 		}
 		w := s.weights
 		if (w == nil) != (parseWeights(text) == nil) || w == nil {
