@@ -105,12 +105,12 @@ func TestTheFirstTakeHasWeights(t *testing.T) {
 	inFixture(t, func(w *fixture) {
 		w.refuse(errForbidden, allNodes)
 		w.start(Options{})
-		w.pass(time.Second)
+		w.pass(500 * time.Millisecond)
 		if w.ready() {
 			t.Error("ready, and the weights are not known")
 		}
-		w.refuse(nil, allNodes)
-		w.pass(nodeTimeout - 2*time.Second)
+		w.refuse(nil, allNodes) // client-go asks again after 0.8 to 1.6 s
+		w.pass(2 * time.Second)
 		w.wantWeight(4)
 	}, objects...)
 	inFixture(t, func(w *fixture) {
