@@ -110,6 +110,46 @@ func sequenceLength(by model.Scheduler, all []netip.AddrPort, w model.Weights) i
 	}
 }
 
+// spend takes in what ports cost. It returns them, with those of Services for which all their ports together become too much, or are not any more; these Services are turned.
+func (t *Tables) spend(ports map[model.PortName]*model.ServicePort) (changed map[model.PortName]*model.ServicePort, turned map[model.ServiceName]bool) {
+	for name, p := range ports {
+		of := t.spreads[name.Service]
+		if delete(of, name); p != nil && spreadCost(p) > 0 {
+			if of == nil {
+				of = map[model.PortName]int{}
+				t.spreads[name.Service] = of
+			}
+			of[name] = spreadCost(p)
+		}
+		if len(of) == 0 {
+			delete(t.spreads, name.Service)
+		}
+	}
+	changed, turned = ports, map[model.ServiceName]bool{}
+	for name := range ports {
+		of := t.spreads[name.Service]
+		tooMuch := sum(slices.Collect(maps.Values(of))) > maxSpread
+		if _, before := t.plain[name.Service]; tooMuch == before {
+			continue
+		}
+		if turned[name.Service] = tooMuch; len(turned) == 1 {
+			changed = maps.Clone(ports)
+		}
+		for sibling := range of {
+			if _, given := ports[sibling]; !given {
+				changed[sibling] = t.ports[sibling]
+			}
+		}
+	}
+	return changed, turned
+}
+
+// isPlain reports whether scheduler and weights of a port do not count, as those of its Service are too much.
+func (t *Tables) isPlain(p *model.ServicePort) bool {
+	_, plain := t.plain[p.Name.Service]
+	return plain && spreadCost(p) > 0
+}
+
 // lacking returns what a port does without of what it asks for.
 func lacking(p *model.ServicePort, plain bool) (all []model.DegradationReason) {
 	if plain {

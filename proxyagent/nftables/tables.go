@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
-	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -132,46 +131,6 @@ func (t *Tables) Apply(d model.Delta) {
 	for a, present := range d.Allocated {
 		t.count(key{set: allocated, of: addr(a)}, present)
 	}
-}
-
-// spend takes in what ports cost. It returns them, with those of Services for which all their ports together become too much, or are not any more; these Services are turned.
-func (t *Tables) spend(ports map[model.PortName]*model.ServicePort) (changed map[model.PortName]*model.ServicePort, turned map[model.ServiceName]bool) {
-	for name, p := range ports {
-		of := t.spreads[name.Service]
-		if delete(of, name); p != nil && spreadCost(p) > 0 {
-			if of == nil {
-				of = map[model.PortName]int{}
-				t.spreads[name.Service] = of
-			}
-			of[name] = spreadCost(p)
-		}
-		if len(of) == 0 {
-			delete(t.spreads, name.Service)
-		}
-	}
-	changed, turned = ports, map[model.ServiceName]bool{}
-	for name := range ports {
-		of := t.spreads[name.Service]
-		tooMuch := sum(slices.Collect(maps.Values(of))) > maxSpread
-		if _, before := t.plain[name.Service]; tooMuch == before {
-			continue
-		}
-		if turned[name.Service] = tooMuch; len(turned) == 1 {
-			changed = maps.Clone(ports)
-		}
-		for sibling := range of {
-			if _, given := ports[sibling]; !given {
-				changed[sibling] = t.ports[sibling]
-			}
-		}
-	}
-	return changed, turned
-}
-
-// isPlain reports whether scheduler and weights of a port do not count, as those of its Service are too much.
-func (t *Tables) isPlain(p *model.ServicePort) bool {
-	_, plain := t.plain[p.Name.Service]
-	return plain && spreadCost(p) > 0
 }
 
 // withhold has the clients of ports refused, as if they had no endpoint.
