@@ -46,10 +46,10 @@ func (d Drain) Wait(ctx context.Context, m Mover, p batch.Pace, all []Held) (rel
 	}
 	told := ""
 	for {
-		d.count(ctx, m, all, used, &told)
+		now := d.count(ctx, m, all, used, &told)
 		var due, wait []Held
 		for _, h := range all {
-			if d.due(m.Clock.Now(), h.Since, used[h.Address]) {
+			if d.due(now, h.Since, used[h.Address]) { // as of the count: later, what is used would be quiet for as long as this loop takes
 				due = append(due, h)
 			} else {
 				wait = append(wait, h)
@@ -76,8 +76,8 @@ func (round) Begin(string, int) {}
 // End implements batch.Progress.
 func (round) End() {}
 
-// count notes which addresses somebody uses now. One that is not known by all agents counts as used.
-func (d Drain) count(ctx context.Context, m Mover, all []Held, used map[netip.Addr]time.Time, told *string) {
+// count notes which addresses somebody uses now, and returns when that was. One that is not known by all agents counts as used.
+func (d Drain) count(ctx context.Context, m Mover, all []Held, used map[netip.Addr]time.Time, told *string) (now time.Time) {
 	var counts map[netip.Addr]int
 	if d.Connections != nil {
 		var err error
@@ -86,12 +86,13 @@ func (d Drain) count(ctx context.Context, m Mover, all []Held, used map[netip.Ad
 			logr.FromContextOrDiscard(ctx).Info("Connections cannot be counted", "error", err.Error())
 		}
 	}
-	now := m.Clock.Now()
+	now = m.Clock.Now()
 	for _, h := range all {
 		if n, known := counts[h.Address]; !known || n > 0 {
 			used[h.Address] = now
 		}
 	}
+	return now
 }
 
 // release gives up an old address: the Service does not name it any more, then nobody keeps it. A Service that has it again keeps it.
