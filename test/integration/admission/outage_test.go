@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,14 +21,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
-
-// unheard is how often a replica of a cluster has heard nothing of its leader.
-func unheard(c *cluster.Cluster) (n int) {
-	for _, replica := range c.Replicas() {
-		n += strings.Count(replica.LogTail(1<<20), "The leader did not take a request")
-	}
-	return n
-}
 
 // Whatever happens to the webhook, Services are created; the API server allocates as if the operator were not installed. When it is
 // over the operator learns what was allocated without it, steers again, and remembers nothing that never was.
@@ -49,7 +40,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		before int // how often the leader had been silent when the spec began
 	)
 
-	BeforeEach(func() { before = unheard(c) })
+	BeforeEach(func() { before = c.Unheard() })
 
 	BeforeAll(func(ctx SpecContext) {
 		var flags []string
@@ -87,7 +78,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		those := gather()
 		those.Create(ctx, some)
 		if collided := those.Tally.Count(traffic.Collided); collided > 0 {
-			Expect(unheard(c)).To(BeNumerically(">", before), "a collision, though the leader has answered all the time: "+those.Tally.String())
+			Expect(c.Unheard()).To(BeNumerically(">", before), "a collision, though the leader has answered all the time: "+those.Tally.String())
 			those.Tally.Drop(traffic.Collided) // a replica that hears nothing of its leader for a second draws beside it: docs/steering.md
 			those.Create(ctx, collided)
 		}

@@ -164,13 +164,14 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 
 	// The event of the second time is a change of the first one.
 	It("restores a lost IPAddress, and reports it each time", func(ctx SpecContext) {
-		for range 2 {
+		reported := func() cluster.Events { return c.Events(ctx).Ours().OnService("fixed").For("ClusterIPNotAllocated") }
+		for n := range 2 {
 			deleteAsController(ctx, c, static)
 			Eventually(c.Owner).WithArguments(ctx, static).Should(Equal("default/fixed"))
 			Expect(c.IPAddress(ctx, static).ManagedFields).To(ContainElement(HaveField("Manager", ours)))
+			Eventually(func() int { return reported().Count() }).Should(Equal(n + 1))
 		}
-		Eventually(func() cluster.Events { return c.Events(ctx).Ours().OnService("fixed").For("ClusterIPNotAllocated") }).
-			Should(ConsistOf(HaveField("Series", Not(BeNil()))))
+		Expect(reported()).To(ConsistOf(HaveField("Series", Not(BeNil()))))
 	})
 
 	It("mends the labels of an IPAddress", func(ctx SpecContext) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -146,4 +147,12 @@ func (c *Cluster) Asks(ctx context.Context) bool {
 	_, err := c.Client().CoreV1().Services(Namespace).Create(ctx, framework.NewService(Namespace, "webhook-probe"),
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return c.Decisions(ctx, "") > before || apierrors.IsForbidden(err)
+}
+
+// Unheard is how often a replica has heard nothing of its leader for a second, and so drew addresses beside it, which docs/steering.md allows.
+func (c *Cluster) Unheard() (n int) {
+	for _, replica := range c.Replicas() {
+		n += strings.Count(replica.LogTail(1<<20), "The leader did not take a request")
+	}
+	return n
 }
