@@ -27,6 +27,9 @@ type Globals struct {
 	// LocalhostNodePorts serves them at 127.0.0.0/8 also; only together with NodePortAny.
 	LocalhostNodePorts bool
 	KeepInvalid        bool
+	// Balanced is true where IPVS chooses endpoints. Virtual IPs are addresses of the node then, beside NodeAddrs, which are those that it has anyway. A compiler leaves both at zero.
+	Balanced  bool
+	NodeAddrs []netip.Addr
 	// Ranges are the ServiceCIDRs of the family, sorted: new traffic to addresses in them that are not in Plan.Allocated is dropped.
 	// Empty when nothing shall be dropped.
 	Ranges []netip.Prefix
@@ -57,6 +60,9 @@ type ServicePort struct {
 	// Scheduler chooses between endpoints, by their Weights where there are any and it knows weights.
 	Scheduler Scheduler
 	Weights   Weights
+	// Balanced is true where IPVS chooses the endpoints of the port's fronts: rules mark and refuse, and do not translate. Clients on this node of a front whose policy is Local are the exception. A
+	// compiler leaves it false.
+	Balanced bool
 	// HealthCheckNodePort of the Service: load balancers may reach it. Zero without.
 	HealthCheckNodePort uint16
 	// Serving are the endpoints that serve, ready or not, anywhere: an existing flow to one of them may go on. Only for UDP ports, whose

@@ -34,6 +34,7 @@ const (
 	allocated  set = "allocated"  // addresses of the ServiceCIDRs that somebody has
 	firewalled set = "firewalled" // fronts with source ranges
 	allowed    set = "allowed"    // front, source range
+	balanced   set = "balanced"   // fronts whose endpoints IPVS chooses
 	hairpin    set = "hairpin"    // source and front of an endpoint that meets itself
 
 	sticky set = "sticky" // virtual IP with session affinity : chain that remembers clients
@@ -60,7 +61,7 @@ type schema struct {
 var schemas = map[set]schema{
 	fronts: {"APS", verdict}, picked: {"APSI", endpoint}, local: {"APSI", endpoint}, anywhere: {"APS", verdict}, unserved: {"APS", verdict},
 	nodeFronts: {"PS", verdict}, nodePicked: {"PSI", endpoint}, nodeLocal: {"PSI", endpoint}, nodeAnywhere: {"PS", verdict}, nodeUnserved: {"PS", verdict},
-	vips: {"A", member}, active: {"A", member}, allocated: {"A", member}, firewalled: {"APS", member}, allowed: {"APSA", member}, hairpin: {"AAPS", member},
+	vips: {"A", member}, active: {"A", member}, allocated: {"A", member}, firewalled: {"APS", member}, balanced: {"APS", member}, allowed: {"APSA", member}, hairpin: {"AAPS", member},
 	sticky: {"A", verdict}, nodeSticky[model.TCP]: {"S", verdict}, nodeSticky[model.UDP]: {"S", verdict}, nodeSticky[model.SCTP]: {"S", verdict},
 }
 

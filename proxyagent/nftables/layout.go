@@ -103,8 +103,12 @@ func (l layout) static() map[string]chain {
 func (l layout) services() []rule {
 	all := append([]rule{l.load().front().vmap(fronts)}, l.atNodePorts(l.load().node().vmap(nodeFronts))...)
 	if l.firewall {
-		// Not translated, what comes from elsewhere meets the same set in newConnections, which drops it.
-		all = slices.Insert(all, 0, and(l.load().front().in(firewalled), l.load().front().saddr().notIn(allowed), rule{returned}))
+		// Not translated, what comes from elsewhere meets the same set in newConnections, which drops it. IPVS would be earlier with what the node itself sends.
+		verdict := returned
+		if l.Balanced {
+			verdict = dropped
+		}
+		all = slices.Insert(all, 0, and(l.load().front().in(firewalled), l.load().front().saddr().notIn(allowed), rule{verdict}))
 	}
 	return all
 }
@@ -155,6 +159,9 @@ func (l layout) route(r route) (all []rule) {
 		if others := l.localSource(false); others != nil {
 			all = append(all, and(others, mark))
 		}
+		if l.Balanced { // the kernel gives the node's own connections to an address of the node this address as their source, too
+			all = append(all, and(l.load().saddr().in(active), mark), and(l.load().saddr().in(vips), mark))
+		}
 	}
 	if r.n == 0 {
 		return all
@@ -181,17 +188,39 @@ func (l layout) localSource(local bool) rule {
 
 // newConnections looks at first packets that nothing has translated.
 func (l layout) newConnections() []rule {
-	all := []rule{
-		and(status(dnatted, true), rule{returned}),
-		and(l.load().front().in(firewalled), rule{dropped}),
-		l.load().front().vmap(unserved),
-		// An address of the node itself has other ports than those of Services.
-		and(l.load().daddr().in(active), isLocal(false, false), rule{goTo(chainRefuse)}),
+	all := []rule{and(status(dnatted, true), rule{returned})}
+	if l.Balanced {
+		all = append(all,
+			and(l.load().front().in(firewalled), l.load().front().saddr().notIn(allowed), rule{dropped}),
+			l.load().front().vmap(unserved),
+			and(l.load().front().in(balanced), isLocal(false, true), rule{returned}))
+	} else {
+		all = append(all,
+			and(l.load().front().in(firewalled), rule{dropped}),
+			l.load().front().vmap(unserved),
+			// An address of the node itself has other ports than those of Services.
+			and(l.load().daddr().in(active), isLocal(false, false), rule{goTo(chainRefuse)}))
 	}
 	for _, r := range l.Ranges {
 		all = append(all, and(l.load().daddr().within(r, true), l.load().daddr().notIn(allocated), rule{dropped}))
 	}
-	return append(all, l.atNodePorts(l.load().node().vmap(nodeUnserved))...)
+	all = append(all, l.atNodePorts(l.load().node().vmap(nodeUnserved))...)
+	if l.Balanced {
+		all = append(all, l.elsewhereOnVirtual()...)
+	}
+	return all
+}
+
+// elsewhereOnVirtual refuses ports of virtual IPs that IPVS does not take: they are addresses of the node, whose sockets would answer. While an address is not one of the node yet, or no
+// more, all its ports are refused: otherwise packets would leave by the default route.
+func (l layout) elsewhereOnVirtual() (all []rule) {
+	for _, a := range l.NodeAddrs {
+		all = append(all, and(l.load().daddr().within(netip.PrefixFrom(a, a.BitLen()), true), rule{returned}))
+	}
+	for _, s := range []set{active, vips} {
+		all = append(all, and(l.load().daddr().in(s), rule{goTo(chainRefuse)}))
+	}
+	return all
 }
 
 // Bits of connection tracking: linux/netfilter/nf_conntrack_common.h.
@@ -214,7 +243,11 @@ func (l layout) hooks() map[string]chain {
 	}
 	post := []rule{and(marked(l.MasqueradeBit), rule{goTo(chainMasq)})}
 	if l.hairpin {
-		post = append(post, and(status(dnatted, true), l.load().saddr().front().in(hairpin), rule{masquerade}))
+		translated := status(dnatted, true)
+		if l.Balanced { // IPVS does not set it. What an endpoint sends to itself does not leave it untranslated, except on the node, through the loopback interface
+			translated = leavesBy("lo", false)
+		}
+		post = append(post, and(translated, l.load().saddr().front().in(hairpin), rule{masquerade}))
 	}
 	services := []rule{{jump(chainServices)}}
 	all := map[string]chain{

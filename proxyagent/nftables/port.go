@@ -77,12 +77,18 @@ func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.
 	if p.AffinitySeconds > 0 {
 		r.sticky = model.Digest(p.Name.String())
 	}
+	if p.Balanced {
+		r.n, r.by, r.counter = 0, atRandom, ""
+	}
+	if p.Balanced && !r.node && len(usable) > 0 {
+		c.add(balanced, of)
+	}
 	// Clients on this node may use all endpoints of a front whose policy is Local.
 	split := outside && isLocal && len(c.cluster) > 0
-	if !isLocal || split {
+	if !isLocal && !p.Balanced || split {
 		c.endpoints(in.picked, of, c.cluster)
 	}
-	if isLocal {
+	if isLocal && !p.Balanced {
 		c.endpoints(in.local, of, c.local)
 	}
 	if split {

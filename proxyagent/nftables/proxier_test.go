@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
@@ -595,6 +596,37 @@ func TestCleanupTakesOursAlone(t *testing.T) {
 		}
 		if left := ruleset(t, "list", "tables"); left != "table ip others\n" {
 			t.Errorf("left: %s", left)
+		}
+	})
+}
+
+// TestBalanced has nothing translated but what clients on this node send to fronts whose policy is Local.
+func TestBalanced(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		d.Globals.Balanced, d.Globals.NodeAddrs = true, []netip.Addr{netip.MustParseAddr("192.0.2.10")}
+		if d.Globals.Family == model.IPv6 {
+			d.Globals.NodeAddrs = []netip.Addr{netip.MustParseAddr("2001:db8::10")}
+		}
+		for _, port := range d.Ports {
+			port.Balanced = true
+		}
+		syncOne(t, p, d)
+		for id := range p.tables.routes {
+			translates := slices.ContainsFunc(p.tables.layout().route(id), func(r rule) bool {
+				return slices.ContainsFunc(r, func(e expr.Any) bool { _, nat := e.(*expr.NAT); return nat })
+			})
+			if translates != id.through {
+				t.Errorf("%s translates: %t", id.name(), translates)
+			}
+		}
+		have := elements(t, p)
+		for _, port := range d.Ports {
+			for _, vip := range port.ClusterIPs {
+				_, there := have[key{set: balanced, of: addr(vip) + service(port.Name.Protocol, port.Port)}]
+				if there != (len(port.Internal()) > 0) {
+					t.Errorf("%s at %s passes to IPVS: %t", port.Name, vip, there)
+				}
+			}
 		}
 	})
 }

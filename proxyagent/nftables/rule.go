@@ -197,6 +197,13 @@ func cameBy(name string, prefix, yes bool) rule {
 	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: keys}, compare(op, b)}
 }
 
+// leavesBy matches the interface a packet leaves by.
+func leavesBy(name string, yes bool) rule {
+	r := cameBy(name, false, yes)
+	r[0] = &expr.Meta{Key: expr.MetaKeyOIFNAME, Register: keys}
+	return r
+}
+
 func isProtocol(p model.Protocol) rule {
 	return rule{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keys}, compare(expr.CmpOpEq, []byte{byte(p)})}
 }

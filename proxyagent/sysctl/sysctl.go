@@ -26,6 +26,12 @@ const (
 	udpTimeout            key = "net/netfilter/nf_conntrack_udp_timeout"
 	udpStreamTimeout      key = "net/netfilter/nf_conntrack_udp_timeout_stream"
 	routeLocalnet         key = "net/ipv4/conf/all/route_localnet"
+	vsConntrack           key = "net/ipv4/vs/conntrack"
+	vsExpireNodest        key = "net/ipv4/vs/expire_nodest_conn"
+	vsExpireQuiescent     key = "net/ipv4/vs/expire_quiescent_template"
+	ipForward             key = "net/ipv4/ip_forward"
+	arpIgnore             key = "net/ipv4/conf/all/arp_ignore"
+	arpAnnounce           key = "net/ipv4/conf/all/arp_announce"
 )
 
 // unset has for each setting the field of the configuration, and the value of it, that leaves the setting alone.
@@ -38,6 +44,12 @@ var unset = map[key]string{
 	udpTimeout:            "conntrack.udpTimeout to 0s",
 	udpStreamTimeout:      "conntrack.udpStreamTimeout to 0s",
 	routeLocalnet:         "localhostNodePorts to false",
+	vsConntrack:           "mode to another one than ipvs",
+	vsExpireNodest:        "mode to another one than ipvs",
+	vsExpireQuiescent:     "mode to another one than ipvs",
+	ipForward:             "mode to another one than ipvs",
+	arpIgnore:             "ipvs.strictARP to false",
+	arpAnnounce:           "ipvs.strictARP to false",
 }
 
 const (
@@ -54,6 +66,9 @@ type Want struct {
 	TCPEstablished, TCPCloseWait, UDP, UDPStream time.Duration
 	// BeLiberal lets packets outside of the TCP window pass as valid; false leaves that alone.
 	BeLiberal bool
+	// IPVS has IPVS keep its connections in connection tracking, without which they cannot be masqueraded, end those of endpoints that are gone, and forget which client had an endpoint that drains; and
+	// has the node forward packets. StrictARP keeps the node from answering for addresses of other interfaces than the one that is asked on. False leaves all that alone.
+	IPVS, StrictARP bool
 	// RouteLocalnet lets packets from 127.0.0.0/8 be routed, which node ports on localhost need; false leaves that alone.
 	RouteLocalnet bool
 }
@@ -77,6 +92,12 @@ func targets(w Want, cores int) []target {
 		{key: udpTimeout, value: seconds(w.UDP)},
 		{key: udpStreamTimeout, value: seconds(w.UDPStream)},
 		{key: routeLocalnet, value: on(w.RouteLocalnet)},
+		{key: vsConntrack, value: on(w.IPVS)},
+		{key: vsExpireNodest, value: on(w.IPVS)},
+		{key: vsExpireQuiescent, value: on(w.IPVS)},
+		{key: ipForward, value: on(w.IPVS)},
+		{key: arpIgnore, value: on(w.StrictARP), atLeast: true},
+		{key: arpAnnounce, value: 2 * on(w.StrictARP), atLeast: true},
 	}, func(t target) bool { return t.value == 0 })
 }
 
@@ -194,7 +215,9 @@ func (k Kernel) path(key key) string {
 func remedy(key key, err error) string {
 	leave := "or leave it alone by setting " + unset[key] + " in the configuration"
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && key != routeLocalnet:
+	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(string(key), "net/ipv4/vs/"):
+		return " (the kernel module ip_vs is not loaded: load it on the host, " + leave + ")"
+	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(string(key), "net/netfilter/"):
 		return " (the kernel module nf_conntrack is not loaded: load it on the host, " + leave + ")"
 	case errors.Is(err, syscall.EROFS):
 		return " (mount it writable or set it on the host, " + leave + ")"

@@ -1,0 +1,175 @@
+//go:build linux
+
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+const (
+	// drainPeriod is how often endpoints that drain are looked at.
+	drainPeriod = 5 * time.Second
+	// ownPeriod is how often the addresses of the node are read.
+	ownPeriod = 10 * time.Second
+)
+
+// Check repairs changes by others and lists them, follows the addresses of the node, and takes endpoints away that have drained. IPVS says to nobody that it was changed: everything is compared once in a period.
+func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
+	found, err := p.check(ctx, now)
+	more, problem := p.Spoke.Check(ctx, now)
+	return append(found, more...), errors.Join(err, problem)
+}
+
+func (p *Proxier) check(ctx context.Context, now time.Time) (found []string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known {
+		return nil, nil
+	}
+	if len(p.draining) > 0 && now.Sub(p.drainAt) >= drainPeriod {
+		p.drainAt = now
+		err = p.removeDrained(now)
+	}
+	if now.Sub(p.ownAt) >= ownPeriod {
+		p.ownAt = now
+		err = errors.Join(err, p.follow(ctx))
+	}
+	if err == nil && p.pace.DueAfter(false, now, p.FullCheck) {
+		return p.repair(ctx, now)
+	}
+	return nil, err
+}
+
+// removeDrained takes away endpoints without connections, and those whose time is up.
+func (p *Proxier) removeDrained(now time.Time) (err error) {
+	p.writes++
+	for f, since := range p.draining {
+		all, problem := p.kernel.destinations(f)
+		if err = errors.Join(err, problem); problem != nil {
+			continue
+		}
+		busy := map[netip.AddrPort]bool{}
+		for _, d := range all {
+			busy[netip.AddrPortFrom(d.Address, d.Port)] = d.ActiveConnections+d.InactiveConnections > 0
+		}
+		var steps []step
+		for e, at := range since {
+			if !busy[e] || now.Sub(at) >= p.Drain {
+				steps = append(steps, step{action: removeEndpoint, front: f, endpoint: e})
+			}
+		}
+		err = errors.Join(err, p.take(steps))
+		_, clear := decide(f, p.table.wanted(f), p.table.have[f])
+		err = errors.Join(err, p.take(clear))
+	}
+	p.known = err == nil
+	return err
+}
+
+// follow takes the addresses of the node in.
+func (p *Proxier) follow(ctx context.Context) error {
+	_, own, err := p.kernel.addresses()
+	if err != nil || !p.table.SetOwn(own) {
+		return err
+	}
+	return p.write(func() error {
+		_, err := p.Spoke.Sync(ctx, model.Delta{Globals: p.globals()})
+		return err
+	})
+}
+
+// repair compares with the kernel, which it reads without mu, and undoes what others changed.
+func (p *Proxier) repair(ctx context.Context, now time.Time) (found []string, err error) {
+	start, writes := time.Now(), p.writes
+	p.table.hope()
+	ours := p.ours() // of what is wanted now
+	p.mu.Unlock()
+	err = p.kernel.ensureLink()
+	have, problem := p.kernel.read(ctx, ours)
+	p.mu.Lock()
+	p.pace = p.pace.After(now, time.Since(start))
+	if err = errors.Join(err, problem); err != nil || p.writes != writes {
+		return nil, err
+	}
+	anyway, _ := p.table.steps() // for a scheduler that may be there by now
+	p.takeUp(have)
+	build, clear := p.table.steps()
+	found = differences(slices.DeleteFunc(build, func(s step) bool { return slices.Contains(anyway, s) }), clear)
+	come, gone := p.table.addresses()
+	for _, a := range slices.Concat(come, gone) {
+		found = append(found, fmt.Sprintf("address %s of %s", a, device))
+	}
+	return found, p.write(func() error { return nil })
+}
+
+// compare learns what the kernel has.
+func (p *Proxier) compare(ctx context.Context) error {
+	start := time.Now()
+	if err := p.kernel.ensureLink(); err != nil {
+		return err
+	}
+	have, err := p.kernel.read(ctx, p.ours())
+	if err != nil {
+		return err
+	}
+	p.takeUp(have)
+	p.known, p.ownAt = true, start
+	p.pace = p.pace.After(start, time.Since(start))
+	return nil
+}
+
+// ours returns what tells which virtual servers are ours. It may be called without mu.
+func (p *Proxier) ours() func(there, front) bool {
+	wanted := map[front]bool{}
+	for f := range p.table.virtual {
+		wanted[f] = true
+	}
+	for m := range p.table.node {
+		for _, a := range p.table.nodes {
+			wanted[front{m.protocol, netip.AddrPortFrom(a, m.at.Port())}] = true
+		}
+	}
+	return func(t there, f front) bool { return wanted[f] || t.ours(f, p.Exclude) }
+}
+
+// ours reports whether a virtual server is ours, whatever the Plan.
+func (t there) ours(f front, exclude []netip.Prefix) bool {
+	a := f.at.Addr()
+	if slices.ContainsFunc(exclude, func(n netip.Prefix) bool { return n.Contains(a) }) {
+		return false
+	}
+	return f.isMark() || t.bound[a] || t.servers[f.mark()] != nil && slices.Contains(t.own, a)
+}
+
+// takeUp has the table know what the kernel has. Endpoints with the weight 0 that nobody wants go on to drain.
+func (p *Proxier) takeUp(have there) {
+	p.table.forget()
+	p.table.bound = have.bound
+	for f, s := range have.servers {
+		if s.weights != nil {
+			p.table.have[f] = s
+		}
+	}
+	p.table.SetOwn(have.own)
+	p.table.touchAll()
+	before := p.draining
+	p.draining = map[front]map[netip.AddrPort]time.Time{}
+	for f, s := range p.table.have {
+		for e, weight := range s.weights {
+			if weight != 0 {
+				continue
+			}
+			p.drain(step{action: setWeight, front: f, endpoint: e})
+			if at, known := before[f][e]; known && p.draining[f] != nil {
+				p.draining[f][e] = at
+			}
+		}
+	}
+}

@@ -1,0 +1,263 @@
+//go:build linux
+
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"syscall"
+
+	"github.com/cloudflare/ipvs"
+	"github.com/cloudflare/ipvs/netmask"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// device is the name of our dummy interface. kube-proxy has one of its own, kube-ipvs0.
+const device = "clusterip-ipvs0"
+
+// kernel are IPVS and our interface, of one family. Its methods may be called concurrently.
+type kernel struct {
+	family model.Family
+	ipvs.Client
+	link netlink.Link
+}
+
+// openIPVS reaches IPVS. The kernel loads its module for that, if it may.
+func openIPVS() (ipvs.Client, error) {
+	c, err := ipvs.New()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, errors.New("the kernel has no IPVS: load its modules on the host with `modprobe -a ip_vs ip_vs_rr nf_conntrack` " +
+			"(Debian has them in its kernel package, Ubuntu in linux-modules-extra, Fedora and RHEL in kernel-modules), or choose another mode")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reaching IPVS: %w", err)
+	}
+	return c, nil
+}
+
+func open(f model.Family) (*kernel, error) {
+	c, err := openIPVS()
+	if err != nil {
+		return nil, err
+	}
+	k := &kernel{family: f, Client: c}
+	return k, k.ensureLink()
+}
+
+// ensureLink makes our interface if it is missing, and wakes it. It gets no address of its own, which IPv6 would give it.
+func (k *kernel) ensureLink() error {
+	link, err := netlink.LinkByName(device)
+	if _, missing := errors.AsType[netlink.LinkNotFoundError](err); missing {
+		err = netlink.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: device}})
+		if err == nil || errors.Is(err, syscall.EEXIST) { // the other family
+			link, err = netlink.LinkByName(device)
+		}
+	}
+	if err == nil && link.Attrs().Flags&net.FlagUp == 0 {
+		if err := netlink.LinkSetIP6AddrGenMode(link, nl6None); err != nil && !errors.Is(err, syscall.EAFNOSUPPORT) && !errors.Is(err, syscall.EOPNOTSUPP) {
+			return fmt.Errorf("keeping the interface %s without link-local addresses: %w", device, err)
+		}
+		err = netlink.LinkSetUp(link)
+	}
+	if err != nil {
+		return fmt.Errorf("making the interface %s (it takes NET_ADMIN and the module dummy: modprobe dummy): %w", device, err)
+	}
+	k.link = link
+	return nil
+}
+
+const nl6None = 1 // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
+
+// bind gives an address to our interface. The kernel must not choose it as the source of packets to elsewhere: one of IPv4 is of scope host, one of IPv6 deprecated.
+func (k *kernel) bind(a netip.Addr) error {
+	return ignore(netlink.AddrReplace(k.link, k.addr(a)), syscall.EEXIST)
+}
+
+func (k *kernel) unbind(a netip.Addr) error {
+	return ignore(netlink.AddrDel(k.link, k.addr(a)), syscall.EADDRNOTAVAIL)
+}
+
+func (k *kernel) addr(a netip.Addr) *netlink.Addr {
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}, Scope: unix.RT_SCOPE_HOST}
+	if a.Is6() {
+		addr.Scope, addr.Flags, addr.ValidLft = unix.RT_SCOPE_UNIVERSE, unix.IFA_F_NODAD|unix.IFA_F_NOPREFIXROUTE, forever
+	}
+	return addr
+}
+
+const forever = 0xffffffff
+
+// addresses are the virtual IPs that our interface has, and the addresses of all others.
+func (k *kernel) addresses() (bound map[netip.Addr]bool, own []netip.Addr, err error) {
+	all, err := netlink.AddrList(nil, netlinkFamily(k.family))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the addresses of the node: %w", err)
+	}
+	bound = map[netip.Addr]bool{}
+	for _, one := range all {
+		a, _ := netip.AddrFromSlice(one.IP)
+		switch a = a.Unmap(); {
+		case one.LinkIndex == k.link.Attrs().Index:
+			bound[a] = true
+		case !a.IsLoopback():
+			own = append(own, a)
+		}
+	}
+	slices.SortFunc(own, netip.Addr.Compare)
+	return bound, slices.Compact(own), nil
+}
+
+func netlinkFamily(f model.Family) int {
+	if f == model.IPv6 {
+		return netlink.FAMILY_V6
+	}
+	return netlink.FAMILY_V4
+}
+
+// do takes a step.
+func (k *kernel) do(s step) (err error) {
+	switch s.action {
+	case addServer:
+		err = k.CreateService(k.service(s.front, s.balancing))
+	case setServer:
+		err = k.UpdateService(k.service(s.front, s.balancing))
+	case removeServer:
+		err = ignore(k.RemoveService(k.service(s.front, s.balancing)), syscall.ESRCH)
+	case addEndpoint:
+		err = k.CreateDestination(k.service(s.front, s.balancing), k.destination(s))
+	case setWeight:
+		err = k.UpdateDestination(k.service(s.front, s.balancing), k.destination(s))
+	case removeEndpoint:
+		err = ignore(k.RemoveDestination(k.service(s.front, s.balancing), k.destination(s)), syscall.ENOENT)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	return nil
+}
+
+func (s step) String() string {
+	what := map[action]string{
+		addServer: "adding", setServer: "changing", removeServer: "removing", addEndpoint: "adding %s to", setWeight: "setting the weight of %s in", removeEndpoint: "removing %s from",
+	}[s.action]
+	if s.endpoint.IsValid() {
+		what = fmt.Sprintf(what, s.endpoint)
+	}
+	return what + " the virtual server " + s.front.String()
+}
+
+// fallback has sh and mh choose another endpoint than that of the client's hash when this one drains; without, the client is refused.
+const fallback = ipvs.ServiceSchedulerOpt1
+
+func hashes(s model.Scheduler) bool { return s == model.SourceHashing || s == model.MaglevHashing }
+
+func (k *kernel) service(f front, b balancing) ipvs.Service {
+	s := ipvs.Service{
+		Address: f.at.Addr(), Port: f.at.Port(), Protocol: ipvs.Protocol(f.protocol), Family: k.inet(), Scheduler: string(b.scheduler), Timeout: uint32(b.seconds),
+		Netmask: netmask.MaskFrom(k.family.Bits(), k.family.Bits()),
+	}
+	if b.seconds > 0 {
+		s.Flags |= ipvs.ServicePersistent
+	}
+	if hashes(b.scheduler) {
+		s.Flags |= fallback
+	}
+	return s
+}
+
+func (k *kernel) destination(s step) ipvs.Destination {
+	return ipvs.Destination{Address: s.endpoint.Addr(), Port: s.endpoint.Port(), Family: k.inet(), FwdMethod: ipvs.Masquerade, Weight: uint32(s.weight)}
+}
+
+func (k *kernel) inet() ipvs.AddressFamily {
+	if k.family == model.IPv6 {
+		return ipvs.INET6
+	}
+	return ipvs.INET
+}
+
+// servers are the virtual servers of the family, without their destinations.
+func (k *kernel) servers() (map[front]*server, error) {
+	all, err := k.Services()
+	if ignore(err, os.ErrNotExist) != nil { // that is what the library says when there is none
+		return nil, fmt.Errorf("reading virtual servers: %w", err)
+	}
+	found := map[front]*server{}
+	for _, s := range all {
+		if s.Family != k.inet() || s.FWMark != 0 {
+			continue
+		}
+		b := balancing{scheduler: model.Scheduler(s.Scheduler)}
+		if s.Flags&ipvs.ServicePersistent != 0 {
+			b.seconds = int(s.Timeout)
+		}
+		if hashes(b.scheduler) && s.Flags&fallback == 0 {
+			b.scheduler = "" // none that anybody wants
+		}
+		found[front{model.Protocol(s.Protocol), netip.AddrPortFrom(s.Address, s.Port)}] = &server{balancing: b}
+	}
+	return found, nil
+}
+
+// destinations are those of a virtual server.
+func (k *kernel) destinations(f front) ([]ipvs.DestinationExtended, error) {
+	all, err := k.Destinations(k.service(f, balancing{}))
+	if ignore(err, os.ErrNotExist) != nil {
+		return nil, fmt.Errorf("reading the destinations of the virtual server %s: %w", f, err)
+	}
+	return all, nil
+}
+
+// weights are those of the destinations of a virtual server. One that is reached otherwise than by masquerading has a weight that nobody wants.
+func (k *kernel) weights(f front) (map[netip.AddrPort]int, error) {
+	all, err := k.destinations(f)
+	weights := make(map[netip.AddrPort]int, len(all))
+	for _, d := range all {
+		weights[netip.AddrPortFrom(d.Address, d.Port)] = int(d.Weight)
+		if d.FwdMethod != ipvs.Masquerade {
+			weights[netip.AddrPortFrom(d.Address, d.Port)] = -1
+		}
+	}
+	return weights, err
+}
+
+// there is what the kernel has.
+type there struct {
+	servers map[front]*server // with destinations if they are ours
+	bound   map[netip.Addr]bool
+	own     []netip.Addr
+}
+
+// read reads all that is ours, or wanted.
+func (k *kernel) read(ctx context.Context, ours func(there, front) bool) (all there, err error) {
+	if all.bound, all.own, err = k.addresses(); err != nil {
+		return all, err
+	}
+	if all.servers, err = k.servers(); err != nil {
+		return all, err
+	}
+	for f, s := range all.servers {
+		if !ours(all, f) {
+			continue
+		}
+		if s.weights, err = k.weights(f); err != nil || ctx.Err() != nil {
+			return all, errors.Join(err, ctx.Err())
+		}
+	}
+	return all, nil
+}
+
+func ignore(err, which error) error {
+	if errors.Is(err, which) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,313 @@
+//go:build linux
+
+package ipvs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cloudflare/ipvs"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// spoke is the backend that does all but to choose endpoints.
+type spoke interface {
+	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
+	Check(ctx context.Context, now time.Time) ([]string, error)
+	Counts() (total, written map[string]int)
+	Degraded() []model.Degradation
+	Describe(n model.PortName) []string
+}
+
+// Options make a [Proxier].
+type Options struct {
+	Family model.Family
+	// Spoke is the backend that does the rest. It has to know Balanced.
+	Spoke spoke
+	// Scheduler is that of Services that ask for none; empty: rr.
+	Scheduler model.Scheduler
+	// Exclude are networks in which virtual servers are not taken away.
+	Exclude []netip.Prefix
+	// Drain is how long an endpoint that goes may keep its connections; zero: 15 minutes.
+	Drain time.Duration
+	// FullCheck is how often everything is compared; zero: five minutes.
+	FullCheck time.Duration
+	// Timeouts are those of connections, zero for what the kernel has.
+	Timeouts Timeouts
+}
+
+// Timeouts are those of connections in IPVS: of TCP, of TCP after a FIN, and of UDP.
+type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
+
+// Proxier keeps IPVS for one family as a Plan wants it, and hands the Plan on to a spoke. Its methods may be called concurrently; while one reads the kernel to compare, the others go on.
+type Proxier struct {
+	Options
+	mu       sync.Mutex
+	table    *Table
+	kernel   *kernel
+	known    bool                                   // the table knows what the kernel has
+	draining map[front]map[netip.AddrPort]time.Time // when endpoints that go got the weight 0
+	drainAt  time.Time                              // when they were last looked at
+	ownAt    time.Time                              // when the addresses of the node were last read
+	pace     model.Pace                             // of comparisons
+	writes   int                                    // that there were: a comparison beside one tells nothing
+	changes  int                                    // messages of the last Sync
+}
+
+// New returns a Proxier that has not looked at the kernel's virtual servers yet.
+func New(o Options) (*Proxier, error) {
+	o.Drain, o.FullCheck = cmp.Or(o.Drain, 15*time.Minute), cmp.Or(o.FullCheck, 5*time.Minute)
+	k, err := open(o.Family)
+	if err != nil {
+		return nil, err
+	}
+	if err := setTimeouts(k, o.Timeouts); err != nil {
+		return nil, err
+	}
+	return &Proxier{Options: o, table: NewTable(o.Family, o.Scheduler), kernel: k, draining: map[front]map[netip.AddrPort]time.Time{}}, nil
+}
+
+// setTimeouts sets those that are chosen. Zero has the kernel leave one as it is.
+func setTimeouts(k *kernel, t Timeouts) error {
+	if t == (Timeouts{}) {
+		return nil
+	}
+	seconds := func(d time.Duration) uint32 { return uint32((d + time.Second - 1) / time.Second) }
+	if err := k.SetConfig(ipvs.Config{TCPTimeout: seconds(t.TCP), TCPFinTimeout: seconds(t.TCPFin), UDPTimeout: seconds(t.UDP)}); err != nil {
+		return fmt.Errorf("setting the time-outs of IPVS: %w", err)
+	}
+	return nil
+}
+
+// Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next one compares everything.
+//
+// What comes is served by IPVS before the spoke lets clients through, and a virtual IP becomes an address of the node after the spoke keeps clients from the node's own sockets. What goes leaves in
+// the opposite order.
+func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changes, full = 0, !p.known
+	var problem error
+	if full { // the addresses of the node are part of what the spoke needs
+		problem = p.compare(ctx)
+	}
+	deltas = slices.Clone(deltas)
+	for i, d := range deltas {
+		p.table.Apply(d)
+		deltas[i] = p.handOn(d)
+	}
+	if full && p.table.globals.Family != 0 {
+		deltas = append(deltas, model.Delta{Globals: p.globals()})
+	}
+	err = p.write(func() error {
+		_, err := p.Spoke.Sync(ctx, deltas...)
+		return err
+	})
+	if problem == nil && !p.known { // somebody else changed what the table knew
+		if err = p.compare(ctx); err == nil {
+			err = p.write(func() error { _, err := p.Spoke.Sync(ctx); return err })
+		}
+	}
+	return full, errors.Join(problem, err)
+}
+
+// write brings IPVS to what the table wants, and calls spoke at the right moment.
+func (p *Proxier) write(spoke func() error) error {
+	p.writes++
+	come, gone := p.table.addresses()
+	build, _ := p.table.steps()
+	problem := errors.Join(p.move(gone, false), p.take(build))
+	rules := spoke()
+	if rules == nil { // otherwise the node's own sockets might be reached at the address
+		problem = errors.Join(problem, p.move(come, true))
+	}
+	_, remove := p.table.steps() // anew, for a scheduler may have turned out to be missing
+	problem = errors.Join(problem, p.take(remove))
+	if p.known = p.known && problem == nil; p.known && rules == nil {
+		p.table.settled()
+	}
+	return errors.Join(problem, rules)
+}
+
+// take takes steps, and goes on after one that fails.
+func (p *Proxier) take(steps []step) (err error) {
+	for _, s := range steps {
+		problem := p.kernel.do(s)
+		if errors.Is(problem, syscall.ENOENT) && (s.action == addServer || s.action == setServer) && s.scheduler != p.table.standard {
+			p.table.refuse(s.scheduler)
+			s.scheduler = p.table.standard
+			problem = p.kernel.do(s)
+		}
+		p.changes++
+		if err = errors.Join(err, problem); problem == nil {
+			p.table.done(s)
+			p.drain(s)
+		}
+	}
+	return err
+}
+
+// drain notes which endpoints drain.
+func (p *Proxier) drain(s step) {
+	want := p.table.wanted(s.front)
+	switch {
+	case s.action == removeServer:
+		delete(p.draining, s.front)
+	case s.action == setWeight && s.weight == 0 && (want == nil || !want.has(s.endpoint)):
+		if p.draining[s.front] == nil {
+			p.draining[s.front] = map[netip.AddrPort]time.Time{}
+		}
+		p.draining[s.front][s.endpoint] = time.Now()
+	default:
+		delete(p.draining[s.front], s.endpoint)
+		if len(p.draining[s.front]) == 0 {
+			delete(p.draining, s.front)
+		}
+	}
+}
+
+func (p *Proxier) move(addrs []netip.Addr, come bool) (err error) {
+	for _, a := range addrs {
+		move := p.kernel.unbind
+		if come {
+			move = p.kernel.bind
+		}
+		p.changes++
+		if problem := move(a); problem != nil {
+			err = errors.Join(err, fmt.Errorf("giving %s to the interface %s, or taking it: %w", a, device, problem))
+			continue
+		}
+		if delete(p.table.bound, a); come {
+			p.table.bound[a] = true
+		}
+	}
+	return err
+}
+
+// handOn is a Delta as the spoke gets it.
+func (p *Proxier) handOn(d model.Delta) model.Delta {
+	out := model.Delta{Allocated: d.Allocated, Ports: make(map[model.PortName]*model.ServicePort, len(d.Ports)), Before: make(map[model.PortName]model.ServicePort, len(d.Before))}
+	for name, port := range d.Ports {
+		if out.Ports[name] = nil; port != nil {
+			out.Ports[name] = balanced(*port)
+		}
+	}
+	for name, port := range d.Before {
+		out.Before[name] = *balanced(port)
+	}
+	if d.Globals != nil {
+		out.Globals = p.globals()
+	}
+	return out
+}
+
+// balanced is a port for the spoke, which translates for clients on this node alone, and only where the policy is Local: they may use all endpoints.
+func balanced(port model.ServicePort) *model.ServicePort {
+	port.Balanced = true
+	if !port.ExternalLocal || !port.HasExternal() {
+		port.AffinitySeconds = 0
+	}
+	return &port
+}
+
+// globals are those for the spoke. Node ports are served at the addresses for which there are virtual servers.
+func (p *Proxier) globals() *model.Globals {
+	g := p.table.globals
+	g.Balanced, g.NodeAddrs = true, slices.SortedFunc(maps.Keys(p.table.own), netip.Addr.Compare)
+	g.NodePortAny, g.LocalhostNodePorts, g.NodePortAddrs = false, false, p.table.nodes
+	return &g
+}
+
+// Degraded lists ports that do without their scheduler, and what the spoke says, sorted.
+func (p *Proxier) Degraded() []model.Degradation {
+	all := p.Spoke.Degraded()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, port := range p.table.ports {
+		if _, ok := p.table.scheduler(port); !ok {
+			all = append(all, model.Degradation{Port: name, Reason: model.SchedulerUnavailable})
+		}
+	}
+	slices.SortFunc(all, func(a, b model.Degradation) int {
+		return cmp.Or(a.Port.Compare(b.Port), cmp.Compare(a.Reason, b.Reason))
+	})
+	return all
+}
+
+// Counts adds how many virtual servers and destinations there are, and how many messages the last Sync took; nil before the first one.
+func (p *Proxier) Counts() (total, written map[string]int) {
+	total, written = p.Spoke.Counts()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if total == nil || !p.known {
+		return nil, nil
+	}
+	n := len(p.table.have)
+	for _, s := range p.table.have {
+		n += len(s.weights)
+	}
+	total[table], written[table] = n, p.changes
+	return total, written
+}
+
+// table is how metrics call what is in IPVS.
+const table = "ipvs"
+
+// Describe lists the virtual servers of a port with their destinations, for people, and what the spoke has.
+func (p *Proxier) Describe(n model.PortName) []string {
+	lines := p.Spoke.Describe(n)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	port := p.table.ports[n]
+	if port == nil {
+		return lines
+	}
+	lines = append(lines, fmt.Sprintf("Virtual servers of %s in IPVS:", n))
+	if _, ok := p.table.scheduler(port); !ok {
+		lines = append(lines, "  "+model.SchedulerUnavailable.String())
+	}
+	for _, f := range p.table.fronts(port) {
+		s := p.table.have[f]
+		if s == nil {
+			lines = append(lines, fmt.Sprintf("  %s: none, there is no endpoint", f))
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("  %s: %s", f, s.balancing))
+		lines = append(lines, p.describe(f)...)
+	}
+	return lines
+}
+
+// describe lists destinations as the kernel has them now.
+func (p *Proxier) describe(f front) (lines []string) {
+	all, err := p.kernel.destinations(f)
+	if err != nil {
+		return []string{"    " + err.Error()}
+	}
+	for _, d := range all {
+		at := netip.AddrPortFrom(d.Address, d.Port)
+		text := fmt.Sprintf("    -> %s weight %d, %d active and %d inactive connections", at, d.Weight, d.ActiveConnections, d.InactiveConnections)
+		if since, drains := p.draining[f][at]; drains {
+			text += fmt.Sprintf(", drains since %s", since.Format(time.RFC3339))
+		}
+		lines = append(lines, text)
+	}
+	return slices.Sorted(slices.Values(lines))
+}
+
+// InvalidDropped is what the spoke counts.
+func (p *Proxier) InvalidDropped() uint64 {
+	if counter, ok := p.Spoke.(interface{ InvalidDropped() uint64 }); ok {
+		return counter.InvalidDropped()
+	}
+	return 0
+}

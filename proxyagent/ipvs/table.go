@@ -1,0 +1,314 @@
+//go:build linux
+
+package ipvs
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// Table is what the kernel should have for one family, and what of it the kernel has. An Apply and the steps after it cost what the Delta touches. Not for concurrent use.
+type Table struct {
+	family      model.Family
+	standard    model.Scheduler // of ports that ask for none
+	unavailable map[model.Scheduler]bool
+
+	globals model.Globals // as they were given
+	ports   map[model.PortName]*model.ServicePort
+	own     map[netip.Addr]bool // addresses that the node has on other interfaces than ours
+	nodes   []netip.Addr        // those at which node ports are served
+
+	virtual map[front]claim    // by virtual IP
+	node    map[front]claim    // node ports, by their marks
+	marks   map[front]int      // ports that need a mark because a virtual IP is one of own, by how many do
+	vips    map[netip.Addr]int // by how many fronts
+
+	have    map[front]*server
+	bound   map[netip.Addr]bool // virtual IPs that our interface has
+	touched map[front]bool      // may differ from the kernel
+	moved   map[netip.Addr]bool // virtual IPs that may
+}
+
+// claim is a port that is served at a front, and whether for traffic from outside.
+type claim struct {
+	port    *model.ServicePort
+	outside bool
+}
+
+// NewTable returns a Table that wants nothing, for a kernel that has nothing.
+func NewTable(f model.Family, standard model.Scheduler) *Table {
+	t := &Table{family: f, standard: cmp.Or(standard, model.RoundRobin), unavailable: map[model.Scheduler]bool{}, ports: map[model.PortName]*model.ServicePort{}, own: map[netip.Addr]bool{}}
+	t.forget()
+	t.reset()
+	return t
+}
+
+// forget is for a kernel of which nothing is known.
+func (t *Table) forget() {
+	t.have, t.bound = map[front]*server{}, map[netip.Addr]bool{}
+	t.touched, t.moved = map[front]bool{}, map[netip.Addr]bool{}
+}
+
+func (t *Table) reset() {
+	t.virtual, t.node, t.marks, t.vips = map[front]claim{}, map[front]claim{}, map[front]int{}, map[netip.Addr]int{}
+}
+
+// Apply takes a Delta in.
+func (t *Table) Apply(d model.Delta) {
+	if d.Globals != nil {
+		t.globals = *d.Globals
+		t.place(false)
+	}
+	// All are removed before any is added, because an address or a node port may move from one to another.
+	for name := range d.Ports {
+		if old := t.ports[name]; old != nil {
+			t.put(old, false)
+			delete(t.ports, name)
+		}
+	}
+	for name, p := range d.Ports {
+		if p != nil {
+			t.ports[name] = p
+			t.put(p, true)
+		}
+	}
+}
+
+// SetOwn takes the addresses of the node in, and reports whether they are others than before.
+func (t *Table) SetOwn(addrs []netip.Addr) bool {
+	own := make(map[netip.Addr]bool, len(addrs))
+	for _, a := range addrs {
+		own[a] = true
+	}
+	if maps.Equal(own, t.own) {
+		return false
+	}
+	t.own = own
+	t.place(true)
+	return true
+}
+
+// place is for other addresses of the node, or maybe others of node ports: then everything is looked at.
+func (t *Table) place(others bool) {
+	nodes := t.nodePortAddrs()
+	if !others && slices.Equal(t.nodes, nodes) {
+		return
+	}
+	t.touchAll()
+	t.nodes = nodes
+	t.reset()
+	for _, p := range t.ports {
+		t.put(p, true)
+	}
+}
+
+// touchAll has everything compared that the kernel has, or should have.
+func (t *Table) touchAll() {
+	for f := range t.have {
+		t.touched[f] = true
+	}
+	for f := range t.virtual {
+		t.touched[f] = true
+	}
+	for m := range t.node {
+		t.touchNode(m)
+	}
+	for a := range t.bound {
+		t.moved[a] = true
+	}
+	for a := range t.vips {
+		t.moved[a] = true
+	}
+}
+
+func (t *Table) touchNode(mark front) {
+	t.touched[mark] = true
+	for _, a := range t.nodes {
+		t.touched[front{mark.protocol, netip.AddrPortFrom(a, mark.at.Port())}] = true
+	}
+}
+
+// nodePortAddrs are those at which node ports are served. IPVS does not take packets from 127.0.0.0/8, and link-local addresses are the same on each interface.
+func (t *Table) nodePortAddrs() []netip.Addr {
+	from := t.globals.NodePortAddrs
+	if t.globals.NodePortAny {
+		from = slices.SortedFunc(maps.Keys(t.own), netip.Addr.Compare)
+	}
+	return slices.DeleteFunc(slices.Clone(from), func(a netip.Addr) bool { return a.IsLoopback() || a.IsLinkLocalUnicast() })
+}
+
+// put adds the fronts of a port, or removes them.
+func (t *Table) put(p *model.ServicePort, present bool) {
+	for i, vips := range [][]netip.Addr{p.ClusterIPs, p.ExternalIPs, p.LoadBalancerIPs} {
+		for _, vip := range vips {
+			t.putVirtual(front{p.Name.Protocol, netip.AddrPortFrom(vip, p.Port)}, claim{p, i > 0}, present)
+		}
+	}
+	if p.NodePort == 0 {
+		return
+	}
+	mark := front{p.Name.Protocol, netip.AddrPortFrom(t.anyAddr(), p.NodePort)}
+	if delete(t.node, mark); present {
+		t.node[mark] = claim{p, true}
+	}
+	t.touchNode(mark)
+}
+
+func (t *Table) anyAddr() netip.Addr {
+	if t.family == model.IPv6 {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}
+
+func (t *Table) putVirtual(f front, c claim, present bool) {
+	change, addr := 1, f.at.Addr()
+	if delete(t.virtual, f); present {
+		t.virtual[f] = c
+	} else {
+		change = -1
+	}
+	t.touched[f], t.moved[addr] = true, true
+	count(t.vips, addr, change)
+	if t.own[addr] {
+		count(t.marks, f.mark(), change)
+		t.touched[f.mark()] = true
+	}
+}
+
+func count[K comparable](all map[K]int, k K, change int) {
+	if all[k] += change; all[k] <= 0 {
+		delete(all, k)
+	}
+}
+
+// wanted is the virtual server that a front should have, nil for none.
+func (t *Table) wanted(f front) *server {
+	if c, ok := t.virtual[f]; ok {
+		return t.serve(c)
+	}
+	c, isNodePort := t.node[f.mark()]
+	switch {
+	case f.isMark() && (isNodePort || t.marks[f] > 0):
+		return &server{balancing: balancing{scheduler: model.RoundRobin}}
+	case isNodePort && slices.Contains(t.nodes, f.at.Addr()):
+		return t.serve(c)
+	default:
+		return nil
+	}
+}
+
+func (t *Table) serve(c claim) *server {
+	some := c.port.Internal()
+	if c.outside {
+		some = c.port.External()
+	}
+	scheduler, _ := t.scheduler(c.port)
+	return &server{balancing{scheduler, c.port.AffinitySeconds}, weightsOf(c.port, some)}
+}
+
+// scheduler is that of a port, and whether it is the one that it asks for.
+func (t *Table) scheduler(p *model.ServicePort) (model.Scheduler, bool) {
+	s := cmp.Or(p.Scheduler, t.standard)
+	if s == model.Random || t.unavailable[s] {
+		return t.standard, false
+	}
+	return s, true
+}
+
+// refuse notes that the kernel does not have a scheduler, and has the ports that ask for it looked at.
+func (t *Table) refuse(s model.Scheduler) {
+	t.unavailable[s] = true
+	t.touchScheduler()
+}
+
+// hope is for schedulers that the kernel did not have: a module may have been loaded since.
+func (t *Table) hope() {
+	if len(t.unavailable) > 0 {
+		clear(t.unavailable)
+		t.touchScheduler()
+	}
+}
+
+func (t *Table) touchScheduler() {
+	for f, c := range t.virtual {
+		if c.port.Scheduler != "" {
+			t.touched[f] = true
+		}
+	}
+	for m, c := range t.node {
+		if c.port.Scheduler != "" {
+			t.touchNode(m)
+		}
+	}
+}
+
+// steps are what to do about virtual servers. Those that bring something come before those that take something away.
+func (t *Table) steps() (build, clear []step) {
+	for _, f := range slices.SortedFunc(maps.Keys(t.touched), front.compare) {
+		b, c := decide(f, t.wanted(f), t.have[f])
+		build, clear = append(build, b...), append(clear, c...)
+	}
+	// A mark comes before what it marks, and goes after it.
+	marksFirst := func(a, b step) int { return cmp.Compare(sign(a.front.isMark()), sign(b.front.isMark())) }
+	slices.SortStableFunc(build, func(a, b step) int { return marksFirst(b, a) })
+	slices.SortStableFunc(clear, marksFirst)
+	return build, clear
+}
+
+func sign(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// addresses are the virtual IPs that our interface should get, and those that it should lose. One that the node has on another interface stays there alone.
+func (t *Table) addresses() (come, gone []netip.Addr) {
+	for _, a := range slices.SortedFunc(maps.Keys(t.moved), netip.Addr.Compare) {
+		switch wanted := t.vips[a] > 0 && !t.own[a]; {
+		case wanted && !t.bound[a]:
+			come = append(come, a)
+		case !wanted && t.bound[a]:
+			gone = append(gone, a)
+		}
+	}
+	return come, gone
+}
+
+// done notes that the kernel has taken a step.
+func (t *Table) done(s step) {
+	switch s.action {
+	case addServer:
+		t.have[s.front] = &server{s.balancing, map[netip.AddrPort]int{}}
+	case setServer:
+		t.have[s.front].balancing = s.balancing
+	case removeServer:
+		delete(t.have, s.front)
+	case addEndpoint, setWeight:
+		t.have[s.front].weights[s.endpoint] = s.weight
+	case removeEndpoint:
+		delete(t.have[s.front].weights, s.endpoint)
+	}
+}
+
+// settled notes that the kernel has everything as it should be.
+func (t *Table) settled() { clear(t.touched); clear(t.moved) }
+
+// fronts are those of a port, sorted.
+func (t *Table) fronts(p *model.ServicePort) (all []front) {
+	for _, vip := range slices.Concat(p.ClusterIPs, p.ExternalIPs, p.LoadBalancerIPs) {
+		all = append(all, front{p.Name.Protocol, netip.AddrPortFrom(vip, p.Port)})
+	}
+	if p.NodePort != 0 {
+		for _, a := range t.nodes {
+			all = append(all, front{p.Name.Protocol, netip.AddrPortFrom(a, p.NodePort)})
+		}
+	}
+	slices.SortFunc(all, front.compare)
+	return slices.Compact(all)
+}
