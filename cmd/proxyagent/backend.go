@@ -11,24 +11,32 @@ import (
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipvs"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables"
 )
 
-// backend is how Services are served: a variant of iptables, or native.
+// backend is how Services are served: a variant of iptables, native, or balanced, which has IPVS choose endpoints and is native in all else.
 type backend string
 
-const native backend = "nftables"
+const (
+	native   backend = "nftables"
+	balanced backend = "ipvs"
+)
 
 // mode is what kube-proxy would call it.
 func (b backend) mode() string {
-	if b == native {
-		return "nftables"
+	if b.tables() {
+		return string(b)
 	}
 	return "iptables"
 }
+
+// tables reports whether it writes tables of nftables.
+func (b backend) tables() bool { return b == native || b == balanced }
 
 // choice is a backend and why it is taken: a word for the metric, and a sentence for people.
 type choice struct {
@@ -49,6 +57,9 @@ func choose(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) (choice, er
 			picked = choice{native, "NoRulesOfOthers", "nobody else has rules of iptables"}
 		}
 	}
+	if c.Mode == string(balanced) {
+		return choice{balanced, picked.reason, picked.why}, errors.Join(nftables.Usable(model.IPv4), ipvs.Usable(model.Scheduler(c.IPVS.Scheduler), c.SysctlRoot), prepareIPVS(c))
+	}
 	if c.Mode == string(native) || c.Mode == "auto" && picked.backend == native {
 		return picked, nil
 	}
@@ -58,26 +69,37 @@ func choose(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) (choice, er
 
 // usable returns why a family cannot be served; nil when it can.
 func (b backend) usable(ctx context.Context, f model.Family) error {
-	if b == native {
+	if b.tables() {
 		return nftables.Usable(f)
 	}
 	return iptables.Usable(ctx, iptables.Mode(b), f)
 }
 
-func (b backend) open(o iptables.Options) (proxyagent.Backend, error) {
-	if b == native {
-		return nftables.New(o.Family, o.Generations, o.FullCheck)
+func (b backend) open(o iptables.Options, c v1alpha1.ProxyAgentConfiguration) (proxyagent.Backend, error) {
+	if !b.tables() {
+		o.Mode = iptables.Mode(b)
+		return iptables.New(o)
 	}
-	o.Mode = iptables.Mode(b)
-	return iptables.New(o)
+	rules, err := nftables.New(o.Family, o.Generations, o.FullCheck)
+	if b == native || err != nil {
+		return rules, err
+	}
+	return ipvs.New(ipvs.Options{
+		Family: o.Family, Spoke: rules, Scheduler: model.Scheduler(c.IPVS.Scheduler), Exclude: config.ExcludeCIDRs(c), Drain: c.IPVS.DrainTimeout.Duration, FullCheck: o.FullCheck,
+		Timeouts: ipvs.Timeouts{TCP: c.IPVS.TCPTimeout.Duration, TCPFin: c.IPVS.TCPFinTimeout.Duration, UDP: c.IPVS.UDPTimeout.Duration},
+	})
 }
 
 // cleanOthers removes what an earlier agent has left that served otherwise.
 func cleanOthers(ctx context.Context, f model.Family, b backend) {
 	var did []string
 	var err error
-	if b != native {
+	if !b.tables() {
 		did, err = nftables.Cleanup(f, false)
+	}
+	if b != balanced {
+		more, problem := ipvs.Cleanup(ctx, f, false)
+		did, err = append(did, more...), errors.Join(err, problem)
 	}
 	for _, m := range []iptables.Mode{iptables.NFT, iptables.Legacy} {
 		if backend(m) == b {
@@ -86,7 +108,7 @@ func cleanOthers(ctx context.Context, f model.Family, b backend) {
 		more, problem := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f, Modes: []iptables.Mode{m}})
 		did, err = append(did, more...), errors.Join(err, problem)
 	}
-	if b == native && err == nil {
+	if b.tables() && err == nil {
 		more, problem := cleanSets(ctx, f)
 		did, err = append(did, more...), problem
 	}

@@ -7,17 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipvs"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables"
 )
 
-const cleanupHelp = `Take away all chains, jumps and sets of the agent, in both variants of iptables and both families. Nothing of others is touched.
+const cleanupHelp = `Take away all chains, jumps, sets and tables of the agent, in both variants of iptables and both families, and its virtual servers in IPVS with their addresses. Nothing of others is touched.
 Stop the agent first, or it recreates them.
 
   proxyagent cleanup --dry-run
@@ -95,7 +97,8 @@ func cleanup(ctx context.Context, modes []iptables.Mode, kubeProxy, dryRun bool)
 		all, problems = append(all, did...), errors.Join(problems, err)
 		if len(modes) > 1 && !kubeProxy {
 			did, err := nftables.Cleanup(f, dryRun)
-			all, problems = append(all, did...), errors.Join(problems, err)
+			more, problem := ipvs.Cleanup(ctx, f, dryRun)
+			all, problems = slices.Concat(all, did, more), errors.Join(problems, err, problem)
 		}
 	}
 	return all, problems

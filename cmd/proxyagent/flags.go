@@ -39,7 +39,7 @@ func bind(set *pflag.FlagSet, file *string, c *v1alpha1.ProxyAgentConfiguration)
 	set.StringVar(&c.Client.Kubeconfig, "kubeconfig", c.Client.Kubeconfig, "kubeconfig file (default: the pod's service account)")
 	set.StringVar(&c.NodeName, "node-name", c.NodeName, "name of this machine's Node (default: $NODE_NAME, then the host name)")
 	set.StringVar(&c.Allocations, "allocations", c.Allocations, "prefer, enforce or ignore what IPAddress objects say about who owns a virtual IP")
-	set.StringVar(&c.Mode, "mode", c.Mode, "iptables, nftables or auto; auto is nftables where nobody else writes rules of iptables")
+	set.StringVar(&c.Mode, "mode", c.Mode, "iptables, nftables, ipvs or auto; auto is nftables where nobody else writes rules of iptables")
 	set.StringVar(&c.IPTables.Mode, "iptables-mode", c.IPTables.Mode, "auto, nft or legacy; auto is the variant that this node uses already")
 	set.StringVar(&c.ServiceProxyName, "service-proxy-name", c.ServiceProxyName,
 		"serve only Services with this value of the label service.kubernetes.io/service-proxy-name (default: those without the label)")

@@ -63,6 +63,11 @@ func applySysctls(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) {
 	}
 }
 
+// prepareIPVS writes what IPVS does not serve without.
+func prepareIPVS(c v1alpha1.ProxyAgentConfiguration) error {
+	return sysctl.Kernel(c.SysctlRoot).Apply(sysctl.Want{IPVS: true, StrictARP: c.IPVS.StrictARP})
+}
+
 const (
 	trimLook   = 15 * time.Second // how often to look for memory that is not used
 	trimPeriod = time.Minute      // how often to give it back at most: that takes a collection
@@ -106,6 +111,6 @@ func waitServed(ctx context.Context, b proxyagent.Backend) {
 func atLoopback(c v1alpha1.ProxyAgentConfiguration) bool {
 	settings, served := config.Settings(c, model.IPv4)
 	loopback := netip.MustParsePrefix("127.0.0.0/8")
-	excluded := settings.NodePortPrimary || len(settings.NodePortCIDRs) > 0 && !slices.ContainsFunc(settings.NodePortCIDRs, loopback.Overlaps)
+	excluded := c.Mode == string(balanced) || settings.NodePortPrimary || len(settings.NodePortCIDRs) > 0 && !slices.ContainsFunc(settings.NodePortCIDRs, loopback.Overlaps)
 	return served && settings.LocalhostNodePorts && !excluded
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/healthz"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipvs"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/metrics"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
@@ -117,6 +118,9 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	var localAddrs func() ([]netip.Addr, error) // no other setting needs them
 	if len(c.NodePortAddresses) > 0 {
 		localAddrs = conntrack.LocalAddrs
+		if b.backend == balanced {
+			localAddrs = ipvs.NodeAddrs
+		}
 	}
 	agent := proxyagent.New(proxyagent.Options{
 		NodeName: c.NodeName, Source: source, Families: families, Health: health, HealthChecks: checks, Events: events,
@@ -160,7 +164,7 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, b back
 			continue
 		}
 		settings.KeepInvalid = settings.KeepInvalid || liberal
-		rules, err := b.open(iptables.Options{Family: f, Sets: sets, Generations: generations, FullCheck: c.IPTables.SyncPeriod.Duration})
+		rules, err := b.open(iptables.Options{Family: f, Sets: sets, Generations: generations, FullCheck: c.IPTables.SyncPeriod.Duration}, c)
 		if err != nil {
 			return nil, err
 		}

@@ -36,8 +36,8 @@ func convert(in kubeproxy.KubeProxyConfiguration) (v1alpha1.ProxyAgentConfigurat
 	if allowed, set := in.FeatureGates[externalIPsGate]; set {
 		c.AllowServiceExternalIPs = allowed
 	}
-	if in.Mode == modeNFTables {
-		c.Mode = modeNFTables
+	if in.Mode == modeNFTables || in.Mode == modeIPVS {
+		c.Mode = string(in.Mode)
 	}
 	c.IPTables = convertIPTables(in, c.IPTables)
 	c.Conntrack = convertConntrack(in.Conntrack, c.Conntrack)
@@ -50,6 +50,10 @@ func convert(in kubeproxy.KubeProxyConfiguration) (v1alpha1.ProxyAgentConfigurat
 	var errs, more field.ErrorList
 	if modes := []string{"", modeIPTables, modeIPVS, modeNFTables}; !slices.Contains(modes, string(in.Mode)) {
 		errs = append(errs, field.NotSupported(field.NewPath("mode"), string(in.Mode), modes[1:]))
+	}
+	if in.Mode == modeIPVS {
+		c.IPVS, more = convertIPVS(in.IPVS, c.IPVS)
+		errs = append(errs, more...)
 	}
 	c.DetectLocal, more = convertDetectLocal(in)
 	errs = append(errs, more...)
@@ -93,6 +97,21 @@ func convertIPTables(in kubeproxy.KubeProxyConfiguration, c v1alpha1.IPTables) v
 		c.ProbePeriod.Duration = min(c.ProbePeriod.Duration, c.SyncPeriod.Duration)
 	}
 	return c
+}
+
+func convertIPVS(in kubeproxy.KubeProxyIPVSConfiguration, c v1alpha1.IPVS) (v1alpha1.IPVS, field.ErrorList) {
+	c.Scheduler, c.StrictARP = cmp.Or(in.Scheduler, c.Scheduler), in.StrictARP
+	c.TCPTimeout, c.TCPFinTimeout, c.UDPTimeout = in.TCPTimeout, in.TCPFinTimeout, in.UDPTimeout
+	var errs field.ErrorList
+	for i, text := range in.ExcludeCIDRs {
+		cidr, ok := canonical(text)
+		if !ok {
+			errs = append(errs, field.Invalid(field.NewPath("ipvs", "excludeCIDRs").Index(i), text, "must be a CIDR such as 10.1.0.0/16"))
+			continue
+		}
+		c.ExcludeCIDRs = append(c.ExcludeCIDRs, cidr)
+	}
+	return c, errs
 }
 
 func convertConntrack(in kubeproxy.KubeProxyConntrackConfiguration, c v1alpha1.Conntrack) v1alpha1.Conntrack {

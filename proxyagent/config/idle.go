@@ -22,7 +22,7 @@ var meaningless = []struct{ path, why string }{
 	{"logging.options", "the log goes to standard error, not buffered"},
 	{"bindAddressHardFail", "the agent goes on and tries again when a port is taken"},
 	{"showHiddenMetricsForVersion", "no metric is hidden"},
-	{"ipvs", "the agent does not use IPVS"},
+	{"ipvs", "it is for mode ipvs"},
 	{"nftables", "it is for mode nftables"},
 	{"winkernel", "the agent runs on Linux"},
 	{"oomScoreAdj", "the kubelet sets it by the priority class of the pod"},
@@ -69,10 +69,6 @@ func idle(in kubeproxy.KubeProxyConfiguration) []string {
 
 // modeWarnings are about fields whose effect is not quite that of kube-proxy.
 func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
-	if in.Mode == modeIPVS {
-		warnings = append(warnings, fmt.Sprintf(
-			"mode: the agent serves through iptables, not %s; it follows the settings that kube-proxy has in force in that mode", in.Mode))
-	}
 	if !slices.Contains([]string{"", "0.0.0.0", "::"}, in.BindAddress) {
 		warnings = append(warnings, fmt.Sprintf("bindAddress: %q only decides the family of healthzBindAddress and metricsBindAddress; "+
 			"the node's addresses are those of its Node object", in.BindAddress))
@@ -87,7 +83,7 @@ func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
 func whyIdle(path string, mode kubeproxy.ProxyMode) string {
 	section, name, _ := strings.Cut(path, ".")
 	switch {
-	case section == string(mode) && fromSection(mode, name):
+	case section == string(mode) && (mode == modeIPVS || fromSection(mode, name)):
 		return ""
 	case section == modeIPTables && (fromSection(mode, name) || name == "localhostNodePorts" && mode != "" && mode != modeIPTables):
 		return fmt.Sprintf("kube-proxy does not read it in mode %s", mode)

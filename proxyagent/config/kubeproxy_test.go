@@ -197,9 +197,18 @@ mode: ipvs
 ipvs: {syncPeriod: 20s, minSyncPeriod: 2s}
 iptables: {syncPeriod: 40s, masqueradeAll: true, masqueradeBit: 3, localhostNodePorts: true}
 `, func(c *conf) {
+			c.Mode = "ipvs"
 			c.IPTables.LocalhostNodePorts, c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = false, true, 3
 			c.IPTables.SyncPeriod.Duration, c.IPTables.MinSyncPeriod.Duration = 20e9, 2e9
-		}, []string{"mode:", `iptables.syncPeriod: "40s" has no effect: kube-proxy does not read it in mode ipvs`}},
+		}, []string{`iptables.syncPeriod: "40s" has no effect: kube-proxy does not read it in mode ipvs`}},
+		"IPVS, all of its section": {`
+mode: ipvs
+ipvs: {scheduler: wlc, strictARP: true, excludeCIDRs: [10.1.7.0/16], tcpTimeout: 900s, tcpFinTimeout: 120s, udpTimeout: 300s}
+`, func(c *conf) {
+			c.Mode, c.IPTables.LocalhostNodePorts = "ipvs", false
+			c.IPVS.Scheduler, c.IPVS.StrictARP, c.IPVS.ExcludeCIDRs = "wlc", true, []string{"10.1.0.0/16"}
+			c.IPVS.TCPTimeout.Duration, c.IPVS.TCPFinTimeout.Duration, c.IPVS.UDPTimeout.Duration = 900e9, 120e9, 300e9
+		}, nil},
 		"nftables, its own section": {`
 mode: nftables
 nftables: {masqueradeAll: true, masqueradeBit: 3, syncPeriod: 20s}

@@ -136,6 +136,11 @@ func Settings(c v1alpha1.ProxyAgentConfiguration, family model.Family) (model.Se
 	return s, len(c.IPFamilies) == 0 || slices.Contains(c.IPFamilies, family.String())
 }
 
+// ExcludeCIDRs are those of a valid configuration.
+func ExcludeCIDRs(c v1alpha1.ProxyAgentConfiguration) []netip.Prefix {
+	return slices.Concat(ofFamily(c.IPVS.ExcludeCIDRs, model.IPv4), ofFamily(c.IPVS.ExcludeCIDRs, model.IPv6))
+}
+
 func localSource(d v1alpha1.DetectLocal, family model.Family) model.LocalSource {
 	switch d.Mode {
 	case v1alpha1.DetectClusterCIDR:

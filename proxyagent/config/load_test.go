@@ -37,8 +37,9 @@ func TestLoadRealFiles(t *testing.T) {
 		{"kubeadm-ipvs.yaml", func(c *v1alpha1.ProxyAgentConfiguration) {
 			c.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16"}
 			c.Client.Kubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
-			c.IPTables.LocalhostNodePorts = false
-		}, []string{"mode: the agent serves through iptables, not ipvs", "ipvs.excludeCIDRs:", "ipvs.scheduler:", "ipvs.strictARP:"}},
+			c.Mode, c.IPTables.LocalhostNodePorts = "ipvs", false
+			c.IPVS.ExcludeCIDRs, c.IPVS.StrictARP = []string{"172.16.0.0/24"}, true
+		}, nil},
 		{"kind.yaml", func(c *v1alpha1.ProxyAgentConfiguration) {
 			c.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16"}
 			c.Client.Kubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
@@ -100,6 +101,9 @@ func TestLoadOwnKind(t *testing.T) {
 	want.DetectLocal = v1alpha1.DetectLocal{Mode: "InterfaceNamePrefix", InterfaceNamePrefix: "cali"}
 	want.IPTables = v1alpha1.IPTables{Mode: "legacy", MasqueradeAll: true}
 	want.IPTables.SyncPeriod.Duration, want.IPTables.ProbePeriod.Duration = time.Minute, 2*time.Second
+	want.IPVS = v1alpha1.IPVS{Scheduler: "wlc", ExcludeCIDRs: []string{"198.51.100.0/24"}, StrictARP: true}
+	want.IPVS.TCPTimeout.Duration, want.IPVS.TCPFinTimeout.Duration, want.IPVS.UDPTimeout.Duration = 10*time.Minute, time.Minute, 2*time.Minute
+	want.IPVS.DrainTimeout.Duration = 5 * time.Minute
 	want.Conntrack.MaxPerCore, want.Conntrack.TCPBeLiberal = 0, true
 	want.SysctlRoot = "/host/proc/sys"
 	want.Client = v1alpha1.ProxyAgentClient{Kubeconfig: "/etc/kubernetes/proxyagent.conf", QPS: 50, Burst: 100}

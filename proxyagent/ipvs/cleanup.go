@@ -74,7 +74,7 @@ func findLink() (netlink.Link, error) {
 
 // Cleanup takes away the virtual servers and virtual IPs of a family, and our interface with the last of them. It returns what it did in words. Where our interface is missing it does not even look: that would
 // load the modules of IPVS.
-func Cleanup(ctx context.Context, f model.Family, exclude []netip.Prefix, dryRun bool) ([]string, error) {
+func Cleanup(ctx context.Context, f model.Family, dryRun bool) ([]string, error) {
 	link, err := findLink()
 	if err != nil || link == nil {
 		return nil, err
@@ -85,7 +85,7 @@ func Cleanup(ctx context.Context, f model.Family, exclude []netip.Prefix, dryRun
 	}
 	defer close(c)
 	k := &kernel{family: f, Client: c, link: link}
-	have, err := k.read(ctx, func(t there, f front) bool { return t.ours(f, exclude) })
+	have, err := k.read(ctx, func(t there, f front) bool { return t.ours(f, nil) })
 	if err != nil {
 		return nil, err
 	}

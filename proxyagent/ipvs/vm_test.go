@@ -4,8 +4,10 @@
 package ipvs
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
@@ -204,12 +206,211 @@ func TestClusterIP(t *testing.T) {
 	})
 }
 
-func dialAndKeep(w *world, from *network.Namespace, to netip.AddrPort) net.Conn {
+// TestOutside is for node ports, external and load balancer IPs, with both policies.
+func TestOutside(t *testing.T) {
+	each(t, func(w *world) {
+		external, balancer, limited := network.VirtualAddr(w.family, 1), network.VirtualAddr(w.family, 2), network.VirtualAddr(w.family, 3)
+		anywhere := w.service("anywhere", func(p *model.ServicePort) {
+			p.ExternalIPs, p.LoadBalancerIPs, p.NodePort = []netip.Addr{external}, []netip.Addr{balancer}, 30080
+		})
+		local := w.service("local", func(p *model.ServicePort) {
+			p.ExternalIPs, p.Port, p.NodePort, p.ExternalLocal = []netip.Addr{external}, 81, 30081, true
+		})
+		client := netip.PrefixFrom(w.Client.Addr(w.family), w.family.Bits())
+		ranges := w.service("ranges", func(p *model.ServicePort) {
+			p.LoadBalancerIPs, p.SourceRanges = []netip.Addr{limited}, []netip.Prefix{client}
+		})
+		none := w.service("none", func(p *model.ServicePort) {
+			p.NodePort, p.Cluster, p.Local, p.Hairpin, p.HasEndpoints = 30082, nil, nil, nil, false
+		})
+		own := w.service("own", func(p *model.ServicePort) { p.ExternalIPs, p.Port = []netip.Addr{w.Node.Addr(w.family)}, 83 })
+		w.sync(w.plan(anywhere, local, ranges, none, own))
+		node := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(w.Node.Addr(w.family), port) }
+		for _, from := range []*network.Namespace{w.Client, w.Pod1, w.Node} {
+			w.reaches("external IP", from, netip.AddrPortFrom(external, 80), true, w.Pod2, w.RemotePod)
+			w.reaches("load balancer IP", from, netip.AddrPortFrom(balancer, 80), true, w.Pod2, w.RemotePod)
+			w.reaches("node port", from, node(30080), true, w.Pod2, w.RemotePod)
+			w.reaches("node port at another address", from, netip.AddrPortFrom(network.AltNodeAddr(w.family), 30080), true, w.Pod2, w.RemotePod)
+			w.reaches("an address of the node as external IP", from, node(83), true, w.Pod2, w.RemotePod)
+			w.ends("no endpoints", from, node(30082), network.Refused)
+			w.ends("another port of an external IP", from, netip.AddrPortFrom(external, 8080), network.Refused)
+			if r := w.dial(from, network.Probe{To: node(8080)}); r.Outcome != network.Connected {
+				w.Errorf("the node's own sockets: from %s: %s", from.Host(), r)
+			}
+		}
+		for _, to := range []netip.AddrPort{netip.AddrPortFrom(external, 81), node(30081)} {
+			w.reaches("policy Local, from outside", w.Client, to, false, w.Pod2)
+			w.reaches("policy Local, a pod of this node", w.Pod1, to, false, w.Pod2, w.RemotePod)
+			w.reaches("policy Local, the node", w.Node, to, true, w.Pod2, w.RemotePod)
+		}
+		w.reaches("in the source ranges", w.Client, netip.AddrPortFrom(limited, 80), true, w.Pod2, w.RemotePod)
+		w.ends("not in the source ranges", w.Pod1, netip.AddrPortFrom(limited, 80), network.Dropped)
+		w.ends("not in the source ranges", w.Node, netip.AddrPortFrom(limited, 80), network.Dropped)
+	})
+}
+
+// TestAffinity has one client keep its endpoint, and one without affinity have all in turn.
+func TestAffinity(t *testing.T) {
+	each(t, func(w *world) {
+		sticky := w.service("sticky", func(p *model.ServicePort) { p.ClusterIPs, p.AffinitySeconds = []netip.Addr{w.clusterIP(1)}, 600 })
+		udp := w.service("udp", func(p *model.ServicePort) { p.ClusterIPs, p.Name.Protocol = []netip.Addr{w.clusterIP(2)}, model.UDP })
+		turn := w.service("turn", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(3)} })
+		hash := w.service("hash", func(p *model.ServicePort) { p.ClusterIPs, p.Scheduler = []netip.Addr{w.clusterIP(4)}, model.SourceHashing })
+		weighted := w.service("weighted", func(p *model.ServicePort) {
+			p.ClusterIPs, p.Scheduler, p.Weights = []netip.Addr{w.clusterIP(5)}, model.WeightedRoundRobin, model.Weights{p.Cluster[0]: 3}
+		})
+		random := w.service("random", func(p *model.ServicePort) { p.ClusterIPs, p.Scheduler = []netip.Addr{w.clusterIP(6)}, model.Random })
+		w.sync(w.plan(sticky, udp, turn, hash, weighted, random))
+		count := func(i int, protocol model.Protocol, times int) map[string]int {
+			got := map[string]int{}
+			for range times {
+				got[w.dial(w.Pod1, network.Probe{To: netip.AddrPortFrom(w.clusterIP(i), 80), Protocol: protocol, Timeout: 5 * time.Second}).Server]++
+			}
+			return got
+		}
+		for _, i := range []int{1, 4} {
+			if got := count(i, model.TCP, 12); len(got) != 1 || got[""] > 0 {
+				w.Errorf("Service %d has endpoints %v for one client, want one", i, got)
+			}
+		}
+		if got := count(2, model.UDP, 12); len(got) != 2 || got[""] > 0 {
+			w.Errorf("UDP reached %v", got)
+		}
+		for i, want := range map[int]int{3: 6, 5: 9, 6: 6} {
+			if got := count(i, model.TCP, 12); got[w.Pod2.Host()] != want || got[w.RemotePod.Host()] != 12-want {
+				w.Errorf("Service %d: reached %v, want %d of 12 at %s", i, got, want, w.Pod2.Host())
+			}
+		}
+		if got := w.proxy.Degraded(); len(got) != 1 || got[0] != (model.Degradation{Port: random.Name, Reason: model.SchedulerUnavailable}) {
+			w.Errorf("degraded: %v", got)
+		}
+	})
+}
+
+// TestDraining has connections to an endpoint that goes end by themselves, or after the limit.
+func TestDraining(t *testing.T) {
+	each(t, func(w *world) {
+		p := w.service("web", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(1)} })
+		vip := netip.AddrPortFrom(w.clusterIP(1), 80)
+		w.sync(w.plan(p))
+		kept := []*line{w.keep(vip), w.keep(vip)} // one at each endpoint
+		alone := *p
+		alone.Cluster = p.Cluster[1:]
+		w.sync(w.plan(&alone))
+		w.reaches("new connections", w.Pod1, vip, false, w.RemotePod)
+		for _, l := range kept {
+			l.talk(w)
+		}
+		w.open(Options{}) // as after a restart
+		w.sync(w.plan(&alone))
+		w.check(time.Now().Add(time.Minute))
+		for _, l := range kept {
+			l.talk(w)
+		}
+		if weights := w.weights(vip); len(weights) != 2 || weights[p.Cluster[0]] != 0 || weights[p.Cluster[1]] != 1 {
+			w.Errorf("while one drains the weights are %v", weights)
+		}
+		w.sync(w.plan(p))
+		if weights := w.weights(vip); weights[p.Cluster[0]] != 1 {
+			w.Errorf("one that came back: the weights are %v", weights)
+		}
+		w.sync(w.plan(&alone))
+		w.check(time.Now().Add(16 * time.Minute))
+		if weights := w.weights(vip); len(weights) != 1 {
+			w.Errorf("after the limit the weights are %v", weights)
+		}
+	})
+}
+
+// weights are those that the kernel has, by ways of its own.
+func (w *world) weights(at netip.AddrPort) (weights map[netip.AddrPort]int) {
 	w.Helper()
-	conn, err := from.DialContext(context.Background(), "tcp", to.String())
+	w.onNode(func() (err error) {
+		weights, err = w.proxy.kernel.weights(front{model.TCP, at})
+		return err
+	})
+	return weights
+}
+
+// line is a connection that stays.
+type line struct {
+	net.Conn
+	*bufio.Reader
+}
+
+func (w *world) keep(to netip.AddrPort) *line {
+	w.Helper()
+	conn, err := w.Pod1.DialContext(context.Background(), "tcp", to.String())
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { _ = conn.Close() })
-	return conn
+	l := &line{conn, bufio.NewReader(conn)}
+	if _, err := l.ReadString('\n'); err != nil { // the greeting
+		w.Fatal(err)
+	}
+	return l
+}
+
+func (l *line) talk(w *world) {
+	w.Helper()
+	_ = l.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := fmt.Fprintln(l, "still there?"); err != nil {
+		w.Error(err)
+	} else if _, err := l.ReadString('\n'); err != nil {
+		w.Errorf("a connection that should go on: %v", err)
+	}
+}
+
+// TestDrift has others change what is ours, and has things that are not ours.
+func TestDrift(t *testing.T) {
+	each(t, func(w *world) {
+		p := w.service("web", func(p *model.ServicePort) { p.ClusterIPs, p.NodePort = []netip.Addr{w.clusterIP(1)}, 30080 })
+		vip, node := front{model.TCP, netip.AddrPortFrom(w.clusterIP(1), 80)}, front{model.TCP, netip.AddrPortFrom(w.Node.Addr(w.family), 443)}
+		foreign := []step{{action: addServer, front: node, balancing: balancing{scheduler: model.RoundRobin}}, {action: addEndpoint, front: node, endpoint: p.Cluster[0], weight: 7}}
+		w.steps(foreign...)
+		w.sync(w.plan(p))
+		stranger := netip.AddrPortFrom(w.Pod1.Addr(w.family), 8080)
+		w.steps(step{action: removeEndpoint, front: vip, endpoint: p.Cluster[0]}, step{action: addEndpoint, front: vip, endpoint: stranger, weight: 5})
+		w.onNode(func() error { return w.proxy.kernel.unbind(vip.at.Addr()) })
+		if found := w.check(time.Now().Add(time.Hour)); len(found) != 3 {
+			w.Errorf("found %q, want an address and two destinations", found)
+		}
+		if weights := w.weights(vip.at); weights[p.Cluster[0]] != 1 || weights[stranger] != 0 {
+			w.Errorf("the weights are %v", weights)
+		}
+		w.reaches("after the repair", w.Pod1, vip.at, false, w.Pod2, w.RemotePod)
+		w.open(Options{})
+		w.sync(w.plan()) // the Service went while no agent ran
+		var have there
+		w.onNode(func() (err error) {
+			have, err = w.proxy.kernel.read(context.Background(), func(there, front) bool { return true })
+			return err
+		})
+		if len(have.servers) != 1 || have.servers[node] == nil || have.servers[node].weights[p.Cluster[0]] != 7 || len(have.bound) > 0 {
+			w.Errorf("left over: %v, %v; want the virtual server of others alone", have.servers, have.bound)
+		}
+		w.sync(w.plan(p))
+		w.onNode(func() error {
+			did, err := Cleanup(context.Background(), w.family, false)
+			if again, problem := Cleanup(context.Background(), w.family, false); len(did) != 3 || len(again) != 0 || problem != nil {
+				w.Errorf("cleanup: %q, then %q, %v", did, again, problem)
+			}
+			return err
+		})
+		w.onNode(func() (err error) {
+			have.servers, err = w.proxy.kernel.servers()
+			return err
+		})
+		if len(have.servers) != 1 || have.servers[node] == nil {
+			w.Errorf("after cleanup there are %v; want the virtual server of others alone", have.servers)
+		}
+	})
+}
+
+func (w *world) steps(all ...step) {
+	w.Helper()
+	for _, s := range all {
+		w.onNode(func() error { return w.proxy.kernel.do(s) })
+	}
 }

@@ -79,6 +79,7 @@ func DefaultProxyAgent() ProxyAgentConfiguration {
 			SyncPeriod:    metav1.Duration{Duration: 30 * time.Second},
 			ProbePeriod:   metav1.Duration{Duration: 500 * time.Millisecond},
 		},
+		IPVS: IPVS{Scheduler: "rr", DrainTimeout: metav1.Duration{Duration: 15 * time.Minute}},
 		Conntrack: Conntrack{
 			MaxPerCore: 32 * 1024, Min: 128 * 1024,
 			TCPEstablishedTimeout: metav1.Duration{Duration: 24 * time.Hour},

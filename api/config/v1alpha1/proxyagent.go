@@ -30,10 +30,12 @@ type ProxyAgentConfiguration struct {
 	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
 	// DetectLocal says how traffic of this node's pods is told from other traffic.
 	DetectLocal DetectLocal `json:"detectLocal"`
-	// Mode is iptables, nftables, or auto: nftables where the kernel has it and nobody else writes rules of iptables for Services or pods. Default iptables.
+	// Mode is iptables, nftables, ipvs, or auto: nftables where the kernel has it and nobody else writes rules of iptables for Services or pods. Default iptables.
 	Mode string `json:"mode"`
-	// IPTables is about the rules and when they are written, in either mode.
+	// IPTables is about the rules and when they are written, in every mode.
 	IPTables IPTables `json:"iptables"`
+	// IPVS is about mode ipvs.
+	IPVS IPVS `json:"ipvs"`
 	// Conntrack is about the kernel's settings of connection tracking.
 	Conntrack Conntrack `json:"conntrack"`
 	// SysctlRoot is the folder in which the kernel's settings are written. Default "/proc/sys", which in a container without
@@ -86,7 +88,7 @@ type IPTables struct {
 	MasqueradeAll bool `json:"masqueradeAll"`
 	// MasqueradeBit is the bit of the packet mark, from 0 to 31, that stands for "give it the node's address". Default 14.
 	MasqueradeBit int `json:"masqueradeBit"`
-	// LocalhostNodePorts lets node ports answer on 127.0.0.0/8, where NodePortAddresses do not exclude it. Default true.
+	// LocalhostNodePorts lets node ports answer on 127.0.0.0/8, where NodePortAddresses do not exclude it; never in mode ipvs. Default true.
 	LocalhostNodePorts bool `json:"localhostNodePorts"`
 	// DropInvalid drops forwarded packets that belong to no connection, unless Conntrack.TCPBeLiberal. Default true.
 	DropInvalid bool `json:"dropInvalid"`
@@ -96,6 +98,24 @@ type IPTables struct {
 	SyncPeriod metav1.Duration `json:"syncPeriod"`
 	// ProbePeriod is the time between two cheap looks whether somebody else has changed the rules. Default 500ms.
 	ProbePeriod metav1.Duration `json:"probePeriod"`
+}
+
+// IPVS is about mode ipvs, in which the kernel's load balancer chooses endpoints, and nftables does the rest.
+type IPVS struct {
+	// Scheduler is that of Services that ask for none: rr, wrr, lc, wlc, lblc, lblcr, sh, dh, sed, nq or mh. Default rr.
+	Scheduler string `json:"scheduler"`
+	// ExcludeCIDRs are networks in which virtual servers of others are never taken away, whatever they look like.
+	ExcludeCIDRs []string `json:"excludeCIDRs,omitempty"`
+	// StrictARP keeps the node from answering ARP for virtual IPs (arp_ignore 1 and arp_announce 2 for all interfaces), as some load balancers need. Default false.
+	StrictARP bool `json:"strictARP"`
+	// TCPTimeout is how long IPVS remembers an idle TCP connection. Default 0s: the kernel's value is left.
+	TCPTimeout metav1.Duration `json:"tcpTimeout"`
+	// TCPFinTimeout is the same after a FIN. Default 0s.
+	TCPFinTimeout metav1.Duration `json:"tcpFinTimeout"`
+	// UDPTimeout is the same for UDP. Default 0s.
+	UDPTimeout metav1.Duration `json:"udpTimeout"`
+	// DrainTimeout is how long TCP connections to an endpoint that is no longer used may go on. Default 15m.
+	DrainTimeout metav1.Duration `json:"drainTimeout"`
 }
 
 // Conntrack is about the kernel's settings of connection tracking. A zero leaves the kernel's value as it is.

@@ -80,6 +80,8 @@ func TestProxyAgentValidateNamesEveryMistake(t *testing.T) {
 	c.DetectLocal = DetectLocal{Mode: DetectBridgeInterface, ClusterCIDRs: []string{"10.244.0.0/16"}, InterfaceNamePrefix: "cali"}
 	c.IPTables = IPTables{Mode: "nftables", MasqueradeBit: 32}
 	c.IPTables.MinSyncPeriod.Duration = -1
+	c.IPVS = IPVS{Scheduler: "random", ExcludeCIDRs: []string{"10.0.0.0/8", "ten"}}
+	c.IPVS.TCPTimeout.Duration, c.IPVS.TCPFinTimeout.Duration, c.IPVS.UDPTimeout.Duration = -1, -1, -1
 	c.Conntrack.MaxPerCore, c.Conntrack.Min = -1, 1<<31
 	c.Conntrack.TCPEstablishedTimeout.Duration, c.Conntrack.TCPCloseWaitTimeout.Duration = -1, -1
 	c.Conntrack.UDPTimeout.Duration, c.Conntrack.UDPStreamTimeout.Duration = -1, -1
@@ -96,6 +98,7 @@ func TestProxyAgentValidateNamesEveryMistake(t *testing.T) {
 		"nodePortAddresses[1]", "nodePortAddresses[2]", "nodePortAddresses[3]", "nodePortAddresses[4]",
 		"detectLocal.clusterCIDRs", "detectLocal.bridgeInterface", "detectLocal.interfaceNamePrefix",
 		"iptables.mode", "iptables.masqueradeBit", "iptables.minSyncPeriod", "iptables.syncPeriod", "iptables.probePeriod",
+		"ipvs.scheduler", "ipvs.excludeCIDRs[1]", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "ipvs.drainTimeout",
 		"conntrack.maxPerCore", "conntrack.min", "conntrack.tcpEstablishedTimeout", "conntrack.tcpCloseWaitTimeout",
 		"conntrack.udpTimeout", "conntrack.udpStreamTimeout", "sysctlRoot", "client.qps",
 		"health.bindAddress", "metrics.bindAddress", "log.format", "log.level",

@@ -34,8 +34,9 @@ func (c *ProxyAgentConfiguration) Validate() field.ErrorList {
 		"must be false, or left out, together with serviceProxyName: the proxy of the other Services serves addresses of the same ServiceCIDRs")
 	m.nodePortAddresses(c.NodePortAddresses)
 	m.detectLocal(c.DetectLocal)
-	m.oneOf("mode", c.Mode, "iptables", "nftables", "auto")
+	m.oneOf("mode", c.Mode, "iptables", "nftables", "ipvs", "auto")
 	m.iptables(c.IPTables)
+	m.ipvs(c.IPVS)
 	m.conntrack(c.Conntrack)
 	m.unless(path.IsAbs(c.SysctlRoot), "sysctlRoot", c.SysctlRoot, "must be the full path of a folder, such as /proc/sys")
 	m.unless(c.Client.QPS != 0, "client.qps", c.Client.QPS, "must be greater than 0, or negative for no bound")
@@ -112,6 +113,17 @@ func (m *mistakes) iptables(t IPTables) {
 		"must not be longer than syncPeriod")
 	m.unless(full <= 0 || t.ProbePeriod.Duration <= full, "iptables.probePeriod", t.ProbePeriod.Duration.String(),
 		"must not be longer than syncPeriod")
+}
+
+func (m *mistakes) ipvs(t IPVS) {
+	m.oneOf("ipvs.scheduler", t.Scheduler, "rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh")
+	for i, text := range t.ExcludeCIDRs {
+		m.network("ipvs.excludeCIDRs["+strconv.Itoa(i)+"]", text)
+	}
+	m.notNegative("ipvs.tcpTimeout", t.TCPTimeout.Duration)
+	m.notNegative("ipvs.tcpFinTimeout", t.TCPFinTimeout.Duration)
+	m.notNegative("ipvs.udpTimeout", t.UDPTimeout.Duration)
+	m.unless(t.DrainTimeout.Duration > 0, "ipvs.drainTimeout", t.DrainTimeout.Duration.String(), "must be greater than 0")
 }
 
 func (m *mistakes) conntrack(t Conntrack) {
