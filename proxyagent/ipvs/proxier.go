@@ -219,11 +219,12 @@ func balanced(port model.ServicePort) *model.ServicePort {
 	return &port
 }
 
-// globals are those for the spoke. Node ports are served at the addresses for which there are virtual servers.
+// globals are those for the spoke. Node ports are served at the addresses for which there are virtual servers. LocalhostNodePorts stays: it has neighbours kept from 127.0.0.0/8, which an agent in another mode may have
+// opened to them.
 func (p *Proxier) globals() *model.Globals {
 	g := p.table.globals
 	g.Balanced, g.NodeAddrs = true, slices.SortedFunc(maps.Keys(p.table.own), netip.Addr.Compare)
-	g.NodePortAny, g.LocalhostNodePorts, g.NodePortAddrs = false, false, p.table.nodes
+	g.NodePortAny, g.NodePortAddrs = false, p.table.nodes
 	return &g
 }
 

@@ -255,7 +255,9 @@ func TestAffinity(t *testing.T) {
 		sticky := w.service("sticky", func(p *model.ServicePort) { p.ClusterIPs, p.AffinitySeconds = []netip.Addr{w.clusterIP(1)}, 600 })
 		udp := w.service("udp", func(p *model.ServicePort) { p.ClusterIPs, p.Name.Protocol = []netip.Addr{w.clusterIP(2)}, model.UDP })
 		turn := w.service("turn", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(3)} })
-		hash := w.service("hash", func(p *model.ServicePort) { p.ClusterIPs, p.Scheduler = []netip.Addr{w.clusterIP(4)}, model.SourceHashing })
+		hash := w.service("hash", func(p *model.ServicePort) {
+			p.ClusterIPs, p.Scheduler = []netip.Addr{w.clusterIP(4)}, model.SourceHashing
+		})
 		weighted := w.service("weighted", func(p *model.ServicePort) {
 			p.ClusterIPs, p.Scheduler, p.Weights = []netip.Addr{w.clusterIP(5)}, model.WeightedRoundRobin, model.Weights{p.Cluster[0]: 3}
 		})

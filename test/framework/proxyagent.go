@@ -20,7 +20,7 @@ type ProxyAgentOptions struct {
 	Namespace *network.Namespace
 	// Node is the name of the Node.
 	Node string
-	// Mode is the kind of iptables, "nft" or "legacy", or "nftables"; empty lets the agent choose a kind of iptables.
+	// Mode is the kind of iptables, "nft" or "legacy", or "nftables", or "ipvs"; empty lets the agent choose a kind of iptables.
 	Mode string
 	// Config replaces and completes fields of the KubeProxyConfiguration that the agent reads by default.
 	Config map[string]any
@@ -61,8 +61,8 @@ func (c *ControlPlane) StartProxyAgent(ctx context.Context, options ProxyAgentOp
 	args := append(files, "--node-name="+options.Node)
 	switch options.Mode {
 	case "":
-	case "nftables":
-		args = append(args, "--mode=nftables")
+	case "nftables", "ipvs":
+		args = append(args, "--mode="+options.Mode)
 	default:
 		args = append(args, "--iptables-mode="+options.Mode)
 	}

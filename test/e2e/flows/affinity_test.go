@@ -46,7 +46,7 @@ var affinityScenarios = []scenario{
 		t.sticks("the node", flow(t.Node, s.clusterIP(), 80))
 		t.expect("while different clients reach them all", t.everyone(flow(t.Client, s.clusterIP(), 80)), reaches(t.six()...))
 	}},
-	{number: "106", name: "affinity: to one of a node port, over all addresses of the Service alike", run: func(t *T) {
+	{number: "106", name: "affinity: to one of a node port, over all addresses of the Service alike", differs: map[kind]string{oursIPVS: "IPVS remembers clients for each virtual server"}, run: func(t *T) {
 		s := t.create(spec{affinitySeconds: 100, lb: t.virtual(), externalIPs: t.virtual()}, t.six()...)
 		t.sticks("a client", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)))
 		t.sticks("over all addresses", flow(t.Client, s.clusterIP(), 80), flow(t.Client, s.lb(), 80), flow(t.Client, s.externalIP(), 80),

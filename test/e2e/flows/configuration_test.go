@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,7 +174,8 @@ func (t *T) leaving() error {
 // metrics wants kube-proxy's metrics, ours under our own prefix.
 func (t *T) metrics() {
 	mode, err := t.proxy.Get(t.ctx, "/proxyMode")
-	if want := map[bool]string{true: "nftables", false: "iptables"}[t.kind == withNFTables || t.kind == oursNative]; err != nil || mode != want {
+	want := map[kind]string{withNFTables: "nftables", oursNative: "nftables", oursIPVS: "ipvs"}
+	if want := cmp.Or(want[t.kind], "iptables"); err != nil || mode != want {
 		t.fail("the mode: got %q, want %q (%v)", mode, want, err)
 	}
 	samples, err := t.proxy.Metrics(t.ctx)

@@ -72,7 +72,7 @@ var loadBalancerScenarios = []scenario{
 		t.expect("the third, which has no endpoints", over(model.UDP, flow(t.Client, one.lb(), 80)), refused)
 		t.expect("the first, outside of its range", flow(t.Client, one.lb(), 80), dropped)
 		other := t.answerOutside(one.lb())
-		t.expect("a port of none", other, itself)
+		t.expect("a port of none", other, itself, ipvs(refused, "a virtual IP is an address of the node"))
 	}},
 	{number: "49", name: "a load balancer IP of ipMode Proxy is left alone", run: func(t *T) {
 		s := t.create(spec{lb: t.virtual(), ipMode: corev1.LoadBalancerIPModeProxy}, t.local)
@@ -180,9 +180,9 @@ var nodePortScenarios = []scenario{
 		if t.F == model.IPv6 {
 			want = refused
 		}
-		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), want, kubeProxyNFTables(refused, noLocalhost))
+		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), want, kubeProxyNFTables(refused, noLocalhost), ipvs(refused, noLocalhostInIPVS))
 		t.expect("over UDP", over(model.UDP, flow(t.Node, network.Loopback(t.F), s.nodePort(1))), want,
-			kubeProxyNFTables(refused, noLocalhost))
+			kubeProxyNFTables(refused, noLocalhost), ipvs(refused, noLocalhostInIPVS))
 	}},
 	{number: "66", name: "a neighbour does not reach what listens on localhost", only: model.IPv4, run: func(t *T) {
 		s := t.create(spec{nodePort: true}, on(t.Pod2, 0))

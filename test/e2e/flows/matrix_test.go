@@ -23,6 +23,8 @@ type cell struct {
 	from, to               string
 	policy                 int
 	localOnly, masqueraded bool
+	// fromVIP is true for what the node sends with the ClusterIP as its source, if that is an address of the node.
+	fromVIP bool
 }
 
 // The 31 flows: who, to what, of which Service. Both what an endpoint is and what it sees follow from the traffic policies.
@@ -50,13 +52,13 @@ func cells() (all []cell) {
 // configured returns the cell as it is without a way to tell local pods, or when all is masqueraded.
 func (c cell) configured(blind, masqueradeAll bool) cell {
 	if blind && c.to == "ClusterIP" && c.from != "endpoint" {
-		c.masqueraded = false
+		c.masqueraded, c.fromVIP = false, c.from == "node"
 	}
 	if blind && c.to != "ClusterIP" && c.policy == externalLocal && c.from == "pod" {
 		c.localOnly = true
 	}
 	if masqueradeAll && c.to == "ClusterIP" {
-		c.masqueraded = true
+		c.masqueraded, c.fromVIP = true, false
 	}
 	return c
 }
@@ -96,7 +98,10 @@ func (c cell) run(t *T) {
 		t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reaches(c.internal(t.local, t.remote)...))
 		t.expect("localhost, which proxies leave alone in this family", f, refused)
 	case c.from == "localhost":
-		t.expect("the flow", f, c.want(t.local, t.remote), kubeProxyNFTables(refused, noLocalhost))
+		t.expect("the flow", f, c.want(t.local, t.remote), kubeProxyNFTables(refused, noLocalhost), ipvs(refused, noLocalhostInIPVS))
+	case c.fromVIP:
+		w := c.want(t.local, t.remote)
+		t.expect("the flow", f, w, ipvs(w.masqueraded(), "the node sends with the ClusterIP as its source, which other nodes could not answer"))
 	default:
 		t.expect("the flow", f, c.want(t.local, t.remote))
 	}
@@ -107,6 +112,8 @@ func (c cell) internal(local, remote endpoint) []endpoint {
 	c.localOnly = c.policy == internalLocal
 	return c.endpoints(local, remote)
 }
+
+const noLocalhostInIPVS = "IPVS takes no packets from loopback addresses"
 
 const noLocalhost = "its nftables mode serves no node ports on localhost"
 

@@ -107,6 +107,8 @@ func kubeProxyNFTables(w want, reason string) otherwise {
 	return otherwise{w, reason, []kind{withNFTables}}
 }
 
+func ipvs(w want, reason string) otherwise { return otherwise{w, reason, []kind{oursIPVS}} }
+
 func kubeProxy(w want, reason string) otherwise {
 	return otherwise{w, reason, []kind{withIPTables, withNFTables}}
 }

@@ -39,11 +39,12 @@ const (
 	oursNFT      kind = "proxyagent with iptables-nft"
 	oursLegacy   kind = "proxyagent with iptables-legacy"
 	oursNative   kind = "proxyagent with nftables"
+	oursIPVS     kind = "proxyagent with IPVS"
 	withIPTables kind = "kube-proxy in mode iptables"
 	withNFTables kind = "kube-proxy in mode nftables"
 )
 
-func (k kind) ours() bool { return k == oursNFT || k == oursLegacy || k == oursNative }
+func (k kind) ours() bool { return k == oursNFT || k == oursLegacy || k == oursNative || k == oursIPVS }
 
 // node is an environment with a proxy.
 type node struct {
@@ -84,6 +85,7 @@ var (
 	_ = Describe(string(oursNFT), func() { specs(oursNFT) })
 	_ = Describe(string(oursLegacy), Label("all"), func() { specs(oursLegacy) })
 	_ = Describe(string(oursNative), func() { specs(oursNative) })
+	_ = Describe(string(oursIPVS), Label("ipvs"), func() { specs(oursIPVS) })
 	_ = Describe(string(withIPTables), Label("soak"), func() { specs(withIPTables) })
 	_ = Describe(string(withNFTables), Label("soak"), func() { specs(withNFTables) })
 )
@@ -147,7 +149,7 @@ func focused(text string) bool {
 // start starts a proxy in an environment of its own, which end with the calling Ginkgo node.
 func (s setup) start(ctx context.Context, k kind) *node {
 	GinkgoHelper()
-	n := &node{Environment: environment.Open(ctx, environment.Cluster, map[kind]string{oursNFT: "nft", oursLegacy: "legacy", oursNative: "nftables"}[k]), kind: k}
+	n := &node{Environment: environment.Open(ctx, environment.Cluster, map[kind]string{oursNFT: "nft", oursLegacy: "legacy", oursNative: "nftables", oursIPVS: "ipvs"}[k]), kind: k}
 	if s.noZone {
 		n.patchNode(ctx, `{"metadata":{"labels":null}}`)
 	}
