@@ -98,7 +98,7 @@ func cleanOthers(ctx context.Context, f model.Family, b backend) {
 		did, err = nftables.Cleanup(f, false)
 	}
 	if b != balanced {
-		more, problem := ipvs.Cleanup(ctx, f, false)
+		more, problem := ipvs.Cleanup(ctx, ipvs.CleanupOptions{Family: f})
 		did, err = append(did, more...), errors.Join(err, problem)
 	}
 	for _, m := range []iptables.Mode{iptables.NFT, iptables.Legacy} {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,7 +22,7 @@ const cleanupHelp = `Take away all chains, jumps, sets and tables of the agent, 
 Stop the agent first, or it recreates them.
 
   proxyagent cleanup --dry-run
-  proxyagent cleanup --kube-proxy   # what kube-proxy left behind, in iptables and nftables mode, instead`
+  proxyagent cleanup --kube-proxy   # what kube-proxy left behind, in iptables, nftables and IPVS mode, instead`
 
 func newCleanup() *cobra.Command {
 	var mode string
@@ -95,10 +94,13 @@ func cleanup(ctx context.Context, modes []iptables.Mode, kubeProxy, dryRun bool)
 		o.Family = f
 		did, err := iptables.Cleanup(ctx, o)
 		all, problems = append(all, did...), errors.Join(problems, err)
+		if len(modes) > 1 {
+			did, err := ipvs.Cleanup(ctx, ipvs.CleanupOptions{Family: f, KubeProxy: kubeProxy, DryRun: dryRun})
+			all, problems = append(all, did...), errors.Join(problems, err)
+		}
 		if len(modes) > 1 && !kubeProxy {
 			did, err := nftables.Cleanup(f, dryRun)
-			more, problem := ipvs.Cleanup(ctx, f, dryRun)
-			all, problems = slices.Concat(all, did, more), errors.Join(problems, err, problem)
+			all, problems = append(all, did...), errors.Join(problems, err)
 		}
 	}
 	return all, problems

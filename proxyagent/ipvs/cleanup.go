@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"syscall"
 
+	"github.com/cloudflare/ipvs"
 	"github.com/vishvananda/netlink"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -43,7 +45,7 @@ func Usable(scheduler model.Scheduler, sysctlRoot string) error {
 
 // NodeAddrs are the addresses of the node, of both families, but the virtual IPs that our interface has.
 func NodeAddrs() ([]netip.Addr, error) {
-	link, err := findLink()
+	link, err := findLink(device)
 	if err != nil {
 		return nil, err
 	}
@@ -60,22 +62,33 @@ func NodeAddrs() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// findLink returns our interface, nil if there is none.
-func findLink() (netlink.Link, error) {
-	link, err := netlink.LinkByName(device)
+// findLink returns the interface of a name, nil if there is none.
+func findLink(name string) (netlink.Link, error) {
+	link, err := netlink.LinkByName(name)
 	if _, missing := errors.AsType[netlink.LinkNotFoundError](err); missing {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for the interface %s: %w", device, err)
+		return nil, fmt.Errorf("looking for the interface %s: %w", name, err)
 	}
 	return link, nil
 }
 
-// Cleanup takes away the virtual servers and virtual IPs of a family, and our interface with the last of them. It returns what it did in words. Where our interface is missing it does not even look: that would
-// load the modules of IPVS.
-func Cleanup(ctx context.Context, f model.Family, dryRun bool) ([]string, error) {
-	link, err := findLink()
+// CleanupOptions say what to take away.
+type CleanupOptions struct {
+	Family model.Family
+	// KubeProxy takes away what kube-proxy left at its own interface, instead of what is ours. Its virtual servers for node ports stay: nothing tells them from those of others.
+	KubeProxy bool
+	DryRun    bool
+}
+
+// Cleanup takes away virtual servers and virtual IPs, and the interface with the last of them. It returns what it did in words. Where the interface is missing it does not even look: that would load the modules of IPVS.
+func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
+	name, ours := device, func(t there, f front) bool { return t.ours(f, nil) }
+	if o.KubeProxy {
+		name, ours = "kube-ipvs0", func(t there, f front) bool { return t.bound[f.at.Addr()] }
+	}
+	link, err := findLink(name)
 	if err != nil || link == nil {
 		return nil, err
 	}
@@ -83,34 +96,35 @@ func Cleanup(ctx context.Context, f model.Family, dryRun bool) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	defer close(c)
-	k := &kernel{family: f, Client: c, link: link}
-	have, err := k.read(ctx, func(t there, f front) bool { return t.ours(f, nil) })
+	defer closeClient(c)
+	k := &kernel{family: o.Family, Client: c, link: link}
+	have, err := k.read(ctx, ours)
 	if err != nil {
 		return nil, err
 	}
 	maps.DeleteFunc(have.servers, func(_ front, s *server) bool { return s.weights == nil })
-	return k.clean(have, dryRun)
+	return k.clean(have, o.DryRun)
 }
 
-// close closes a client: the interface of the library does not say that it can be.
-func close(c any) {
-	if c, ok := c.(interface{ Close() error }); ok {
+// closeClient closes a client: the interface of the library does not say that it can be.
+func closeClient(c ipvs.Client) {
+	if c, ok := c.(io.Closer); ok {
 		_ = c.Close()
 	}
 }
 
 func (k *kernel) clean(have there, dryRun bool) (did []string, err error) {
+	name := k.link.Attrs().Name
 	if len(have.servers) > 0 {
 		did = append(did, fmt.Sprintf("%s IPVS: %d virtual servers", k.family, len(have.servers)))
 	}
 	if len(have.bound) > 0 {
-		did = append(did, fmt.Sprintf("%s IPVS: %d addresses of the interface %s", k.family, len(have.bound), device))
+		did = append(did, fmt.Sprintf("%s IPVS: %d addresses of the interface %s", k.family, len(have.bound), name))
 	}
 	left, problem := netlink.AddrList(k.link, netlink.FAMILY_ALL)
 	last := problem == nil && len(left) == len(have.bound)
 	if last {
-		did = append(did, "the interface "+device)
+		did = append(did, "the interface "+name)
 	}
 	if dryRun {
 		return did, problem
@@ -122,14 +136,7 @@ func (k *kernel) clean(have there, dryRun bool) (did []string, err error) {
 		err = errors.Join(err, k.do(step{action: removeServer, front: f}))
 	}
 	if last && err == nil {
-		err = ignoreMissing(netlink.LinkDel(k.link))
+		err = ignore(netlink.LinkDel(k.link), syscall.ENODEV)
 	}
 	return did, errors.Join(err, problem)
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, syscall.ENODEV) {
-		return nil
-	}
-	return err
 }

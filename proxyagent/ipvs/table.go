@@ -254,7 +254,7 @@ func (t *Table) steps() (build, clear []step) {
 		build, clear = append(build, b...), append(clear, c...)
 	}
 	// A mark comes before what it marks, and goes after it.
-	marksFirst := func(a, b step) int { return cmp.Compare(sign(a.front.isMark()), sign(b.front.isMark())) }
+	marksFirst := func(a, b step) int { return cmp.Compare(sign(a.isMark()), sign(b.isMark())) }
 	slices.SortStableFunc(build, func(a, b step) int { return marksFirst(b, a) })
 	slices.SortStableFunc(clear, marksFirst)
 	return build, clear

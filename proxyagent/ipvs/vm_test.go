@@ -394,8 +394,8 @@ func TestDrift(t *testing.T) {
 		}
 		w.sync(w.plan(p))
 		w.onNode(func() error {
-			did, err := Cleanup(context.Background(), w.family, false)
-			if again, problem := Cleanup(context.Background(), w.family, false); len(did) != 3 || len(again) != 0 || problem != nil {
+			did, err := Cleanup(context.Background(), CleanupOptions{Family: w.family})
+			if again, problem := Cleanup(context.Background(), CleanupOptions{Family: w.family}); len(did) != 3 || len(again) != 0 || problem != nil {
 				w.Errorf("cleanup: %q, then %q, %v", did, again, problem)
 			}
 			return err

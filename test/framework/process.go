@@ -10,14 +10,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 )
 
+// Slowness is by how much deadlines are multiplied, from the environment variable CLUSTERIP_SLOWNESS: for an emulated machine, in which all takes some twenty times as long. It is 1 without.
+var Slowness = func() time.Duration {
+	n, _ := strconv.Atoi(os.Getenv("CLUSTERIP_SLOWNESS"))
+	return time.Duration(max(n, 1))
+}()
+
+// startTimeout is for a Start whose ctx has no deadline.
+var startTimeout = time.Minute * Slowness
+
 const (
-	startTimeout = time.Minute // for a Start whose ctx has no deadline
 	stopTimeout  = 30 * time.Second
 	pollInterval = 25 * time.Millisecond
 	portAttempts = 5

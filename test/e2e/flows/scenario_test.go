@@ -21,11 +21,12 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // changeTimeout is how long a change may take from the API server to the packets, with dozens of other scenarios beside it.
-const changeTimeout = 40 * time.Second
+var changeTimeout = 40 * time.Second * framework.Slowness
 
 // scenario is one behaviour. Its function is called for each family, beside all other scenarios of the same environment, with Services of its
 // own.

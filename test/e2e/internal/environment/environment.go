@@ -30,10 +30,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
+// Soon is the timeout of everything without a stricter one. It is generous, for machines are shared, and longer than the pauses of
+// an agent whose API server was away: those of client-go grow to a minute.
+var Soon = 75 * time.Second * framework.Slowness
+
 const (
-	// Soon is the timeout of everything without a stricter one. It is generous, for machines are shared, and longer than the pauses of
-	// an agent whose API server was away: those of client-go grow to a minute.
-	Soon = 75 * time.Second
 	// Repair is how long the agent may take to repair its rules after others changed them.
 	Repair = 5 * time.Second
 	// Zone is the zone of every Node.
