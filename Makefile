@@ -28,7 +28,7 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once) $(if $(filter-out 0 false no,$(CLUSTER)),--nodes)
 
 ##@ Check it
-.PHONY: test test-unit test-all test-versions test-cluster soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify
+.PHONY: test test-unit test-all test-versions test-cluster test-ipvs soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify
 test: ## Unit tests, the core stories on Kubernetes 1.36, and real packets: about 10 minutes on two cores. Packets need root.
 	hack/test.sh core
 
@@ -44,6 +44,9 @@ test-versions: ## Of soak, the core stories on each minor release of Kubernetes,
 
 test-cluster: ## Of soak, what runs on nodes with containerd and kubelet: the operator and the agent in pods, the specs of sig-network. Needs root and Debian 12.
 	hack/test.sh cluster
+
+test-ipvs: ## The node agent's mode ipvs, in an emulated machine with Debian's kernel; of test-all what needs no API server (SHORT=1). Debian 12.
+	hack/ipvs.sh $(if $(filter-out 0 false no,$(SHORT)),short)
 
 soak: ## What takes longer: crowds, churn, kill points, chaos, each minor release of Kubernetes. Hours; SEED=n repeats one.
 	@status=0; hack/test.sh soak || status=1; $(MAKE) test-versions || status=1; exit $$status

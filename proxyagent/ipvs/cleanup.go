@@ -49,9 +49,9 @@ func NodeAddrs() ([]netip.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	all, err := listAddrs(nil, netlink.FAMILY_ALL)
 	if err != nil {
-		return nil, fmt.Errorf("reading the addresses of the node: %w", err)
+		return nil, err
 	}
 	var addrs []netip.Addr
 	for _, one := range all {
@@ -121,7 +121,7 @@ func (k *kernel) clean(have there, dryRun bool) (did []string, err error) {
 	if len(have.bound) > 0 {
 		did = append(did, fmt.Sprintf("%s IPVS: %d addresses of the interface %s", k.family, len(have.bound), name))
 	}
-	left, problem := netlink.AddrList(k.link, netlink.FAMILY_ALL)
+	left, problem := listAddrs(k.link, netlink.FAMILY_ALL)
 	last := problem == nil && len(left) == len(have.bound)
 	if last {
 		did = append(did, "the interface "+name)

@@ -97,9 +97,9 @@ const forever = 0xffffffff
 
 // addresses are the virtual IPs that our interface has, and the addresses of all others.
 func (k *kernel) addresses() (bound map[netip.Addr]bool, own []netip.Addr, err error) {
-	all, err := netlink.AddrList(nil, netlinkFamily(k.family))
+	all, err := listAddrs(nil, netlinkFamily(k.family))
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the addresses of the node: %w", err)
+		return nil, nil, err
 	}
 	bound = map[netip.Addr]bool{}
 	for _, one := range all {
@@ -113,6 +113,19 @@ func (k *kernel) addresses() (bound map[netip.Addr]bool, own []netip.Addr, err e
 	}
 	slices.SortFunc(own, netip.Addr.Compare)
 	return bound, slices.Compact(own), nil
+}
+
+// listAddrs lists addresses, again if some change meanwhile.
+func listAddrs(of netlink.Link, family int) (all []netlink.Addr, err error) {
+	for range 10 {
+		if all, err = netlink.AddrList(of, family); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the addresses of the node: %w", err)
+	}
+	return all, nil
 }
 
 func netlinkFamily(f model.Family) int {

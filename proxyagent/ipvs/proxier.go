@@ -212,9 +212,9 @@ func (p *Proxier) handOn(d model.Delta) model.Delta {
 
 // balanced is a port for the spoke, which translates for clients on this node alone, and only where the policy is Local: they may use all endpoints.
 func balanced(port model.ServicePort) *model.ServicePort {
-	port.Balanced = true
+	port.Balanced, port.Scheduler = true, ""
 	if !port.ExternalLocal || !port.HasExternal() {
-		port.AffinitySeconds = 0
+		port.AffinitySeconds, port.Weights = 0, nil
 	}
 	return &port
 }

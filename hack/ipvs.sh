@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Tests mode ipvs of the node agent in a virtual machine, whose kernel has IPVS: hack/ipvs.sh [short]
+#
+# The tests of proxyagent/ipvs that send packets have the build tag ipvs, the flows of test/e2e/flows the label ipvs: nothing else runs them. short leaves out the flows, which take an API server in there, some 20 minutes.
+# FOCUS limits the flows to those whose names match.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+out=$PWD/bin/ipvs
+mkdir -p "$out"
+go test -c -tags ipvs -o "$out/ipvs.test" ./proxyagent/ipvs
+run=("cd proxyagent/ipvs && $out/ipvs.test -test.v -test.timeout=30m")
+if [ "${1:-}" != short ]; then
+	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl >/dev/null
+	export CLUSTERIP_PROGRAMS=$PWD/bin/programs CLUSTERIP_SLOWNESS=5
+	go build -o "$CLUSTERIP_PROGRAMS/plain/" ./cmd/...
+	go test -c -o "$out/flows.test" ./test/e2e/flows
+	run+=("cd test/e2e/flows && $out/flows.test -ginkgo.no-color -ginkgo.v -ginkgo.timeout=1h -ginkgo.label-filter=ipvs -ginkgo.focus='${FOCUS:-}'")
+fi
+command=$(printf '(%s) || status=1; ' "${run[@]}")
+MODULES=ip_vs exec hack/vm.sh bash -c "status=0; ${command}exit \$status"
