@@ -10,18 +10,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// Slowness is by how much deadlines are multiplied, from the environment variable CLUSTERIP_SLOWNESS: for an emulated machine, in which all takes some twenty times as long. It is 1 without.
-var Slowness = func() time.Duration {
-	n, _ := strconv.Atoi(os.Getenv("CLUSTERIP_SLOWNESS"))
-	return time.Duration(max(n, 1))
-}()
+// Slowness is that of package network.
+var Slowness = network.Slowness
 
 // startTimeout is for a Start whose ctx has no deadline.
 var startTimeout = time.Minute * Slowness

@@ -46,7 +46,7 @@ var affinityScenarios = []scenario{
 		t.sticks("the node", flow(t.Node, s.clusterIP(), 80))
 		t.expect("while different clients reach them all", t.everyone(flow(t.Client, s.clusterIP(), 80)), reaches(t.six()...))
 	}},
-	{number: "106", name: "affinity: to one of a node port, over all addresses of the Service alike", differs: map[kind]string{oursIPVS: "IPVS remembers clients for each virtual server"}, run: func(t *T) {
+	{number: "106", name: "affinity: to one of a node port, over all addresses of the Service alike", run: func(t *T) {
 		s := t.create(spec{affinitySeconds: 100, lb: t.virtual(), externalIPs: t.virtual()}, t.six()...)
 		t.sticks("a client", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)))
 		t.sticks("over all addresses", flow(t.Client, s.clusterIP(), 80), flow(t.Client, s.lb(), 80), flow(t.Client, s.externalIP(), 80),
@@ -63,25 +63,26 @@ var affinityScenarios = []scenario{
 			t.sticks(p.String(), over(p, flow(t.Pod1, s.clusterIP(), 80)))
 		}
 	}},
-	{number: "109", name: "affinity ends after its time-out, which each new connection extends", run: func(t *T) {
-		s := t.create(spec{affinitySeconds: 5}, t.six()...)
-		f := flow(t.Pod1, s.clusterIP(), 80)
-		t.sticks("at first", f)
-		first := t.Pod1.Dial(f.Probe).Endpoint
-		for range 7 { // longer than the time-out, while each pause may be some seconds late
-			time.Sleep(time.Second) // the clock is what is under test
-			if got := t.Pod1.Dial(f.Probe); got.Endpoint != first {
-				t.fail("after a second: got %s, want %s", got, first)
+	{number: "109", name: "affinity ends after its time-out, which each new connection extends",
+		differs: map[kind]string{oursIPVS: "IPVS remembers a client as long as it remembers one of its connections"}, run: func(t *T) {
+			s := t.create(spec{affinitySeconds: 5}, t.six()...)
+			f := flow(t.Pod1, s.clusterIP(), 80)
+			t.sticks("at first", f)
+			first := t.Pod1.Dial(f.Probe).Endpoint
+			for range 7 { // longer than the time-out, while each pause may be some seconds late
+				time.Sleep(time.Second) // the clock is what is under test
+				if got := t.Pod1.Dial(f.Probe); got.Endpoint != first {
+					t.fail("after a second: got %s, want %s", got, first)
+				}
 			}
-		}
-		for range 8 {
-			time.Sleep(6100 * time.Millisecond)
-			if t.Pod1.Dial(f.Probe).Endpoint != first {
-				return
+			for range 8 {
+				time.Sleep(6100 * time.Millisecond)
+				if t.Pod1.Dial(f.Probe).Endpoint != first {
+					return
+				}
 			}
-		}
-		t.fail("after six seconds without a connection, eight times: always %s", first)
-	}},
+			t.fail("after six seconds without a connection, eight times: always %s", first)
+		}},
 	{number: "110", name: "affinity is switched on and off", run: func(t *T) {
 		s := t.create(spec{}, t.six()...)
 		f := flow(t.Pod1, s.clusterIP(), 80)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -101,7 +102,7 @@ func (f Flow) check(w want) error {
 		}
 		return nil
 	}
-	f.Timeout = time.Second
+	f.Timeout = time.Second * framework.Slowness
 	wanted := []netip.AddrPort{f.To}
 	for i, e := range w.endpoints {
 		wanted = append(wanted[:i], netip.AddrPortFrom(e.Addr(model.FamilyOf(f.To.Addr())), e.port))

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -31,9 +33,16 @@ const (
 	Failed Outcome = "failed"
 )
 
+// Slowness is by how much deadlines are multiplied, from the environment variable CLUSTERIP_SLOWNESS: for an emulated machine, in which all takes some twenty times as long. It is 1 without.
+var Slowness = func() time.Duration {
+	n, _ := strconv.Atoi(os.Getenv("CLUSTERIP_SLOWNESS"))
+	return time.Duration(max(n, 1))
+}()
+
+// DefaultTimeout bounds a Dial that should succeed.
+var DefaultTimeout = 2 * time.Second * Slowness
+
 const (
-	// DefaultTimeout bounds a Dial that should succeed.
-	DefaultTimeout = 2 * time.Second
 	// DropTimeout is for a Dial that should get no answer: far above what an answer takes here, also on a busy machine. But see TimeoutFor.
 	DropTimeout = 400 * time.Millisecond
 	// secondSYN is when TCP has tried twice.
