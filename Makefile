@@ -45,7 +45,7 @@ test-versions: ## Of soak, the core stories on each minor release of Kubernetes,
 test-cluster: ## Of soak, what runs on nodes with containerd and kubelet: the operator and the agent in pods, the specs of sig-network. Needs root and Debian 12.
 	hack/test.sh cluster
 
-test-ipvs: ## The node agent's mode ipvs, in an emulated machine with Debian's kernel; of test-all what needs no API server (SHORT=1). Debian 12.
+test-ipvs: ## Of soak, the node agent's mode ipvs, in an emulated machine with Debian's kernel (SHORT=1: what needs no API server, minutes). Debian 12.
 	hack/ipvs.sh $(if $(filter-out 0 false no,$(SHORT)),short)
 
 soak: ## What takes longer: crowds, churn, kill points, chaos, each minor release of Kubernetes. Hours; SEED=n repeats one.

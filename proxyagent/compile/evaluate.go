@@ -187,7 +187,7 @@ func (c *Compiler) reviewAllocated(w *work, a netip.Addr) {
 // equalPorts compares all fields.
 func equalPorts(a, b *model.ServicePort) bool {
 	return a.Name == b.Name && a.Port == b.Port && a.NodePort == b.NodePort && a.AffinitySeconds == b.AffinitySeconds &&
-		a.HealthCheckNodePort == b.HealthCheckNodePort && a.Scheduler == b.Scheduler && a.Weights.Equal(b.Weights) &&
+		a.HealthCheckNodePort == b.HealthCheckNodePort && a.Scheduler == b.Scheduler && a.Weights.Equal(b.Weights) && a.Balanced == b.Balanced &&
 		a.InternalLocal == b.InternalLocal && a.ExternalLocal == b.ExternalLocal && a.HasEndpoints == b.HasEndpoints &&
 		slices.Equal(a.ClusterIPs, b.ClusterIPs) && slices.Equal(a.ExternalIPs, b.ExternalIPs) &&
 		slices.Equal(a.LoadBalancerIPs, b.LoadBalancerIPs) && slices.Equal(a.SourceRanges, b.SourceRanges) &&

@@ -214,7 +214,7 @@ func (t *Table) serve(c claim) *server {
 // scheduler is that of a port, and whether it is the one that it asks for.
 func (t *Table) scheduler(p *model.ServicePort) (model.Scheduler, bool) {
 	s := cmp.Or(p.Scheduler, t.standard)
-	if s == model.Random || t.unavailable[s] {
+	if !model.IPVS.Has(s) || t.unavailable[s] {
 		return t.standard, false
 	}
 	return s, true

@@ -52,7 +52,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 			s.expectNew(ctx, "fresh", 20)
 		},
 		Entry("with three thousand Services", manyServices, Label("soak")),
-		Entry("with IPv4 alone", fewIPv4),
+		Entry("with IPv4 alone", Label("soak"), fewIPv4),
 		Entry("with IPv6 before IPv4", fewIPv6First),
 	)
 
