@@ -46,7 +46,7 @@ clean() {
 
 step "generated files" hack/generate.sh
 step "gofmt" formatted
-step "go vet" go vet ./...
+step "go vet" go vet -tags ipvs ./...
 step "lint" hack/lint.sh
 step "go.mod is tidy" go mod tidy -diff
 step "tool modules" islands
