@@ -119,8 +119,9 @@ func (t *T) endpointsOf(clients int, f Flow) (all []netip.Addr) {
 // Kinds of proxies by what they have. With iptables-legacy counts begin anew with each change of any Service, which others make here all the time.
 var (
 	hashesByTable = []kind{oursNative}
-	counts        = []kind{oursNFT, oursNative}
-	ours          = []kind{oursNFT, oursLegacy, oursNative}
+	counts        = []kind{oursNFT, oursNative, oursIPVS}
+	hashes        = []kind{oursNFT, oursLegacy, oursNative, oursIPVS}
+	ours          = []kind{oursNFT, oursLegacy, oursNative} // without what IPVS has, and random it has not
 )
 
 var schedulerScenarios = []scenario{
@@ -144,7 +145,7 @@ var schedulerScenarios = []scenario{
 		// 35 is 4.7 times the deviation, and so far from one half that no number of attempts would get there without the weights.
 		t.eventually("three quarters for the node's", func() error { return t.shares(flow(t.Pod1, s.clusterIP(), 80), all, 35, 225, 75) })
 	}},
-	{number: "154", kinds: ours, name: "sh: a client keeps its endpoint over all addresses of the Service, and others have others", run: func(t *T) {
+	{number: "154", kinds: hashes, name: "sh: a client keeps its endpoint over all addresses of the Service, and others have others", run: func(t *T) {
 		s := asks(model.SourceHashing, "")
 		s.lb = t.virtual()
 		made := t.create(s, t.six()...)
@@ -187,7 +188,7 @@ var schedulerScenarios = []scenario{
 		f.vary = func(i int, p *network.Probe) { p.Source = netip.AddrPortFrom(t.Client.Extra(t.F, 5000+i), 0) }
 		t.must(t.shares(f, all, 0, 10, 10, 10))
 	}},
-	{number: "157", kinds: ours, name: "annotations that cannot be read get events, and have no effect", run: func(t *T) {
+	{number: "157", kinds: hashes, name: "annotations that cannot be read get events, and have no effect", run: func(t *T) {
 		s := t.create(asks("rr; flush ruleset", "a=b:1000"), t.six()[:3]...)
 		t.told(s, model.SchedulerInvalid, model.WeightsInvalid)
 		t.expect("a pod", flow(t.Pod1, s.clusterIP(), 80), reaches(t.six()[:3]...))
