@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests mode ipvs of the node agent in a virtual machine, whose kernel has IPVS: hack/ipvs.sh [short]
 #
-# The tests of proxyagent/ipvs that send packets have the build tag ipvs, the flows of test/e2e/flows the label ipvs: nothing else runs them. short leaves out the flows, which take an API server in there, some 20 minutes.
+# The tests of proxyagent/ipvs that send packets have the build tag ipvs, the flows of test/e2e/flows the label ipvs: nothing else runs them. short leaves out the flows, which take an API server in there, six minutes.
 # FOCUS limits the flows to those whose names match.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
