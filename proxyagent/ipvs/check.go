@@ -88,7 +88,7 @@ func (p *Proxier) follow(ctx context.Context) error {
 // repair compares with the kernel, which it reads without mu, and undoes what others changed.
 func (p *Proxier) repair(ctx context.Context, now time.Time) (found []string, err error) {
 	start, writes := time.Now(), p.writes
-	p.table.hope()
+	p.table.retryUnavailable()
 	ours := p.ours() // of what is wanted now
 	p.mu.Unlock()
 	err = p.kernel.ensureLink()
@@ -126,7 +126,7 @@ func (p *Proxier) compare(ctx context.Context) error {
 }
 
 // ours returns what tells which virtual servers are ours. It may be called without mu.
-func (p *Proxier) ours() func(there, front) bool {
+func (p *Proxier) ours() func(observed, front) bool {
 	wanted := map[front]bool{}
 	for f := range p.table.virtual {
 		wanted[f] = true
@@ -136,11 +136,11 @@ func (p *Proxier) ours() func(there, front) bool {
 			wanted[front{m.protocol, netip.AddrPortFrom(a, m.at.Port())}] = true
 		}
 	}
-	return func(t there, f front) bool { return wanted[f] || t.ours(f, p.Exclude) }
+	return func(t observed, f front) bool { return wanted[f] || t.ours(f, p.Exclude) }
 }
 
 // ours reports whether a virtual server is ours, whatever the Plan.
-func (t there) ours(f front, exclude []netip.Prefix) bool {
+func (t observed) ours(f front, exclude []netip.Prefix) bool {
 	a := f.at.Addr()
 	if slices.ContainsFunc(exclude, func(n netip.Prefix) bool { return n.Contains(a) }) {
 		return false
@@ -149,7 +149,7 @@ func (t there) ours(f front, exclude []netip.Prefix) bool {
 }
 
 // takeUp has the table know what the kernel has. Endpoints with the weight 0 that nobody wants go on to drain.
-func (p *Proxier) takeUp(have there) {
+func (p *Proxier) takeUp(have observed) {
 	p.table.forget()
 	p.table.bound = have.bound
 	for f, s := range have.servers {

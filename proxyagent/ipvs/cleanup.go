@@ -84,9 +84,9 @@ type CleanupOptions struct {
 
 // Cleanup takes away virtual servers and virtual IPs, and the interface with the last of them. It returns what it did in words. Where the interface is missing it does not even look: that would load the modules of IPVS.
 func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
-	name, ours := device, func(t there, f front) bool { return t.ours(f, nil) }
+	name, ours := device, func(t observed, f front) bool { return t.ours(f, nil) }
 	if o.KubeProxy {
-		name, ours = "kube-ipvs0", func(t there, f front) bool { return t.bound[f.at.Addr()] }
+		name, ours = "kube-ipvs0", func(t observed, f front) bool { return t.bound[f.at.Addr()] }
 	}
 	link, err := findLink(name)
 	if err != nil || link == nil {
@@ -113,7 +113,7 @@ func closeClient(c ipvs.Client) {
 	}
 }
 
-func (k *kernel) clean(have there, dryRun bool) (did []string, err error) {
+func (k *kernel) clean(have observed, dryRun bool) (did []string, err error) {
 	name := k.link.Attrs().Name
 	if len(have.servers) > 0 {
 		did = append(did, fmt.Sprintf("%s IPVS: %d virtual servers", k.family, len(have.servers)))

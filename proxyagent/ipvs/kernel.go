@@ -157,6 +157,7 @@ func (k *kernel) do(s step) (err error) {
 	return nil
 }
 
+// String says the step for people, to come before what went wrong.
 func (s step) String() string {
 	what := map[action]string{
 		addServer: "adding", setServer: "changing", removeServer: "removing", addEndpoint: "adding %s to", setWeight: "setting the weight of %s in", removeEndpoint: "removing %s from",
@@ -242,15 +243,15 @@ func (k *kernel) weights(f front) (map[netip.AddrPort]int, error) {
 	return weights, err
 }
 
-// there is what the kernel has.
-type there struct {
+// observed is what the kernel has.
+type observed struct {
 	servers map[front]*server // with destinations if they are ours
 	bound   map[netip.Addr]bool
 	own     []netip.Addr
 }
 
 // read reads all that is ours, or wanted.
-func (k *kernel) read(ctx context.Context, ours func(there, front) bool) (all there, err error) {
+func (k *kernel) read(ctx context.Context, ours func(observed, front) bool) (all observed, err error) {
 	if all.bound, all.own, err = k.addresses(); err != nil {
 		return all, err
 	}

@@ -30,6 +30,7 @@ func (f front) mark() front {
 
 func (f front) isMark() bool { return f.at.Addr().IsUnspecified() }
 
+// String is protocol, address and port.
 func (f front) String() string { return f.protocol.String() + " " + f.at.String() }
 
 func (f front) compare(o front) int {
@@ -153,6 +154,7 @@ func differences(build, clear []step) (found []string) {
 	return slices.Compact(found)
 }
 
+// String says it for people, as ipvsadm does.
 func (b balancing) String() string {
 	text := []string{string(b.scheduler)}
 	if b.seconds > 0 {

@@ -92,7 +92,7 @@ func TestWeights(t *testing.T) {
 func TestOurs(t *testing.T) {
 	node, other, virtual := netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.99"), netip.MustParseAddr("10.96.0.1")
 	at := func(a netip.Addr, port uint16) front { return front{model.TCP, netip.AddrPortFrom(a, port)} }
-	have := there{
+	have := observed{
 		servers: map[front]*server{at(node, 30000).mark(): {}, at(node, 30000): {}, at(other, 30000): {}, at(node, 443): {}, at(virtual, 80): {}},
 		bound:   map[netip.Addr]bool{virtual: true}, own: []netip.Addr{node},
 	}

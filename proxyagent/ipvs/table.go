@@ -226,8 +226,8 @@ func (t *Table) refuse(s model.Scheduler) {
 	t.touchScheduler()
 }
 
-// hope is for schedulers that the kernel did not have: a module may have been loaded since.
-func (t *Table) hope() {
+// retryUnavailable is for schedulers that the kernel did not have: a module may have been loaded since.
+func (t *Table) retryUnavailable() {
 	if len(t.unavailable) > 0 {
 		clear(t.unavailable)
 		t.touchScheduler()

@@ -153,7 +153,7 @@ func TestSchedulers(t *testing.T) {
 	if program(table); scheduler(maglev) != model.RoundRobin {
 		t.Errorf("mh, which the kernel does not have: %s", scheduler(maglev))
 	}
-	table.hope()
+	table.retryUnavailable()
 	if program(table); scheduler(maglev) != model.MaglevHashing {
 		t.Errorf("mh, which the kernel has by now: %s", scheduler(maglev))
 	}

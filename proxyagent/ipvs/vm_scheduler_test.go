@@ -12,7 +12,7 @@ import (
 )
 
 // endpointsAt are so many endpoints, in turn on this node and on the other one.
-func (w *world) endpointsAt(n int) (all []netip.AddrPort) {
+func (w *fixture) endpointsAt(n int) (all []netip.AddrPort) {
 	for i := range n {
 		pod := []*network.Namespace{w.Pod2, w.RemotePod}[i%2]
 		all = append(all, netip.AddrPortFrom(pod.Extra(w.family, 1+i/2), 8080))
@@ -21,7 +21,7 @@ func (w *world) endpointsAt(n int) (all []netip.AddrPort) {
 }
 
 // held are the connections that IPVS has to each endpoint, and that somebody holds.
-func (w *world) held(at netip.AddrPort) map[netip.AddrPort]int {
+func (w *fixture) held(at netip.AddrPort) map[netip.AddrPort]int {
 	w.Helper()
 	held := map[netip.AddrPort]int{}
 	w.onNode(func() error {
@@ -51,7 +51,7 @@ func TestSchedulersByPackets(t *testing.T) {
 		{scheduler: model.LocalityLeastConnection, first: 1, later: 0, want: []int{1}},
 		{scheduler: model.LocalityLeastConnectionReplicas, first: 1, later: 0, want: []int{1}},
 	}
-	each(t, func(w *world) {
+	each(t, func(w *fixture) {
 		for i, tc := range cases {
 			all := w.endpointsAt(len(tc.want))
 			p := w.service(string(tc.scheduler), func(p *model.ServicePort) {
@@ -103,7 +103,7 @@ func most(counts map[netip.AddrPort]int) (n int) {
 // TestMaglevHashing has clients keep their endpoints, and when one of n goes, at most 2/n of all clients move.
 func TestMaglevHashing(t *testing.T) {
 	const clients, n = 60, 6
-	each(t, func(w *world) {
+	each(t, func(w *fixture) {
 		all := w.endpointsAt(n)
 		p := w.service("web", func(p *model.ServicePort) {
 			p.ClusterIPs, p.Scheduler, p.Cluster, p.Local, p.Hairpin = []netip.Addr{w.clusterIP(1)}, model.MaglevHashing, all, nil, nil

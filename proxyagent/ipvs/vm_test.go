@@ -20,8 +20,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// world is a network whose node serves a plan.
-type world struct {
+// fixture is a network whose node serves a plan.
+type fixture struct {
 	*network.Topology
 	*testing.T
 	family model.Family
@@ -30,7 +30,7 @@ type world struct {
 }
 
 // each runs a test for both families.
-func each(t *testing.T, run func(w *world)) {
+func each(t *testing.T, run func(w *fixture)) {
 	for _, f := range network.Families {
 		t.Run(f.String(), func(t *testing.T) {
 			topology, err := network.New(t.Context())
@@ -42,7 +42,7 @@ func each(t *testing.T, run func(w *world)) {
 					t.Error(err)
 				}
 			})
-			w := &world{Topology: topology, T: t, family: f}
+			w := &fixture{Topology: topology, T: t, family: f}
 			w.open(Options{})
 			run(w)
 		})
@@ -50,7 +50,7 @@ func each(t *testing.T, run func(w *world)) {
 }
 
 // onNode runs something in the namespace of the node.
-func (w *world) onNode(what func() error) {
+func (w *fixture) onNode(what func() error) {
 	w.Helper()
 	if err := w.Node.Do(what); err != nil {
 		w.Fatal(err)
@@ -58,7 +58,7 @@ func (w *world) onNode(what func() error) {
 }
 
 // open starts a proxy, as after a restart if there was one.
-func (w *world) open(o Options) {
+func (w *fixture) open(o Options) {
 	w.Helper()
 	w.onNode(func() (err error) {
 		if w.spoke, err = nftables.New(w.family, nfnetlink.NewGenerations(), 0); err != nil {
@@ -73,21 +73,21 @@ func (w *world) open(o Options) {
 	})
 }
 
-func (w *world) globals() *model.Globals {
+func (w *fixture) globals() *model.Globals {
 	return &model.Globals{
 		Family: w.family, MasqueradeBit: 14, LocalSource: model.LocalSource{CIDR: network.PodCIDR(w.family)}, NodePortAny: true, Ranges: []netip.Prefix{w.services()},
 	}
 }
 
 // services is the ServiceCIDR.
-func (w *world) services() netip.Prefix {
+func (w *fixture) services() netip.Prefix {
 	if w.family == model.IPv6 {
 		return netip.MustParsePrefix("fd00:96::/112")
 	}
 	return netip.MustParsePrefix("10.96.0.0/16")
 }
 
-func (w *world) clusterIP(i int) netip.Addr {
+func (w *fixture) clusterIP(i int) netip.Addr {
 	a := w.services().Addr()
 	for range i {
 		a = a.Next()
@@ -96,7 +96,7 @@ func (w *world) clusterIP(i int) netip.Addr {
 }
 
 // service is a port 80 with endpoints in Pod2 and RemotePod, at port 8080.
-func (w *world) service(name string, change func(*model.ServicePort)) *model.ServicePort {
+func (w *fixture) service(name string, change func(*model.ServicePort)) *model.ServicePort {
 	local, remote := netip.AddrPortFrom(w.Pod2.Addr(w.family), 8080), netip.AddrPortFrom(w.RemotePod.Addr(w.family), 8080)
 	p := &model.ServicePort{
 		Name: model.PortName{Service: model.ServiceName{Namespace: "default", Name: name}, Protocol: model.TCP}, Port: 80, HasEndpoints: true,
@@ -109,7 +109,7 @@ func (w *world) service(name string, change func(*model.ServicePort)) *model.Ser
 }
 
 // plan makes a Delta of ports.
-func (w *world) plan(ports ...*model.ServicePort) model.Delta {
+func (w *fixture) plan(ports ...*model.ServicePort) model.Delta {
 	d := model.Delta{Globals: w.globals(), Ports: map[model.PortName]*model.ServicePort{}, Allocated: map[netip.Addr]bool{}}
 	for _, p := range ports {
 		d.Ports[p.Name] = p
@@ -120,7 +120,7 @@ func (w *world) plan(ports ...*model.ServicePort) model.Delta {
 	return d
 }
 
-func (w *world) sync(deltas ...model.Delta) {
+func (w *fixture) sync(deltas ...model.Delta) {
 	w.Helper()
 	w.onNode(func() error {
 		_, err := w.proxy.Sync(context.Background(), deltas...)
@@ -128,7 +128,7 @@ func (w *world) sync(deltas ...model.Delta) {
 	})
 }
 
-func (w *world) check(now time.Time) (found []string) {
+func (w *fixture) check(now time.Time) (found []string) {
 	w.Helper()
 	w.onNode(func() (err error) {
 		found, err = w.proxy.Check(context.Background(), now)
@@ -137,12 +137,12 @@ func (w *world) check(now time.Time) (found []string) {
 	return found
 }
 
-func (w *world) dial(from *network.Namespace, p network.Probe) network.Result {
+func (w *fixture) dial(from *network.Namespace, p network.Probe) network.Result {
 	return from.Dial(p)
 }
 
 // reaches wants connections to reach each of some endpoints, and nothing else, and be masqueraded or not.
-func (w *world) reaches(what string, from *network.Namespace, to netip.AddrPort, masqueraded bool, endpoints ...*network.Namespace) {
+func (w *fixture) reaches(what string, from *network.Namespace, to netip.AddrPort, masqueraded bool, endpoints ...*network.Namespace) {
 	w.Helper()
 	missing := map[string]bool{}
 	for _, e := range endpoints {
@@ -167,7 +167,7 @@ func (w *world) reaches(what string, from *network.Namespace, to netip.AddrPort,
 }
 
 // ends wants a connection to end otherwise.
-func (w *world) ends(what string, from *network.Namespace, to netip.AddrPort, outcome network.Outcome) {
+func (w *fixture) ends(what string, from *network.Namespace, to netip.AddrPort, outcome network.Outcome) {
 	w.Helper()
 	p := network.Probe{To: to}
 	p.Timeout = 3 * network.TimeoutFor(p, outcome)
@@ -177,7 +177,7 @@ func (w *world) ends(what string, from *network.Namespace, to netip.AddrPort, ou
 }
 
 func TestClusterIP(t *testing.T) {
-	each(t, func(w *world) {
+	each(t, func(w *fixture) {
 		p := w.service("web", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(1)} })
 		none := w.service("none", func(p *model.ServicePort) {
 			p.ClusterIPs, p.Cluster, p.Local, p.Hairpin, p.HasEndpoints = []netip.Addr{w.clusterIP(2)}, nil, nil, nil, false
@@ -208,7 +208,7 @@ func TestClusterIP(t *testing.T) {
 
 // TestOutside is for node ports, external and load balancer IPs, with both policies.
 func TestOutside(t *testing.T) {
-	each(t, func(w *world) {
+	each(t, func(w *fixture) {
 		external, balancer, limited := network.VirtualAddr(w.family, 1), network.VirtualAddr(w.family, 2), network.VirtualAddr(w.family, 3)
 		anywhere := w.service("anywhere", func(p *model.ServicePort) {
 			p.ExternalIPs, p.LoadBalancerIPs, p.NodePort = []netip.Addr{external}, []netip.Addr{balancer}, 30080
@@ -251,7 +251,7 @@ func TestOutside(t *testing.T) {
 
 // TestAffinity has one client keep its endpoint, and one without affinity have all in turn.
 func TestAffinity(t *testing.T) {
-	each(t, func(w *world) {
+	each(t, func(w *fixture) {
 		sticky := w.service("sticky", func(p *model.ServicePort) { p.ClusterIPs, p.AffinitySeconds = []netip.Addr{w.clusterIP(1)}, 600 })
 		udp := w.service("udp", func(p *model.ServicePort) { p.ClusterIPs, p.Name.Protocol = []netip.Addr{w.clusterIP(2)}, model.UDP })
 		turn := w.service("turn", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(3)} })
@@ -291,7 +291,7 @@ func TestAffinity(t *testing.T) {
 
 // TestDraining has connections to an endpoint that goes end by themselves, or after the limit.
 func TestDraining(t *testing.T) {
-	each(t, func(w *world) {
+	each(t, func(w *fixture) {
 		p := w.service("web", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(1)} })
 		vip := netip.AddrPortFrom(w.clusterIP(1), 80)
 		w.sync(w.plan(p))
@@ -325,7 +325,7 @@ func TestDraining(t *testing.T) {
 }
 
 // weights are those that the kernel has, by ways of its own.
-func (w *world) weights(at netip.AddrPort) (weights map[netip.AddrPort]int) {
+func (w *fixture) weights(at netip.AddrPort) (weights map[netip.AddrPort]int) {
 	w.Helper()
 	w.onNode(func() (err error) {
 		weights, err = w.proxy.kernel.weights(front{model.TCP, at})
@@ -340,7 +340,7 @@ type line struct {
 	*bufio.Reader
 }
 
-func (w *world) keep(to netip.AddrPort) *line {
+func (w *fixture) keep(to netip.AddrPort) *line {
 	w.Helper()
 	conn, err := w.Pod1.DialContext(context.Background(), "tcp", to.String())
 	if err != nil {
@@ -354,7 +354,7 @@ func (w *world) keep(to netip.AddrPort) *line {
 	return l
 }
 
-func (l *line) talk(w *world) {
+func (l *line) talk(w *fixture) {
 	w.Helper()
 	_ = l.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := fmt.Fprintln(l, "still there?"); err != nil {
@@ -366,7 +366,7 @@ func (l *line) talk(w *world) {
 
 // TestDrift has others change what is ours, and has things that are not ours.
 func TestDrift(t *testing.T) {
-	each(t, func(w *world) {
+	each(t, func(w *fixture) {
 		p := w.service("web", func(p *model.ServicePort) { p.ClusterIPs, p.NodePort = []netip.Addr{w.clusterIP(1)}, 30080 })
 		vip, node := front{model.TCP, netip.AddrPortFrom(w.clusterIP(1), 80)}, front{model.TCP, netip.AddrPortFrom(w.Node.Addr(w.family), 443)}
 		foreign := []step{{action: addServer, front: node, balancing: balancing{scheduler: model.RoundRobin}}, {action: addEndpoint, front: node, endpoint: p.Cluster[0], weight: 7}}
@@ -384,9 +384,9 @@ func TestDrift(t *testing.T) {
 		w.reaches("after the repair", w.Pod1, vip.at, false, w.Pod2, w.RemotePod)
 		w.open(Options{})
 		w.sync(w.plan()) // the Service went while no agent ran
-		var have there
+		var have observed
 		w.onNode(func() (err error) {
-			have, err = w.proxy.kernel.read(context.Background(), func(there, front) bool { return true })
+			have, err = w.proxy.kernel.read(context.Background(), func(observed, front) bool { return true })
 			return err
 		})
 		if len(have.servers) != 1 || have.servers[node] == nil || have.servers[node].weights[p.Cluster[0]] != 7 || len(have.bound) > 0 {
@@ -410,7 +410,7 @@ func TestDrift(t *testing.T) {
 	})
 }
 
-func (w *world) steps(all ...step) {
+func (w *fixture) steps(all ...step) {
 	w.Helper()
 	for _, s := range all {
 		w.onNode(func() error { return w.proxy.kernel.do(s) })

@@ -103,11 +103,16 @@ func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.
 			c.sticky[vip] = r
 		}
 	}
+	c.withoutEndpoints(p, key{set: in.unserved, of: of}, usable)
+}
+
+// withoutEndpoints says what becomes of the clients of a front that leads to no endpoint.
+func (c contributed) withoutEndpoints(p *model.ServicePort, k key, usable []netip.AddrPort) {
 	switch {
 	case !p.HasEndpoints:
-		c.values[key{set: in.unserved, of: of}] = chainRefuse
+		c.values[k] = chainRefuse
 	case len(usable) == 0:
-		c.values[key{set: in.unserved, of: of}] = drop
+		c.values[k] = drop
 	}
 }
 
