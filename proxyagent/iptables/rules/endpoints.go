@@ -26,7 +26,7 @@ func (c choice) write(name string, endpoints []netip.AddrPort) {
 	case model.RoundRobin:
 		c.rotate(name, able)
 	case model.WeightedRoundRobin:
-		c.rotate(name, model.Interleave(able, turnsOf(able, c.weights)))
+		c.rotate(name, model.Interleave(able, weightsOf(able, c.weights)))
 	case model.SourceHashing:
 		c.hashed(name, able)
 	default:

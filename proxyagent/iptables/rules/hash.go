@@ -17,7 +17,7 @@ import (
 // The hash is computed by a program for xt_bpf. The roads not taken: xt_cluster hashes of an IPv6 address its first 32 bits alone, so that all pods of a
 // cluster would meet the same endpoint (and it knows 32 endpoints at most); xt_u32 does not hash; HMARK replaces the whole packet mark, which others use too.
 func (c choice) hashed(name string, able []netip.AddrPort) {
-	parts := turnsOf(able, c.weights)
+	parts := weightsOf(able, c.weights)
 	h := hash{family: c.family, seed: digest32(c.port), of: sum(parts)}
 	if len(able) <= sideBySide {
 		c.chains[name] = h.rules(c.ways(able), parts, 0)

@@ -34,7 +34,7 @@ func (g portGlobals) scheduler(p model.ServicePort) (s model.Scheduler, without 
 func rulesFor(p model.ServicePort, endpoints []netip.AddrPort) int {
 	usable := able(endpoints, p.Weights)
 	if p.Scheduler == model.WeightedRoundRobin {
-		return sum(turnsOf(usable, p.Weights))
+		return sum(weightsOf(usable, p.Weights))
 	}
 	return len(usable)
 }
@@ -54,29 +54,10 @@ func able(endpoints []netip.AddrPort, w model.Weights) []netip.AddrPort {
 // weight is that of an able endpoint: if one of them has none, none has.
 func weight(e netip.AddrPort, w model.Weights) int { return max(1, w.Of(e)) }
 
-// weightsOf are those of endpoints that are able.
+// weightsOf are those of endpoints that are able: so many turns each has in a round. What all can be divided by, compile has taken out.
 func weightsOf(able []netip.AddrPort, w model.Weights) []int {
 	_, weights := w.Usable(able)
 	return weights
-}
-
-// turnsOf returns how often each endpoint has its turn in a round: the smallest whole numbers in proportion to the weights.
-func turnsOf(able []netip.AddrPort, w model.Weights) []int {
-	turns, divisor := weightsOf(able, w), 0
-	for _, n := range turns {
-		divisor = gcd(n, divisor)
-	}
-	for i := range turns {
-		turns[i] /= divisor
-	}
-	return turns
-}
-
-func gcd(a, b int) int {
-	for b > 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 func sum(all []int) (total int) {

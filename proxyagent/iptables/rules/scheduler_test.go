@@ -177,7 +177,7 @@ func TestRoundsAreExact(t *testing.T) {
 				expectRounds(t, model.RoundRobin, endpoints, weigh(endpoints, 7), endpoints, turn)
 				if w := weigh(endpoints, 10, 2, 0, 4); n < 300 {
 					able := able(endpoints, w)
-					expectRounds(t, model.WeightedRoundRobin, endpoints, w, model.Interleave(able, turnsOf(able, w)), turn)
+					expectRounds(t, model.WeightedRoundRobin, endpoints, w, model.Interleave(able, weightsOf(able, w)), turn)
 				}
 			}
 		}
@@ -260,12 +260,12 @@ func TestRoundsAreInterleaved(t *testing.T) {
 		weights []uint8
 		want    string
 	}{
-		{[]uint8{1, 1, 1}, "abc"}, {[]uint8{5, 1, 1}, "aabacaa"}, {[]uint8{100, 50, 100}, "acbac"}, {[]uint8{3, 0, 1}, "aaca"}, {[]uint8{0, 0, 0}, "abc"}, {[]uint8{100}, "a"},
+		{[]uint8{1, 1, 1}, "abc"}, {[]uint8{5, 1, 1}, "aabacaa"}, {[]uint8{2, 1, 2}, "acbac"}, {[]uint8{3, 0, 1}, "aaca"}, {[]uint8{0, 0, 0}, "abc"}, {[]uint8{1}, "a"},
 	} {
 		endpoints := plans.Endpoints(model.IPv4, len(tc.weights))
 		w := weigh(endpoints, tc.weights...)
 		able, got := able(endpoints, w), ""
-		for _, e := range model.Interleave(able, turnsOf(able, w)) {
+		for _, e := range model.Interleave(able, weightsOf(able, w)) {
 			got += string(rune('a' + slices.Index(endpoints, e)))
 		}
 		if got != tc.want {
@@ -378,7 +378,7 @@ func TestSchedulers(t *testing.T) {
 		{ask: model.RoundRobin, endpoints: mostRules, weights: []uint8{100, 99}, want: model.RoundRobin},
 		{ask: model.RoundRobin, endpoints: mostRules + 1, without: model.SchedulerTooDear},
 		{ask: model.RoundRobin, endpoints: 2 * mostRules, weights: []uint8{1, 0}, want: model.RoundRobin},
-		{ask: model.WeightedRoundRobin, endpoints: mostRules / 5, weights: []uint8{60, 40}, want: model.WeightedRoundRobin},
+		{ask: model.WeightedRoundRobin, endpoints: mostRules / 5, weights: []uint8{3, 2}, want: model.WeightedRoundRobin},
 		{ask: model.WeightedRoundRobin, endpoints: 12, weights: []uint8{97, 96}, without: model.SchedulerTooDear},
 		{ask: model.SourceHashing, endpoints: mostRules, weights: []uint8{100, 99}, want: model.SourceHashing},
 		{ask: model.SourceHashing, endpoints: mostRules + 1, without: model.SchedulerTooDear},
