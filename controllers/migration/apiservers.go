@@ -83,10 +83,13 @@ func addresses(all []discoveryv1.EndpointSlice) (out []string) {
 	return slices.Compact(out)
 }
 
+// askTimeout is how long one of the API servers may take to answer: the host of one that is still listed may be gone.
+const askTimeout = 10 * time.Second
+
 // askServer asks for the version and, where that leaves it open, whether the gate is on.
 func askServer(ctx context.Context, config *rest.Config, address string) (server APIServer) {
 	c := rest.CopyConfig(config)
-	c.Host = "https://" + address
+	c.Host, c.Timeout = "https://"+address, askTimeout
 	if !c.Insecure {
 		c.ServerName = "kubernetes.default.svc" // in the certificate of every API server, whatever its address
 	}
