@@ -112,6 +112,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	m := metrics.New(served...)
 	m.Build(version.String(), string(b.backend), b.reason)
 	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
+	m.CountConnections(connections(families))
 	events := newEvents(ctx, client, c.NodeName)
 	health := healthz.New(served, b.mode(), m.Answered)
 	checks := healthz.NewServices(health.Healthy, events.healthCheckFailed)
@@ -192,6 +193,17 @@ func invalidDropped(families []proxyagent.Family) (sum uint64) {
 		}
 	}
 	return sum
+}
+
+// connections are the ways to count the connections of each family. Only IPVS does.
+func connections(families []proxyagent.Family) map[model.Family]func() (map[model.ServiceName]uint64, error) {
+	read := map[model.Family]func() (map[model.ServiceName]uint64, error){}
+	for _, f := range families {
+		if p, ok := f.Backend.(*ipvs.Proxier); ok {
+			read[f.Settings.Family] = p.Connections
+		}
+	}
+	return read
 }
 
 // hasFamily reports whether the kernel supports a family.

@@ -198,17 +198,26 @@ func (k *kernel) inet() ipvs.AddressFamily {
 	return ipvs.INET
 }
 
-// servers are the virtual servers of the family, without their destinations.
-func (k *kernel) servers() (map[front]*server, error) {
+// services are the virtual servers of the family, with what the kernel counts.
+func (k *kernel) services() (map[front]ipvs.ServiceExtended, error) {
 	all, err := k.Services()
 	if ignore(err, os.ErrNotExist) != nil { // that is what the library says when there is none
 		return nil, fmt.Errorf("reading virtual servers: %w", err)
 	}
-	found := map[front]*server{}
+	found := make(map[front]ipvs.ServiceExtended, len(all))
 	for _, s := range all {
-		if s.Family != k.inet() || s.FWMark != 0 {
-			continue
+		if s.Family == k.inet() && s.FWMark == 0 {
+			found[front{model.Protocol(s.Protocol), netip.AddrPortFrom(s.Address, s.Port)}] = s
 		}
+	}
+	return found, nil
+}
+
+// servers are the virtual servers of the family, without their destinations.
+func (k *kernel) servers() (map[front]*server, error) {
+	all, err := k.services()
+	found := make(map[front]*server, len(all))
+	for f, s := range all {
 		b := balancing{scheduler: model.Scheduler(s.Scheduler)}
 		if s.Flags&ipvs.ServicePersistent != 0 {
 			b.seconds = int(s.Timeout)
@@ -216,9 +225,9 @@ func (k *kernel) servers() (map[front]*server, error) {
 		if hashes(b.scheduler) && s.Flags&fallback == 0 {
 			b.scheduler = "" // none that anybody wants
 		}
-		found[front{model.Protocol(s.Protocol), netip.AddrPortFrom(s.Address, s.Port)}] = &server{balancing: b}
+		found[f] = &server{balancing: b}
 	}
-	return found, nil
+	return found, err
 }
 
 // destinations are those of a virtual server.

@@ -188,18 +188,25 @@ func count[K comparable](all map[K]int, k K, change int) {
 
 // wanted is the virtual server that a front should have, nil for none.
 func (t *Table) wanted(f front) *server {
-	if c, ok := t.virtual[f]; ok {
+	_, isNodePort := t.node[f]
+	if c := t.claimed(f); c.port != nil {
 		return t.serve(c)
 	}
-	c, isNodePort := t.node[f.mark()]
-	switch {
-	case f.isMark() && (isNodePort || t.marks[f] > 0):
+	if f.isMark() && (isNodePort || t.marks[f] > 0) {
 		return &server{balancing: balancing{scheduler: model.RoundRobin}}
-	case isNodePort && slices.Contains(t.nodes, f.at.Addr()):
-		return t.serve(c)
-	default:
-		return nil
 	}
+	return nil
+}
+
+// claimed is the claim that is served at a front; its port is nil for none.
+func (t *Table) claimed(f front) claim {
+	if c, ok := t.virtual[f]; ok {
+		return c
+	}
+	if slices.Contains(t.nodes, f.at.Addr()) {
+		return t.node[f.mark()]
+	}
+	return claim{}
 }
 
 func (t *Table) serve(c claim) *server {

@@ -254,7 +254,7 @@ func TestAffinity(t *testing.T) {
 	each(t, func(w *fixture) {
 		sticky := w.service("sticky", func(p *model.ServicePort) { p.ClusterIPs, p.AffinitySeconds = []netip.Addr{w.clusterIP(1)}, 600 })
 		udp := w.service("udp", func(p *model.ServicePort) { p.ClusterIPs, p.Name.Protocol = []netip.Addr{w.clusterIP(2)}, model.UDP })
-		turn := w.service("turn", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(3)} })
+		turn := w.service("turn", func(p *model.ServicePort) { p.ClusterIPs, p.NodePort = []netip.Addr{w.clusterIP(3)}, 30080 })
 		hash := w.service("hash", func(p *model.ServicePort) {
 			p.ClusterIPs, p.Scheduler = []netip.Addr{w.clusterIP(4)}, model.SourceHashing
 		})
@@ -283,6 +283,9 @@ func TestAffinity(t *testing.T) {
 				w.Errorf("Service %d: reached %v, want %d of 12 at %s", i, got, want, w.Pod2.Host())
 			}
 		}
+		w.dial(w.Client, network.Probe{To: netip.AddrPortFrom(w.Node.Addr(w.family), 30080), Timeout: 5 * time.Second})
+		w.counts(turn, 13)
+		w.counts(weighted, 12)
 		if got := w.proxy.Degraded(); len(got) != 1 || got[0] != (model.Degradation{Port: random.Name, Reason: model.SchedulerUnavailable}) {
 			w.Errorf("degraded: %v", got)
 		}
@@ -332,6 +335,21 @@ func (w *fixture) weights(at netip.AddrPort) (weights map[netip.AddrPort]int) {
 		return err
 	})
 	return weights
+}
+
+// counts wants the kernel to have counted so many connections to a Service. It adds up what its processors have counted every two seconds.
+func (w *fixture) counts(p *model.ServicePort, want uint64) {
+	w.Helper()
+	var all map[model.ServiceName]uint64
+	for deadline := time.Now().Add(30 * time.Second); all[p.Name.Service] < want && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		w.onNode(func() (err error) {
+			all, err = w.proxy.Connections()
+			return err
+		})
+	}
+	if all[p.Name.Service] != want {
+		w.Errorf("the kernel counts connections %v, want %d to %s", all, want, p.Name)
+	}
 }
 
 // line is a connection that stays.

@@ -43,11 +43,16 @@ func busy() *Metrics {
 	m.Former(model.IPv6, 2, 13)
 	m.Build("v1", "nft", "Configured")
 	m.CountInvalidDropped(func() uint64 { return 11 })
+	m.CountConnections(map[model.Family]func() (map[model.ServiceName]uint64, error){model.IPv6: someConnections})
 	return m
 }
 
+func someConnections() (map[model.ServiceName]uint64, error) {
+	return map[model.ServiceName]uint64{{Namespace: "shop", Name: "web"}: 12}, nil
+}
+
 // TestDashboardsCarryOverByChangingThePrefix has the names, types and labels of kube-proxy 1.36.3 in iptables mode, written down from its source, and
-// our own: build_info, disputed_addresses, degraded_service_ports, drift_repairs_total, former_addresses and former_address_connections. Values follow what was observed.
+// our own: build_info, disputed_addresses, degraded_service_ports, drift_repairs_total, former_addresses, former_address_connections and ipvs_connections_total. Values follow what was observed.
 func TestDashboardsCarryOverByChangingThePrefix(t *testing.T) {
 	want := `
 # TYPE clusterip_proxyagent_build_info gauge
@@ -59,6 +64,7 @@ func TestDashboardsCarryOverByChangingThePrefix(t *testing.T) {
 # TYPE clusterip_proxyagent_former_address_connections gauge
 # TYPE clusterip_proxyagent_former_addresses gauge
 # TYPE clusterip_proxyagent_iptables_ct_state_invalid_dropped_packets_total counter
+# TYPE clusterip_proxyagent_ipvs_connections_total counter
 # TYPE clusterip_proxyagent_network_programming_duration_seconds histogram
 # TYPE clusterip_proxyagent_proxy_healthz_total counter
 # TYPE clusterip_proxyagent_proxy_livez_total counter
@@ -108,6 +114,7 @@ clusterip_proxyagent_former_address_connections{ip_family="IPv6"} 13
 clusterip_proxyagent_former_addresses{ip_family="IPv4"} 0
 clusterip_proxyagent_former_addresses{ip_family="IPv6"} 2
 clusterip_proxyagent_iptables_ct_state_invalid_dropped_packets_total 11
+clusterip_proxyagent_ipvs_connections_total{ip_family="IPv6",namespace="shop",service="web"} 12
 clusterip_proxyagent_network_programming_duration_seconds_count{ip_family="IPv4"} 2
 clusterip_proxyagent_network_programming_duration_seconds_count{ip_family="IPv6"} 0
 clusterip_proxyagent_network_programming_duration_seconds_sum{ip_family="IPv4"} 1
@@ -209,5 +216,19 @@ func TestAFailedSyncIsNoLastSync(t *testing.T) {
 	}
 	if !strings.Contains(lines, `partial_restore_failures_total{ip_family="IPv4"} 0`) {
 		t.Error("a full sync that failed is counted as a partial one")
+	}
+}
+
+func TestWhatCannotBeReadSpoilsNothingElse(t *testing.T) {
+	m := New(model.IPv4)
+	m.CountConnections(map[model.Family]func() (map[model.ServiceName]uint64, error){
+		model.IPv4: func() (map[model.ServiceName]uint64, error) { return nil, errors.New("no") },
+		model.IPv6: someConnections,
+	})
+	lines := strings.Join(scraped(t, m), "\n")
+	for _, want := range []string{`ipvs_connections_total{ip_family="IPv6",namespace="shop",service="web"} 12`, `former_addresses{ip_family="IPv4"} 0`} {
+		if !strings.Contains(lines, want) {
+			t.Errorf("the scrape lacks %s", want)
+		}
 	}
 }

@@ -132,4 +132,33 @@ func (m *Metrics) CountInvalidDropped(read func() uint64) {
 	}, func() float64 { return float64(read()) }))
 }
 
+// CountConnections adds the number of connections to each Service, for each family that has a way to read it. That is called at every scrape, possibly by several goroutines; the scrape leaves out what it
+// fails at. To be called once.
+func (m *Metrics) CountConnections(read map[model.Family]func() (map[model.ServiceName]uint64, error)) {
+	m.registry.MustRegister(connections{read, prometheus.NewDesc(prefix+"ipvs_connections_total",
+		"Connections to a Service that IPVS has distributed on this node, in mode ipvs. Services without any have no series.", []string{"ip_family", "namespace", "service"}, nil)})
+}
+
+// connections are counters that the kernel keeps, of the Services that there are at the time of a scrape.
+type connections struct {
+	read        map[model.Family]func() (map[model.ServiceName]uint64, error)
+	description *prometheus.Desc
+}
+
+// Describe implements [prometheus.Collector].
+func (c connections) Describe(to chan<- *prometheus.Desc) { to <- c.description }
+
+// Collect implements [prometheus.Collector].
+func (c connections) Collect(to chan<- prometheus.Metric) {
+	for f, read := range c.read {
+		counts, err := read()
+		if err != nil {
+			to <- prometheus.NewInvalidMetric(c.description, err)
+		}
+		for s, n := range counts {
+			to <- prometheus.MustNewConstMetric(c.description, prometheus.CounterValue, float64(n), f.String(), s.Namespace, s.Name)
+		}
+	}
+}
+
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

@@ -1,0 +1,23 @@
+//go:build linux
+
+package ipvs
+
+import "github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+
+// Connections are how many connections the virtual servers of each Service have got since they were made; Services without any are left out. It asks the kernel for
+// all of them at once, which adds them up every two seconds.
+func (p *Proxier) Connections() (map[model.ServiceName]uint64, error) {
+	servers, err := p.kernel.services()
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := map[model.ServiceName]uint64{}
+	for f, s := range servers {
+		if port := p.table.claimed(f).port; port != nil && s.Stats64.Connections > 0 {
+			all[port.Name.Service] += s.Stats64.Connections
+		}
+	}
+	return all, nil
+}
