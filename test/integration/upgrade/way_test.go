@@ -42,18 +42,16 @@ var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak
 		Expect(strings.Count(told.Stderr, "API server 127.0.0.1:")).To(Equal(len(because)), told.Stderr)
 		Expect(archive).NotTo(BeAnExistingFile())
 	}
-	// An API server of any version may hear of a Service before it hears of its IPAddress, and then reports a repair. The operator reports nothing, but where there is something to repair.
-	const hasty = byAPIServer + "ClusterIPNotAllocated"
-	// step rolls, and looks at what has become of everything. Of Services that are written meanwhile may be reported what is permitted.
+	// step rolls, and looks at what has become of everything. Of Services that are written meanwhile may be reported what is permitted, and that of hasty API servers.
 	step := func(ctx context.Context, to framework.Options, during func(old, next *framework.APIServer), permitted ...string) {
 		GinkgoHelper()
 		before = r.snapshot(ctx)
 		r.roll(ctx, to, during)
 		r.expectHeld(ctx, before)
-		others := r.expectUntouched(ctx, before)
+		others, hasty := r.expectUntouched(ctx, before)
 		r.work.still(func() {
-			AddReportEntry("step to "+to.Version.Name, fmt.Sprintf("reported of Services that were written meanwhile: %v; refused: %d; so far, starts that API servers gave up: %d, restarts of the operator: %d",
-				others, len(r.work.taken), r.givenUp, r.restarts.Load()))
+			AddReportEntry("step to "+to.Version.Name, fmt.Sprintf("reported of Services that were written meanwhile: %v, and by hasty API servers %d; refused: %d; so far, starts that API servers gave up: %d, restarts of the operator: %d",
+				others, hasty, len(r.work.taken), r.givenUp, r.restarts.Load()))
 		})
 		for reason := range others {
 			Expect(permitted).To(ContainElement(reason), "%v", others)
@@ -83,7 +81,7 @@ var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak
 
 	It("becomes 1.33", func(ctx SpecContext) {
 		step(ctx, minor33, func(old, next *framework.APIServer) { finalizeRefused(ctx, old, next) },
-			hasty, byAPIServer+"IPAddressNotAllocated", byAPIServer+"IPAddressWrongReference", "ClusterIPNotAllocated", "IPAddressNotAllocated", "IPAddressWrongReference")
+			byAPIServer+"IPAddressWrongReference", "ClusterIPNotAllocated", "IPAddressNotAllocated", "IPAddressWrongReference")
 		finalizeRefused(ctx, r.API)
 		Eventually(r.Condition).WithArguments(ctx, "kubernetes", migrated).WithTimeout(settling).Should(HaveField("Reason", "Flipped"))
 		r.work.waitFor(100)
@@ -97,7 +95,7 @@ var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak
 	})
 
 	It("becomes 1.34, which keeps the bitmaps as long as 1.33 draws from them", func(ctx SpecContext) {
-		step(ctx, dualWriting, func(old, next *framework.APIServer) { finalizeRefused(ctx, old, next) }, hasty)
+		step(ctx, dualWriting, func(old, next *framework.APIServer) { finalizeRefused(ctx, old, next) })
 		r.work.still(func() {
 			Expect(r.work.taken).To(BeEmpty())
 			r.expectBitmap(ctx, 0)
@@ -107,7 +105,7 @@ var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak
 	})
 
 	It("loses its bitmaps when nobody writes them any more", func(ctx SpecContext) {
-		step(ctx, minor34, func(old, _ *framework.APIServer) { finalizeRefused(ctx, old) }, hasty)
+		step(ctx, minor34, func(old, _ *framework.APIServer) { finalizeRefused(ctx, old) })
 		r.work.still(func() { r.work.taken = nil }) // refused while one kept the bitmap and the other did not
 		r.migrate(ctx, findings, "finalize")
 		r.migrate(ctx, done, "finalize", "--yes", "--archive="+archive)
@@ -118,7 +116,7 @@ var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak
 
 	for _, version := range []framework.Version{framework.V135, framework.V136} {
 		It("becomes "+version.Name, func(ctx SpecContext) {
-			step(ctx, framework.Options{Version: version}, nothing, hasty)
+			step(ctx, framework.Options{Version: version}, nothing)
 			r.work.still(func() { Expect(r.work.taken).To(BeEmpty()) })
 			Expect(r.snapshot(ctx).bitmaps).To(HaveLen(1), "somebody has written one again")
 		})
