@@ -76,7 +76,10 @@ var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak
 		migrate.Publish(ctx, r.Cluster, r.etcd, r.URL())
 		finalizeRefused(ctx, r.API)
 		r.expectHeld(ctx, r.snapshot(ctx))
-		r.work.still(func() { r.expectBitmap(ctx, 0) })
+		r.work.still(func() {
+			Expect(r.work.taken).To(BeEmpty())
+			r.expectBitmap(ctx, 0)
+		})
 	})
 
 	It("becomes 1.33", func(ctx SpecContext) {
