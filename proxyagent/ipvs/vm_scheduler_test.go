@@ -3,6 +3,7 @@
 package ipvs
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -45,16 +46,19 @@ func TestSchedulersByPackets(t *testing.T) {
 	}{
 		{scheduler: model.LeastConnection, first: 3, later: 6, want: []int{3, 3, 3}},
 		{scheduler: model.WeightedLeastConnection, weights: []uint8{1, 3}, later: 8, want: []int{2, 6}},
-		{scheduler: model.NeverQueue, first: 2, later: 2, want: []int{2, 1, 1}},
+		{scheduler: model.NeverQueue, weights: []uint8{1, 3}, later: 2, want: []int{1, 1}}, // each is idle once: sed has the faster one take both
+		{scheduler: model.NeverQueue, weights: []uint8{1, 3}, later: 6, want: []int{1, 5}}, // none is idle after two: wlc has 2 and 4
 		{scheduler: model.ShortestExpectedDelay, weights: []uint8{1, 3}, later: 2, want: []int{0, 2}},
 		{scheduler: model.DestinationHashing, first: 0, later: 5, want: []int{5, 0, 0}}, // all at one of them, whichever
-		{scheduler: model.LocalityLeastConnection, first: 1, later: 0, want: []int{1}},
-		{scheduler: model.LocalityLeastConnectionReplicas, first: 1, later: 0, want: []int{1}},
+		// All go to the last one until it holds more than its weight and another one is idle.
+		{scheduler: model.LocalityLeastConnection, first: 2, later: 4, want: []int{2, 4}},
+		{scheduler: model.LocalityLeastConnectionReplicas, first: 1, later: 1, want: []int{2, 0}},
+		{scheduler: model.LocalityLeastConnectionReplicas, first: 2, later: 4, want: []int{3, 3}}, // both, once there are both
 	}
 	each(t, func(w *fixture) {
 		for i, tc := range cases {
 			all := w.endpointsAt(len(tc.want))
-			p := w.service(string(tc.scheduler), func(p *model.ServicePort) {
+			p := w.service(fmt.Sprint(tc.scheduler, i), func(p *model.ServicePort) {
 				p.ClusterIPs, p.Scheduler, p.Cluster, p.Local, p.Hairpin = []netip.Addr{w.clusterIP(1 + i)}, tc.scheduler, all[:1], nil, nil
 				for n, weight := range tc.weights {
 					if p.Weights == nil {
@@ -83,7 +87,7 @@ func TestSchedulersByPackets(t *testing.T) {
 			}
 			for n, e := range all {
 				if got[e] != tc.want[n] {
-					w.Errorf("%s: endpoint %d holds %d of %v, want %v", tc.scheduler, n, got[e], got, tc.want)
+					w.Errorf("%s: endpoint %d holds %d of %v, want %v", p.Name, n, got[e], got, tc.want)
 				}
 			}
 		}
