@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipvs"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables"
@@ -77,7 +78,7 @@ func cleanupModes(s string) ([]iptables.Mode, error) {
 
 func cleanup(ctx context.Context, modes []iptables.Mode, kubeProxy, dryRun bool) ([]string, error) {
 	o := iptables.CleanupOptions{Modes: modes, KubeProxy: kubeProxy, DryRun: dryRun}
-	if len(modes) > 1 && !kubeProxy {
+	if len(modes) > 1 {
 		sets, err := ipset.Open()
 		if err != nil {
 			return nil, fmt.Errorf("reaching the kernel's sets (this needs NET_ADMIN): %w", err)
@@ -92,16 +93,33 @@ func cleanup(ctx context.Context, modes []iptables.Mode, kubeProxy, dryRun bool)
 			continue
 		}
 		o.Family = f
-		did, err := iptables.Cleanup(ctx, o)
-		all, problems = append(all, did...), errors.Join(problems, err)
-		if len(modes) > 1 {
-			did, err := ipvs.Cleanup(ctx, ipvs.CleanupOptions{Family: f, KubeProxy: kubeProxy, DryRun: dryRun})
+		if len(modes) > 1 { // before the sets that tell of node ports go
+			balancer := ipvs.CleanupOptions{Family: f, KubeProxy: kubeProxy, DryRun: dryRun}
+			if kubeProxy {
+				balancer.NodePorts = kubeProxyNodePorts(ctx, o.Sets, f)
+			}
+			did, err := ipvs.Cleanup(ctx, balancer)
 			all, problems = append(all, did...), errors.Join(problems, err)
 		}
+		did, err := iptables.Cleanup(ctx, o)
+		all, problems = append(all, did...), errors.Join(problems, err)
 		if len(modes) > 1 && !kubeProxy {
 			did, err := nftables.Cleanup(f, dryRun)
 			all, problems = append(all, did...), errors.Join(problems, err)
 		}
 	}
 	return all, problems
+}
+
+// kubeProxyNodePorts are those that kube-proxy's mode ipvs serves, by its sets; what is not there or cannot be read has none.
+func kubeProxyNodePorts(ctx context.Context, sets iptables.Sets, f model.Family) map[model.Protocol]map[uint16]bool {
+	all := map[model.Protocol]map[uint16]bool{}
+	for protocol, name := range map[model.Protocol]string{model.TCP: "NODE-PORT-TCP", model.UDP: "NODE-PORT-UDP", model.SCTP: "NODE-PORT-SCTP-HASH"} {
+		entries, _ := sets.Entries(ctx, rules.KubeProxySets(f)+name)
+		all[protocol] = map[uint16]bool{}
+		for e := range entries {
+			all[protocol][e.Port] = true
+		}
+	}
+	return all
 }

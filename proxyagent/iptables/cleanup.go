@@ -20,7 +20,7 @@ type CleanupOptions struct {
 	Modes []Mode
 	// Sets are taken away too; nil leaves them, because rules of another variant still use them.
 	Sets Sets
-	// KubeProxy takes the rules of kube-proxy away instead of ours.
+	// KubeProxy takes the rules and sets of kube-proxy away instead of ours.
 	KubeProxy bool
 	// DryRun only says what would be taken away.
 	DryRun bool
@@ -38,7 +38,8 @@ func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
 	if o.KubeProxy {
 		did, err := dropKubeProxyTable(ctx, o)
 		done, problems = append(done, did...), append(problems, err)
-	} else if o.Sets != nil && errors.Join(problems...) == nil {
+	}
+	if o.Sets != nil && errors.Join(problems...) == nil {
 		did, err := cleanSets(ctx, o)
 		done, problems = append(done, did...), append(problems, err)
 	}
@@ -75,11 +76,15 @@ func cleanVariant(ctx context.Context, o CleanupOptions, m Mode) ([]string, erro
 }
 
 func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {
-	counts, err := o.Sets.Counts(ctx, rules.Prefix)
+	prefix, cleaned := rules.Prefix, cleanedWith
+	if o.KubeProxy {
+		prefix, cleaned = rules.KubeProxySets(o.Family), rules.IsKubeProxySet
+	}
+	counts, err := o.Sets.Counts(ctx, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("listing sets: %w", err)
 	}
-	maps.DeleteFunc(counts, func(name string, _ int) bool { return !cleanedWith(name, o.Family) })
+	maps.DeleteFunc(counts, func(name string, _ int) bool { return !cleaned(name, o.Family) })
 	if len(counts) == 0 {
 		return nil, nil
 	}

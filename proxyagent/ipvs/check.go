@@ -75,8 +75,8 @@ func (p *Proxier) removeDrained(now time.Time) (err error) {
 
 // follow takes the addresses of the node in.
 func (p *Proxier) follow(ctx context.Context) error {
-	_, own, err := p.kernel.addresses()
-	if err != nil || !p.table.SetOwn(own) {
+	have, err := p.kernel.addresses()
+	if err != nil || !p.table.SetOwn(have.own) {
 		return err
 	}
 	return p.write(func() error {

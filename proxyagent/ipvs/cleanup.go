@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/cloudflare/ipvs"
@@ -43,11 +44,15 @@ func Usable(scheduler model.Scheduler, sysctlRoot string) error {
 	return k.do(trial)
 }
 
-// NodeAddrs are the addresses of the node, of both families, but the virtual IPs that our interface has.
+// NodeAddrs are the addresses of the node, of both families, but the virtual IPs that our interface has, or kube-proxy's.
 func NodeAddrs() ([]netip.Addr, error) {
-	link, err := findLink(device)
-	if err != nil {
-		return nil, err
+	var dummies []int
+	for _, name := range []string{device, kubeDevice} {
+		if link, err := findLink(name); err != nil {
+			return nil, err
+		} else if link != nil {
+			dummies = append(dummies, link.Attrs().Index)
+		}
 	}
 	all, err := listAddrs(nil, netlink.FAMILY_ALL)
 	if err != nil {
@@ -55,7 +60,7 @@ func NodeAddrs() ([]netip.Addr, error) {
 	}
 	var addrs []netip.Addr
 	for _, one := range all {
-		if a, ok := netip.AddrFromSlice(one.IP); ok && (link == nil || one.LinkIndex != link.Attrs().Index) {
+		if a, ok := netip.AddrFromSlice(one.IP); ok && !slices.Contains(dummies, one.LinkIndex) {
 			addrs = append(addrs, a.Unmap())
 		}
 	}
@@ -77,16 +82,19 @@ func findLink(name string) (netlink.Link, error) {
 // CleanupOptions say what to take away.
 type CleanupOptions struct {
 	Family model.Family
-	// KubeProxy takes away what kube-proxy left at its own interface, instead of what is ours. Its virtual servers for node ports stay: nothing tells them from those of others.
+	// KubeProxy takes away what kube-proxy left at its own interface and at NodePorts, instead of what is ours.
 	KubeProxy bool
+	// NodePorts are those that kube-proxy serves.
+	NodePorts map[model.Protocol]map[uint16]bool
 	DryRun    bool
 }
 
-// Cleanup takes away virtual servers and virtual IPs, and the interface with the last of them. It returns what it did in words. Where the interface is missing it does not even look: that would load the modules of IPVS.
+// Cleanup takes away virtual servers and virtual IPs, and the interface with the last of them. It returns what it did in words. What has an address that the other proxy has too stays: one has taken it over from the other.
+// Where the interface is missing it does not even look: that would load the modules of IPVS.
 func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
-	name, ours := device, func(t observed, f front) bool { return t.ours(f, nil) }
+	name, ours := device, func(t observed, f front) bool { return t.ours(f, nil) && !t.others[f.at.Addr()] }
 	if o.KubeProxy {
-		name, ours = "kube-ipvs0", func(t observed, f front) bool { return t.bound[f.at.Addr()] }
+		name, ours = kubeDevice, func(t observed, f front) bool { return t.ofKubeProxy(f, o.NodePorts) }
 	}
 	link, err := findLink(name)
 	if err != nil || link == nil {
@@ -104,6 +112,12 @@ func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
 	}
 	maps.DeleteFunc(have.servers, func(_ front, s *server) bool { return s.weights == nil })
 	return k.clean(have, o.DryRun)
+}
+
+// ofKubeProxy reports whether a virtual server is kube-proxy's, to which the bound addresses belong. A node port that is marked is ours by now.
+func (t observed) ofKubeProxy(f front, nodePorts map[model.Protocol]map[uint16]bool) bool {
+	a := f.at.Addr()
+	return t.bound[a] && !t.others[a] || nodePorts[f.protocol][f.at.Port()] && slices.Contains(t.own, a) && t.servers[f.mark()] == nil
 }
 
 // closeClient closes a client: the interface of the library does not say that it can be.

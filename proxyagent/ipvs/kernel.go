@@ -20,8 +20,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// device is the name of our dummy interface. kube-proxy has one of its own, kube-ipvs0.
-const device = "clusterip-ipvs0"
+// device is the name of our dummy interface, kubeDevice that of kube-proxy.
+const (
+	device     = "clusterip-ipvs0"
+	kubeDevice = "kube-ipvs0"
+)
 
 // kernel are IPVS and our interface, of one family. Its methods may be called concurrently.
 type kernel struct {
@@ -95,24 +98,39 @@ func (k *kernel) addr(a netip.Addr) *netlink.Addr {
 
 const forever = 0xffffffff
 
-// addresses are the virtual IPs that our interface has, and the addresses of all others.
-func (k *kernel) addresses() (bound map[netip.Addr]bool, own []netip.Addr, err error) {
-	all, err := listAddrs(nil, netlinkFamily(k.family))
+// addresses are the virtual IPs of our interface and of kube-proxy's, and the addresses that the node has on all others.
+func (k *kernel) addresses() (all observed, err error) {
+	addrs, err := listAddrs(nil, netlinkFamily(k.family))
 	if err != nil {
-		return nil, nil, err
+		return all, err
 	}
-	bound = map[netip.Addr]bool{}
-	for _, one := range all {
+	other, err := findLink(k.other())
+	if err != nil {
+		return all, err
+	}
+	all.bound, all.others = map[netip.Addr]bool{}, map[netip.Addr]bool{}
+	for _, one := range addrs {
 		a, _ := netip.AddrFromSlice(one.IP)
 		switch a = a.Unmap(); {
 		case one.LinkIndex == k.link.Attrs().Index:
-			bound[a] = true
+			all.bound[a] = true
+		case other != nil && one.LinkIndex == other.Attrs().Index:
+			all.others[a] = true
 		case !a.IsLoopback():
-			own = append(own, a)
+			all.own = append(all.own, a)
 		}
 	}
-	slices.SortFunc(own, netip.Addr.Compare)
-	return bound, slices.Compact(own), nil
+	slices.SortFunc(all.own, netip.Addr.Compare)
+	all.own = slices.Compact(all.own)
+	return all, nil
+}
+
+// other is the name of kube-proxy's interface, or ours when this one is kube-proxy's.
+func (k *kernel) other() string {
+	if k.link.Attrs().Name == kubeDevice {
+		return device
+	}
+	return kubeDevice
 }
 
 // listAddrs lists addresses, again if some change meanwhile.
@@ -254,14 +272,15 @@ func (k *kernel) weights(f front) (map[netip.AddrPort]int, error) {
 
 // observed is what the kernel has.
 type observed struct {
-	servers map[front]*server // with destinations if they are ours
-	bound   map[netip.Addr]bool
+	servers map[front]*server   // with destinations if they are ours
+	bound   map[netip.Addr]bool // virtual IPs
+	others  map[netip.Addr]bool // those of the other proxy that serves with IPVS
 	own     []netip.Addr
 }
 
 // read reads all that is ours, or wanted.
 func (k *kernel) read(ctx context.Context, ours func(observed, front) bool) (all observed, err error) {
-	if all.bound, all.own, err = k.addresses(); err != nil {
+	if all, err = k.addresses(); err != nil {
 		return all, err
 	}
 	if all.servers, err = k.servers(); err != nil {

@@ -115,3 +115,31 @@ func TestOurs(t *testing.T) {
 		})
 	}
 }
+
+func TestOfKubeProxy(t *testing.T) {
+	node, virtual, taken := netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("10.96.0.2")
+	at := func(p model.Protocol, a netip.Addr, port uint16) front { return front{p, netip.AddrPortFrom(a, port)} }
+	have := observed{
+		servers: map[front]*server{at(model.TCP, node, 30001).mark(): {}}, own: []netip.Addr{node},
+		bound: map[netip.Addr]bool{virtual: true, taken: true}, others: map[netip.Addr]bool{taken: true},
+	}
+	ports := map[model.Protocol]map[uint16]bool{model.TCP: {30000: true, 30001: true}}
+	for name, c := range map[string]struct {
+		front
+		want bool
+	}{
+		"at its interface":          {at(model.UDP, virtual, 53), true},
+		"at both interfaces":        {at(model.UDP, taken, 53), false},
+		"a node port":               {at(model.TCP, node, 30000), true},
+		"over another protocol":     {at(model.UDP, node, 30000), false},
+		"a node port that we serve": {at(model.TCP, node, 30001), false},
+		"another port of the node":  {at(model.TCP, node, 443), false},
+		"the same port elsewhere":   {at(model.TCP, netip.MustParseAddr("192.0.2.99"), 30000), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := have.ofKubeProxy(c.front, ports); got != c.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
 // Saved is what iptables-save printed, as far as it concerns us: chains with their rules, and rules of others that lead to them.
@@ -38,20 +40,41 @@ func ParseSave(tables ...[]byte) Saved {
 	return parse(func(chain string) bool { return strings.HasPrefix(chain, Prefix) }, tables...)
 }
 
-// ParseKubeProxy reads the same for the chains of kube-proxy's iptables mode.
+// ParseKubeProxy reads the same for the chains of kube-proxy's modes iptables and ipvs.
 func ParseKubeProxy(tables ...[]byte) Saved { return parse(isKubeProxyChain, tables...) }
 
-// kubeProxyChains are the names of the chains of kube-proxy's iptables mode; those that end in a dash are beginnings. The kubelet's own
+// kubeProxyChains are the names of the chains of kube-proxy's modes iptables and ipvs; those that end in a dash are beginnings. The kubelet's own
 // chains (KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT, KUBE-FIREWALL) are not among them.
 var kubeProxyChains = []string{
 	"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-FORWARD",
 	"KUBE-PROXY-FIREWALL", "KUBE-PROXY-CANARY", "KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-",
+	"KUBE-NODE-PORT", "KUBE-LOAD-BALANCER", "KUBE-SOURCE-RANGES-FIREWALL", "KUBE-IPVS-FILTER", "KUBE-IPVS-OUT-FILTER",
 }
 
 func isKubeProxyChain(name string) bool {
 	return slices.ContainsFunc(kubeProxyChains, func(known string) bool {
 		return name == known || strings.HasSuffix(known, "-") && strings.HasPrefix(name, known)
 	})
+}
+
+// kubeProxySets are the names of the sets of kube-proxy's mode ipvs behind [KubeProxySets].
+var kubeProxySets = []string{
+	"LOOP-BACK", "CLUSTER-IP", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL", "LOAD-BALANCER", "LOAD-BALANCER-LOCAL", "LOAD-BALANCER-FW", "LOAD-BALANCER-SOURCE-CIDR", "LOAD-BALANCER-SOURCE-IP",
+	"NODE-PORT-TCP", "NODE-PORT-LOCAL-TCP", "NODE-PORT-UDP", "NODE-PORT-LOCAL-UDP", "NODE-PORT-SCTP-HASH", "NODE-PORT-LOCAL-SCTP-HASH", "HEALTH-CHECK-NODE-PORT", "IPVS-IPS",
+}
+
+// KubeProxySets is what the names of the sets of kube-proxy's mode ipvs begin with.
+func KubeProxySets(f model.Family) string {
+	if f == model.IPv6 {
+		return "KUBE-6-"
+	}
+	return "KUBE-"
+}
+
+// IsKubeProxySet reports whether a set is one of kube-proxy's mode ipvs, in a family.
+func IsKubeProxySet(name string, f model.Family) bool {
+	rest, is := strings.CutPrefix(name, KubeProxySets(f))
+	return is && slices.Contains(kubeProxySets, rest)
 }
 
 // parse reads the same for some chains. Lines of others are skipped but for rules that lead to those.

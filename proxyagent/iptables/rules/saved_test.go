@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
 func TestTarget(t *testing.T) {
@@ -127,13 +129,14 @@ COMMIT
 :KUBEX - [0:0]
 :CIPA-SERVICES - [0:0]
 -A PREROUTING -m comment --comment "-j KUBE-SERVICES" -j CIPA-SERVICES
+:KUBE-NODE-PORT - [0:0]
 -A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-SVC-NPX46M4PTMTKRN6Y
 -A MINE -j KUBE-MARK-MASQ
 COMMIT
 `))
 	want := map[chain][]string{
 		{"mangle", "KUBE-PROXY-CANARY"}: nil, {filter, "KUBE-NODEPORTS"}: nil, {nat, "KUBE-SVC-NPX46M4PTMTKRN6Y"}: nil,
-		{nat, "KUBE-SERVICES"}: {"-d 10.96.0.1/32 -j KUBE-SVC-NPX46M4PTMTKRN6Y"},
+		{nat, "KUBE-SERVICES"}: {"-d 10.96.0.1/32 -j KUBE-SVC-NPX46M4PTMTKRN6Y"}, {nat, "KUBE-NODE-PORT"}: nil,
 	}
 	wantJumps := map[jump]int{
 		{filter, "INPUT", `-m comment --comment "kubernetes health check service ports" -j KUBE-NODEPORTS`}: 1,
@@ -141,5 +144,18 @@ COMMIT
 	}
 	if diff := cmp.Diff(want, s.chains, cmp.AllowUnexported(chain{})) + cmp.Diff(wantJumps, s.jumps, cmp.AllowUnexported(jump{})); diff != "" {
 		t.Errorf("chains and jumps (-want +got):\n%s", diff)
+	}
+}
+
+func TestSetsOfKubeProxy(t *testing.T) {
+	for name, family := range map[string]model.Family{
+		"KUBE-CLUSTER-IP": model.IPv4, "KUBE-6-CLUSTER-IP": model.IPv6, "KUBE-NODE-PORT-LOCAL-SCTP-HASH": model.IPv4, "KUBE-6-NODE-PORT-TCP": model.IPv6,
+		"KUBE-DST-ABCDEF": 0, "KUBE-": 0, "XKUBE-CLUSTER-IP": 0, "CIPA-4-VIP": 0,
+	} {
+		for _, f := range []model.Family{model.IPv4, model.IPv6} {
+			if got := IsKubeProxySet(name, f); got != (f == family) {
+				t.Errorf("%s, %s: got %t", name, f, got)
+			}
+		}
 	}
 }
