@@ -84,9 +84,14 @@ func (b backend) open(o iptables.Options, c v1alpha1.ProxyAgentConfiguration) (p
 	if b == native || err != nil {
 		return rules, err
 	}
+	former, err := nftables.Cleanup(o.Family, true)
+	if err != nil {
+		return nil, err
+	}
 	return ipvs.New(ipvs.Options{
 		Family: o.Family, Spoke: rules, Scheduler: model.Scheduler(c.IPVS.Scheduler), Exclude: config.ExcludeCIDRs(c), Drain: c.IPVS.DrainTimeout.Duration, FullCheck: o.FullCheck,
-		Timeouts: ipvs.Timeouts{TCP: c.IPVS.TCPTimeout.Duration, TCPFin: c.IPVS.TCPFinTimeout.Duration, UDP: c.IPVS.UDPTimeout.Duration},
+		Timeouts:    ipvs.Timeouts{TCP: c.IPVS.TCPTimeout.Duration, TCPFin: c.IPVS.TCPFinTimeout.Duration, UDP: c.IPVS.UDPTimeout.Duration},
+		Translating: len(former) > 0,
 	})
 }
 

@@ -43,6 +43,8 @@ type Options struct {
 	FullCheck time.Duration
 	// Timeouts are those of connections, zero for what the kernel has.
 	Timeouts Timeouts
+	// Translating is true where rules of the spoke serve that an agent in its mode left: they go on until the virtual IPs are there.
+	Translating bool
 }
 
 // Timeouts are those of connections in IPVS: of TCP, of TCP after a FIN, and of UDP.
@@ -108,6 +110,9 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	if full && p.table.globals.Family != 0 {
 		deltas = append(deltas, model.Delta{Globals: p.globals()})
 	}
+	if p.Translating && problem == nil && p.table.globals.Family != 0 {
+		p.Translating, problem = false, p.takeOver(ctx, deltas)
+	}
 	err = p.write(func() error {
 		_, err := p.Spoke.Sync(ctx, deltas...)
 		return err
@@ -118,6 +123,34 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 		}
 	}
 	return full, errors.Join(problem, err)
+}
+
+// takeOver gives virtual IPs to the node while the spoke still translates what goes to them: otherwise new connections would be refused between its change and that of the last address. It keeps clients from the node's own
+// sockets already.
+func (p *Proxier) takeOver(ctx context.Context, deltas []model.Delta) error {
+	come, _ := p.table.addresses()
+	if len(come) == 0 { // an agent in this mode was before
+		return nil
+	}
+	coming := map[netip.Addr]bool{}
+	for _, a := range come {
+		coming[a] = true
+	}
+	deltas = slices.Clone(deltas)
+	for i, d := range deltas {
+		deltas[i].Ports = maps.Clone(d.Ports)
+		for name, port := range d.Ports {
+			if port != nil && slices.ContainsFunc(p.table.fronts(port), func(f front) bool { return coming[f.at.Addr()] }) {
+				translated := *port
+				translated.Balanced = false
+				deltas[i].Ports[name] = &translated
+			}
+		}
+	}
+	if _, err := p.Spoke.Sync(ctx, deltas...); err != nil {
+		return err
+	}
+	return p.move(come, true)
 }
 
 // write brings IPVS to what the table wants, and calls spoke at the right moment.
