@@ -11,11 +11,13 @@ mkdir -p "$out"
 go test -c -tags ipvs -o "$out/ipvs.test" ./proxyagent/ipvs
 run=("cd proxyagent/ipvs && $out/ipvs.test -test.v -test.timeout=30m")
 if [ "${1:-}" != short ]; then
-	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl >/dev/null
+	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-proxy >/dev/null
 	export CLUSTERIP_PROGRAMS=$PWD/bin/programs CLUSTERIP_SLOWNESS=5
 	go build -o "$CLUSTERIP_PROGRAMS/plain/" ./cmd/...
-	go test -c -o "$out/flows.test" ./test/e2e/flows
-	run+=("cd test/e2e/flows && $out/flows.test -ginkgo.no-color -ginkgo.v -ginkgo.timeout=1h -ginkgo.label-filter=ipvs -ginkgo.focus='${FOCUS:-}'")
+	for suite in ${SUITES:-flows robustness cleanup}; do
+		go test -c -o "$out/$suite.test" "./test/e2e/$suite"
+		run+=("cd test/e2e/$suite && $out/$suite.test -ginkgo.no-color -ginkgo.v -ginkgo.timeout=1h -ginkgo.label-filter=ipvs -ginkgo.focus='${FOCUS:-}'")
+	done
 fi
 command=$(printf '(%s) || status=1; ' "${run[@]}")
 MODULES=ip_vs exec hack/vm.sh bash -c "status=0; ${command}exit \$status"

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -292,12 +294,13 @@ func TestAffinity(t *testing.T) {
 	})
 }
 
-// TestDraining has connections to an endpoint that goes end by themselves, or after the limit.
+// TestDraining has connections to an endpoint that goes end by themselves, or after the limit, while new ones come all the time.
 func TestDraining(t *testing.T) {
 	each(t, func(w *fixture) {
 		p := w.service("web", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(1)} })
 		vip := netip.AddrPortFrom(w.clusterIP(1), 80)
 		w.sync(w.plan(p))
+		defer w.load(vip)()
 		kept := []*line{w.keep(vip), w.keep(vip)} // one at each endpoint
 		alone := *p
 		alone.Cluster = p.Cluster[1:]
@@ -324,7 +327,42 @@ func TestDraining(t *testing.T) {
 		if weights := w.weights(vip); len(weights) != 1 {
 			w.Errorf("after the limit the weights are %v", weights)
 		}
+		ended := 0
+		for _, l := range kept {
+			_ = l.SetDeadline(time.Now().Add(30 * time.Second))
+			_, _ = fmt.Fprintln(l, "still there?")
+			if _, err := l.ReadString('\n'); errors.Is(err, syscall.ECONNRESET) {
+				ended++
+			} else if err != nil {
+				w.Error(err)
+			}
+		}
+		if ended != 1 {
+			w.Errorf("after the limit %d connections were ended, want that to the endpoint which went", ended)
+		}
 	})
+}
+
+// load makes new connections until the returned function is called, which wants that none was lost.
+func (w *fixture) load(to netip.AddrPort) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	lost, tried := []string{}, 0
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ; ctx.Err() == nil; tried++ {
+			if r := w.dial(w.Pod1, network.Probe{To: to, Timeout: 10 * time.Second}); r.Outcome != network.Connected {
+				lost = append(lost, r.String())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	return func() {
+		w.Helper()
+		cancel()
+		if running.Wait(); len(lost) > 0 || tried < 20 {
+			w.Errorf("of %d new connections were lost: %q", tried, lost)
+		}
+	}
 }
 
 // weights are those that the kernel has, by ways of its own.

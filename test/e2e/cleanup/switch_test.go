@@ -17,7 +17,11 @@ import (
 // startKubeProxy starts kube-proxy; who takes its rules away is up to the spec.
 func (env *fixture) startKubeProxy(ctx context.Context, kind string) *framework.KubeProxy {
 	GinkgoHelper()
-	proxy, err := env.Cluster.StartKubeProxy(ctx, framework.KubeProxyOptions{Namespace: env.Node, Node: env.Name, Mode: kind, Variant: env.Mode})
+	options := framework.KubeProxyOptions{Namespace: env.Node, Node: env.Name, Mode: kind, Variant: env.Mode}
+	if kind == environment.Balanced { // it takes away all virtual servers that it does not know
+		options.Config = map[string]any{"ipvs": map[string]any{"minSyncPeriod": "200ms", "excludeCIDRs": environment.ForeignRanges()}}
+	}
+	proxy, err := env.Cluster.StartKubeProxy(ctx, options)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(proxy.Kill)
 	return proxy

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -235,6 +236,18 @@ var _ = Describe("An agent that has much to do", func() {
 			newChurn(env).run(ctx, 2000, func(i int) { env.disturb(ctx, i) })
 			env.fromScratch(ctx)
 		}, environment.EachMode("2,000 changes"))
+
+	It("loses nothing in 1,000, in mode ipvs, though it is killed again and again", Label(environment.Balanced), func(ctx SpecContext) {
+		env := newFixture(ctx, environment.Cluster, environment.Balanced)
+		newChurn(env).run(ctx, 1000, func(i int) {
+			if i%250 == 125 {
+				Expect(env.Agent.Kill()).To(Succeed())
+				Expect(env.Agent.Start(ctx)).To(Succeed())
+			}
+		})
+		env.fromScratch(ctx)
+		Expect(env.foreign.Diff(env.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty(), "rules of others were changed")
+	})
 })
 
 // disturb lets something go wrong at every hundredth step.

@@ -24,7 +24,7 @@ func (env *fixture) gone(addresses ...string) {
 	}
 }
 
-var _ = every("An agent that ends and starts", func(env *fixture) {
+var _ = everywhere("An agent that ends and starts", func(env *fixture) {
 	It("loses nothing, and writes the same rules again", func(ctx SpecContext) {
 		traffic := env.Traffic(env.busy, env.calls)
 		before := env.stableRules(ctx)

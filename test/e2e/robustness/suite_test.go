@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,19 +133,28 @@ func every(what string, specs func(env *fixture), labels ...string) bool {
 	return in(environment.Modes, what, specs, labels)
 }
 
+// everywhere runs them in mode ipvs too.
+func everywhere(what string, specs func(env *fixture)) bool {
+	return every(what, specs) && describe(environment.Balanced, what, Label(environment.Balanced), specs)
+}
+
 func in(modes []string, what string, specs func(env *fixture), labels []string) bool {
 	for _, mode := range modes {
-		Describe(what+", "+mode, environment.LabelsOf(modes, mode, what), Label(labels...), Ordered, ContinueOnFailure, func() {
-			env := new(fixture)
-			BeforeAll(func(ctx SpecContext) { *env = *newFixture(ctx, environment.Cluster, mode) })
-			BeforeEach(func(ctx SpecContext) { env.reset(ctx) })
-			AfterEach(func(ctx SpecContext) {
-				Expect(env.foreign.Diff(env.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty(), "rules of others were changed")
-			})
-			specs(env)
-		})
+		describe(mode, what, slices.Concat(environment.LabelsOf(modes, mode, what), Label(labels...)), specs)
 	}
 	return true
+}
+
+func describe(mode, what string, labels Labels, specs func(env *fixture)) bool {
+	return Describe(what+", "+mode, labels, Ordered, ContinueOnFailure, func() {
+		env := new(fixture)
+		BeforeAll(func(ctx SpecContext) { *env = *newFixture(ctx, environment.Cluster, mode) })
+		BeforeEach(func(ctx SpecContext) { env.reset(ctx) })
+		AfterEach(func(ctx SpecContext) {
+			Expect(env.foreign.Diff(env.Rules(ctx).Without(ruleset.Agent))).To(BeEmpty(), "rules of others were changed")
+		})
+		specs(env)
+	})
 }
 
 func port80(address string) netip.AddrPort {
@@ -191,8 +201,13 @@ func (env *fixture) plantForeign(ctx context.Context) {
 			env.Restore(ctx, family, mode, fmt.Sprintf(foreignRules, set))
 		}
 	}
+	parts := 5 // all programs but nft show rules
+	if env.Mode == environment.Balanced {
+		env.PlantVirtualServers()
+		parts++
+	}
 	env.foreign = env.Rules(ctx)
-	Expect(env.foreign).To(HaveLen(5), "all programs but nft show rules")
+	Expect(env.foreign).To(HaveLen(parts))
 	Expect(env.foreign.Of(ruleset.Agent)).To(BeEmpty())
 	Expect(strings.Count(env.foreign["iptables-nft-save"], "\n-A ")).To(Equal(strings.Count(foreignRules, "\n-A ")))
 }

@@ -55,6 +55,9 @@ var (
 // Native is the mode of the agent without iptables.
 const Native = "nftables"
 
+// Balanced is the mode of the agent with IPVS, which takes a machine that has it: hack/ipvs.sh runs what has this label.
+const Balanced = "ipvs"
+
 // LabelsOf are those of a spec in one of the modes in which it can run: what holds in one is expected of the others. `make test` runs the one that the seed picks for it, `make soak` all.
 func LabelsOf(modes []string, mode, spec string) Labels {
 	h := fnv.New32a()
@@ -116,7 +119,7 @@ func Open(ctx context.Context, cp *framework.ControlPlane, mode string) *Environ
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(topology.Close()).To(Succeed()) })
 	s := &Environment{Gomega: NewGomega(Fail), Cluster: cp, Topology: topology, Mode: mode, Name: fmt.Sprintf("env-%d", environments.Add(1))}
-	s.Options = framework.ProxyAgentOptions{Namespace: topology.Node, Node: s.Name, Mode: mode, Race: true}
+	s.Options = framework.ProxyAgentOptions{Namespace: topology.Node, Node: s.Name, Mode: mode, Race: mode != Balanced} // in the emulated machine that would take too long
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
 	_, err = cp.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -175,7 +178,7 @@ func (s *Environment) StartAgent(ctx context.Context, args ...string) {
 // Cleanup runs `proxyagent cleanup`, wants it to succeed, and returns what it said.
 func (s *Environment) Cleanup(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	options := framework.ProxyAgentOptions{Namespace: s.Node, Args: append([]string{"cleanup"}, args...), Race: true}
+	options := framework.ProxyAgentOptions{Namespace: s.Node, Args: append([]string{"cleanup"}, args...), Race: s.Options.Race}
 	out, code, err := framework.RunProxyAgent(ctx, options)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(code).To(BeZero(), out)

@@ -99,10 +99,10 @@ func (s *Environment) Traffic(services ...*corev1.Service) *Traffic {
 		for _, f := range network.Families {
 			vip, name := VIP(service, f), service.Name+", "+f.String()
 			for _, from := range []*network.Namespace{s.Pod1, s.Node, s.Client} {
-				t.connect(from.Host()+" to "+name, from.DialContext, vip.String(), 20*time.Millisecond)
+				t.connect(from.Host()+" to "+name, from.DialContext, vip.String(), pause)
 			}
 			if port := service.Spec.Ports[0].NodePort; port != 0 {
-				t.connect("client to the node port of "+name, s.Client.DialContext, netip.AddrPortFrom(s.Node.Addr(f), uint16(port)).String(), 20*time.Millisecond)
+				t.connect("client to the node port of "+name, s.Client.DialContext, netip.AddrPortFrom(s.Node.Addr(f), uint16(port)).String(), pause)
 			}
 			t.stay("kept to "+name, s.Pod1.DialContext, "tcp", vip.String(), 8)
 			for _, port := range service.Spec.Ports {
@@ -123,6 +123,9 @@ func NewTraffic() *Traffic {
 	DeferCleanup(t.Stop)
 	return t
 }
+
+// pause is that between two new connections.
+var pause = 20 * time.Millisecond * network.Slowness
 
 // spare is the pause between two new connections where there are many Services.
 const spare = 200 * time.Millisecond
@@ -195,7 +198,7 @@ func (t *Traffic) stay(name string, dial dialer, protocol, address string, n int
 	for range n {
 		l, err := open(t.life, dial, protocol, address)
 		Expect(err).NotTo(HaveOccurred(), name)
-		t.repeat(t.streams[name], 100*time.Millisecond, func() (last bool, err error) {
+		t.repeat(t.streams[name], 5*pause, func() (last bool, err error) {
 			answer, err := l.ask()
 			if err == nil && protocol == "udp" && answer != l.who {
 				err = fmt.Errorf("from %s: answered by %s, and before by %s", l.conn.LocalAddr(), answer, l.who)

@@ -8,13 +8,13 @@ import (
 // Owner tells whose a chain or set is by its name.
 type Owner func(name string) bool
 
-// Agent owns what begins with CIPA-, its native tables, and nothing else.
+// Agent owns what begins with CIPA-, its native tables, what IPVS has at its interface, and nothing else.
 func Agent(name string) bool {
-	return strings.HasPrefix(name, "CIPA-") || name == "clusterip-proxyagent"
+	return strings.HasPrefix(name, "CIPA-") || name == "clusterip-proxyagent" || name == devices[0]
 }
 
-// KubeProxy owns what begins with KUBE-.
-func KubeProxy(name string) bool { return strings.HasPrefix(name, "KUBE-") }
+// KubeProxy owns what begins with KUBE-, and what IPVS has at its interface.
+func KubeProxy(name string) bool { return strings.HasPrefix(name, "KUBE-") || name == devices[1] }
 
 // Lasting leaves out the members of sets that come and go by themselves: of those with a time-out with the traffic, and who has which address whenever an
 // API server comes upon leaked IPAddresses and takes them away.
@@ -31,7 +31,7 @@ func (s Snapshot) Lasting() Snapshot {
 	})
 }
 
-// Of leaves what belongs to an owner: its chains with their rules, the jumps to them, its sets, and its native tables.
+// Of leaves what belongs to an owner: its chains with their rules, the jumps to them, its sets, its native tables, and what it has in IPVS.
 func (s Snapshot) Of(o Owner) Snapshot {
 	return s.filter(func(line string) bool { return o.owns(line) })
 }
@@ -46,7 +46,7 @@ func (s Snapshot) filter(keep func(line string) bool) Snapshot {
 	for program, text := range s {
 		lines := strings.Split(text, "\n")
 		lines = slices.DeleteFunc(lines, func(line string) bool { return !structure(line) && !keep(line) })
-		if program != "ipset" && program != "nft" {
+		if !slices.Contains([]string{"ipset", "nft", ipvs}, program) {
 			lines = strings.Split(tables(strings.Join(lines, "\n")), "\n")
 		}
 		if text := strings.Join(lines, "\n"); text != "" {
@@ -70,6 +70,8 @@ func (o Owner) owns(line string) bool {
 		return o(words[1]) || o(target(words))
 	case len(words) > 2 && words[0] == "table":
 		return o(words[2])
+	case len(words) > 1 && slices.Contains([]string{"interface", "address", "server", "destination"}, words[0]):
+		return o(words[1])
 	default:
 		return false
 	}

@@ -49,3 +49,37 @@ func TestOwnersShareASnapshot(t *testing.T) {
 		})
 	}
 }
+
+const inIPVS = `1: lo: <LOOPBACK,UP> mtu 65536
+6: clusterip-ipvs0: <BROADCAST,NOARP,UP> mtu 1500
+1: lo    inet 127.0.0.1/8 scope host lo
+6: clusterip-ipvs0    inet 10.96.0.1/32 scope host clusterip-ipvs0
+6: clusterip-ipvs0    inet6 fd00:96::1/128 scope global deprecated
+IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port Scheduler Flags
+  -> RemoteAddress:Port Forward Weight ActiveConn InActConn
+TCP  0A600001:0050 rr 
+  -> 0AB4010C:1F90      Masq    1      7          2         
+  -> 0AB4010D:1F90      Masq    0      7          2         
+TCP  C000020A:7580 rr 
+TCP  C000020A:01BB rr persistent 600 FFFFFFFF
+  -> 0AB4010C:1F90      Masq    7      0          0         
+TCP  00000000:7580 rr 
+UDP  [fd00:0096:0000:0000:0000:0000:0000:0001]:0050 wlc 
+  -> [fd00:0180:0000:0001:0000:0000:0000:0012]:1F90      Masq    3      0          0         
+`
+
+func TestOwnersShareIPVS(t *testing.T) {
+	s := Snapshot{ipvs: balancer(inIPVS)}
+	want := map[string]Snapshot{
+		"ours": {ipvs: "address clusterip-ipvs0 10.96.0.1\naddress clusterip-ipvs0 fd00:96::1\n" +
+			"destination clusterip-ipvs0 TCP 10.96.0.1:80 -> 10.180.1.12:8080 Masq 1\n" +
+			"destination clusterip-ipvs0 UDP [fd00:96::1]:80 -> [fd00:180:0:1::12]:8080 Masq 3\ninterface clusterip-ipvs0\n" +
+			"server clusterip-ipvs0 TCP 0.0.0.0:30080 rr\nserver clusterip-ipvs0 TCP 10.96.0.1:80 rr\n" +
+			"server clusterip-ipvs0 TCP 192.0.2.10:30080 rr\nserver clusterip-ipvs0 UDP [fd00:96::1]:80 wlc"},
+		"theirs": {ipvs: "destination - TCP 192.0.2.10:443 -> 10.180.1.12:8080 Masq 7\nserver - TCP 192.0.2.10:443 rr persistent 600 FFFFFFFF"},
+	}
+	if diff := cmp.Diff(want, map[string]Snapshot{"ours": s.Of(Agent), "theirs": s.Without(Agent)}); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,5 +1,5 @@
 // Package ruleset reads the whole firewall of a network namespace, as the suites about robustness and cleanup compare it: the tables of
-// iptables in both variants and both families, the ipsets, and the native tables of nftables.
+// iptables in both variants and both families, the ipsets, the native tables of nftables, and what IPVS has.
 //
 // It leaves out what is no rule: counters, comments of the programs, the order of entries in a set, and tables that hold
 // nothing but their own built-in chains with policy ACCEPT, for no program can take those away again.
@@ -37,6 +37,9 @@ var programs = map[string]struct {
 	"nft":                   {[]string{"--stateless", "list", "ruleset"}, nativeTables},
 }
 
+// ipvs is the part of a Snapshot that no single program prints.
+const ipvs = "ipvs"
+
 // Take reads the firewall of a network namespace.
 func Take(ctx context.Context, n *network.Namespace) (Snapshot, error) {
 	s := Snapshot{}
@@ -48,6 +51,13 @@ func Take(ctx context.Context, n *network.Namespace) (Snapshot, error) {
 		if text := how.normalise(out); text != "" {
 			s[program] = text
 		}
+	}
+	out, err := n.Run(ctx, "sh", "-c", "ip -o link; ip -o addr; cat /proc/net/ip_vs 2>/dev/null || true")
+	if err != nil {
+		return nil, err
+	}
+	if text := balancer(out); text != "" {
+		s[ipvs] = text
 	}
 	return s, nil
 }
