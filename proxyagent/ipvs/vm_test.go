@@ -349,7 +349,7 @@ func (w *fixture) load(to netip.AddrPort) (end func()) {
 	lost, tried := []string{}, 0
 	var running sync.WaitGroup
 	running.Go(func() {
-		for ; ctx.Err() == nil; tried++ {
+		for ; ctx.Err() == nil || tried < 20; tried++ {
 			if r := w.dial(w.Pod1, network.Probe{To: to, Timeout: 10 * time.Second}); r.Outcome != network.Connected {
 				lost = append(lost, r.String())
 			}
@@ -359,10 +359,32 @@ func (w *fixture) load(to netip.AddrPort) (end func()) {
 	return func() {
 		w.Helper()
 		cancel()
-		if running.Wait(); len(lost) > 0 || tried < 20 {
+		if running.Wait(); len(lost) > 0 {
 			w.Errorf("of %d new connections were lost: %q", tried, lost)
 		}
 	}
+}
+
+// TestTakeOver has IPVS follow upon an agent in mode nftables.
+func TestTakeOver(t *testing.T) {
+	const services = 40 // so many addresses come one after the other
+	each(t, func(w *fixture) {
+		var ports []*model.ServicePort
+		for i := range services {
+			ports = append(ports, w.service(fmt.Sprint("web", i), func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(1 + i)} }))
+		}
+		vip := netip.AddrPortFrom(w.clusterIP(services), 80)
+		w.onNode(func() error { _, err := w.spoke.Sync(context.Background(), w.plan(ports...)); return err })
+		w.reaches("before", w.Pod1, vip, false, w.Pod2, w.RemotePod)
+		end := w.load(vip)
+		w.open(Options{Translating: true})
+		w.sync(w.plan(ports...))
+		end()
+		w.keep(vip)
+		if held := w.held(vip); held[ports[0].Cluster[0]]+held[ports[0].Cluster[1]] == 0 {
+			w.Errorf("IPVS holds %v, want the last connection", held)
+		}
+	})
 }
 
 // weights are those that the kernel has, by ways of its own.

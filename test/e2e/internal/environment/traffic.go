@@ -326,20 +326,34 @@ func (l *line) hear() (string, error) {
 	return strings.Join(words[:min(2, len(words))], " "), nil
 }
 
-// sentAgain is how many packets of a TCP connection, the first one included, did not arrive at once.
-func (l *line) sentAgain() (again int) {
+// sentAgain is how many packets of a TCP connection, the first one included, did not arrive at once. In an emulated machine timers may be faster than packets: what the other side says that it got twice was not lost
+// there, and that news may be on its way.
+func (l *line) sentAgain() int {
+	again, twice := l.resent()
+	if network.Slowness == 1 || again == 0 {
+		return again
+	}
+	for i := 0; again > twice && i < 20; i++ {
+		time.Sleep(50 * time.Millisecond)
+		again, twice = l.resent()
+	}
+	return max(again-twice, 0)
+}
+
+// resent is how many packets of a TCP connection were sent again, and how many arrived twice.
+func (l *line) resent() (again, twice int) {
 	tcp, ok := l.conn.(*net.TCPConn)
 	if !ok {
-		return 0
+		return 0, 0
 	}
 	raw, err := tcp.SyscallConn()
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	_ = raw.Control(func(fd uintptr) {
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			again = int(info.Total_retrans)
+			again, twice = int(info.Total_retrans), int(info.Dsack_dups)
 		}
 	})
-	return again
+	return again, twice
 }
