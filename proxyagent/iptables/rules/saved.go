@@ -63,6 +63,9 @@ var kubeProxySets = []string{
 	"NODE-PORT-TCP", "NODE-PORT-LOCAL-TCP", "NODE-PORT-UDP", "NODE-PORT-LOCAL-UDP", "NODE-PORT-SCTP-HASH", "NODE-PORT-LOCAL-SCTP-HASH", "HEALTH-CHECK-NODE-PORT", "IPVS-IPS",
 }
 
+// maxSetName is how long the name of a set may be: kube-proxy cuts its own there.
+const maxSetName = 31
+
 // KubeProxySets is what the names of the sets of kube-proxy's mode ipvs begin with.
 func KubeProxySets(f model.Family) string {
 	if f == model.IPv6 {
@@ -73,8 +76,10 @@ func KubeProxySets(f model.Family) string {
 
 // IsKubeProxySet reports whether a set is one of kube-proxy's mode ipvs, in a family.
 func IsKubeProxySet(name string, f model.Family) bool {
-	rest, is := strings.CutPrefix(name, KubeProxySets(f))
-	return is && slices.Contains(kubeProxySets, rest)
+	return slices.ContainsFunc(kubeProxySets, func(known string) bool {
+		full := KubeProxySets(f) + known
+		return name == full[:min(len(full), maxSetName)]
+	})
 }
 
 // parse reads the same for some chains. Lines of others are skipped but for rules that lead to those.

@@ -149,7 +149,7 @@ COMMIT
 
 func TestSetsOfKubeProxy(t *testing.T) {
 	for name, family := range map[string]model.Family{
-		"KUBE-CLUSTER-IP": model.IPv4, "KUBE-6-CLUSTER-IP": model.IPv6, "KUBE-NODE-PORT-LOCAL-SCTP-HASH": model.IPv4, "KUBE-6-NODE-PORT-TCP": model.IPv6,
+		"KUBE-CLUSTER-IP": model.IPv4, "KUBE-6-CLUSTER-IP": model.IPv6, "KUBE-NODE-PORT-LOCAL-SCTP-HASH": model.IPv4, "KUBE-6-NODE-PORT-TCP": model.IPv6, "KUBE-6-NODE-PORT-LOCAL-SCTP-HAS": model.IPv6,
 		"KUBE-DST-ABCDEF": 0, "KUBE-": 0, "XKUBE-CLUSTER-IP": 0, "CIPA-4-VIP": 0,
 	} {
 		for _, f := range []model.Family{model.IPv4, model.IPv6} {

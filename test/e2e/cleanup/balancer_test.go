@@ -10,6 +10,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -35,6 +36,18 @@ func (env *fixture) newConnections() *environment.Traffic {
 	}
 	traffic.Flows()
 	return traffic
+}
+
+// startBalancing starts kube-proxy in mode ipvs and waits for its rules: they come after addresses and virtual servers, and until then an endpoint does not reach itself.
+func (env *fixture) startBalancing(ctx context.Context) *framework.KubeProxy {
+	GinkgoHelper()
+	proxy := env.startKubeProxy(ctx, environment.Balanced)
+	env.serves(ctx, func(ctx context.Context) ruleset.Snapshot { return ruleset.Snapshot{"ipset": env.kubes(ctx)["ipset"]} }, env.web, true)
+	for program, set := range map[string]string{"iptables-nft-save": "KUBE-LOOP-BACK", "ip6tables-nft-save": "KUBE-6-LOOP-BACK"} {
+		Eventually(func() string { return env.kubes(ctx)[program] }).WithTimeout(environment.Soon).Should(ContainSubstring("--match-set " + set))
+	}
+	env.Served(env.web)
+	return proxy
 }
 
 // lostOnce ends new connections and expects that each client lost one at most: IPVS takes those with it that have begun and not ended when its virtual servers go.
@@ -79,8 +92,7 @@ var _ = Describe("A node with IPVS", Label(environment.Balanced), func() {
 
 	It("goes from kube-proxy's mode ipvs to ours and back, and keeps no trace of either", func(ctx SpecContext) {
 		env := openBalanced(ctx)
-		proxy := env.startKubeProxy(ctx, environment.Balanced)
-		env.Served(env.web)
+		proxy := env.startBalancing(ctx)
 		traffic := env.Traffic(env.web)
 
 		By("to the agent")
@@ -93,8 +105,7 @@ var _ = Describe("A node with IPVS", Label(environment.Balanced), func() {
 
 		By("and back")
 		Expect(env.Agent.Stop()).To(Succeed())
-		proxy = env.startKubeProxy(ctx, environment.Balanced)
-		env.serves(ctx, env.kubes, env.web, true)
+		proxy = env.startBalancing(ctx)
 		env.Cleanup(ctx)
 		Expect(env.Ours(ctx)).To(BeEmpty())
 		traffic.LostNothing()
@@ -106,8 +117,7 @@ var _ = Describe("A node with IPVS", Label(environment.Balanced), func() {
 
 	It("goes from kube-proxy's mode ipvs to ours without IPVS and back, and keeps no trace of either", func(ctx SpecContext) {
 		env := openBalanced(ctx)
-		proxy := env.startKubeProxy(ctx, environment.Balanced)
-		env.Served(env.web)
+		proxy := env.startBalancing(ctx)
 		traffic := env.newConnections()
 
 		By("to the agent")
@@ -121,8 +131,7 @@ var _ = Describe("A node with IPVS", Label(environment.Balanced), func() {
 		traffic.Flows()
 
 		By("and back")
-		proxy = env.startKubeProxy(ctx, environment.Balanced)
-		env.serves(ctx, env.kubes, env.web, true)
+		proxy = env.startBalancing(ctx)
 		Expect(env.Agent.Stop()).To(Succeed())
 		env.Cleanup(ctx)
 		Expect(env.Ours(ctx)).To(BeEmpty())
