@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests mode ipvs of the node agent in a virtual machine, whose kernel has IPVS: hack/ipvs.sh [short]
 #
-# The tests of proxyagent/ipvs that send packets have the build tag ipvs, the flows of test/e2e/flows the label ipvs: nothing else runs them. short leaves out the flows, which take an API server in there, six minutes.
-# FOCUS limits the flows to those whose names match.
+# The tests of proxyagent/ipvs that send packets have the build tag ipvs, specs of test/e2e the label ipvs: nothing else runs them. short leaves out these specs, which take an API server in there.
+# SUITES limits them to some of "flows robustness cleanup", FOCUS to those whose names match.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
