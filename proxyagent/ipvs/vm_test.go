@@ -4,14 +4,9 @@
 package ipvs
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/netip"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -294,99 +289,6 @@ func TestAffinity(t *testing.T) {
 	})
 }
 
-// TestDraining has connections to an endpoint that goes end by themselves, or after the limit, while new ones come all the time.
-func TestDraining(t *testing.T) {
-	each(t, func(w *fixture) {
-		p := w.service("web", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(1)} })
-		vip := netip.AddrPortFrom(w.clusterIP(1), 80)
-		w.sync(w.plan(p))
-		defer w.load(vip)()
-		kept := []*line{w.keep(vip), w.keep(vip)} // one at each endpoint
-		alone := *p
-		alone.Cluster = p.Cluster[1:]
-		w.sync(w.plan(&alone))
-		w.reaches("new connections", w.Pod1, vip, false, w.RemotePod)
-		for _, l := range kept {
-			l.talk(w)
-		}
-		w.open(Options{}) // as after a restart
-		w.sync(w.plan(&alone))
-		w.check(time.Now().Add(time.Minute))
-		for _, l := range kept {
-			l.talk(w)
-		}
-		if weights := w.weights(vip); len(weights) != 2 || weights[p.Cluster[0]] != 0 || weights[p.Cluster[1]] != 1 {
-			w.Errorf("while one drains the weights are %v", weights)
-		}
-		w.sync(w.plan(p))
-		if weights := w.weights(vip); weights[p.Cluster[0]] != 1 {
-			w.Errorf("one that came back: the weights are %v", weights)
-		}
-		w.sync(w.plan(&alone))
-		w.check(time.Now().Add(16 * time.Minute))
-		if weights := w.weights(vip); len(weights) != 1 {
-			w.Errorf("after the limit the weights are %v", weights)
-		}
-		ended := 0
-		for _, l := range kept {
-			_ = l.SetDeadline(time.Now().Add(30 * time.Second))
-			_, _ = fmt.Fprintln(l, "still there?")
-			if _, err := l.ReadString('\n'); errors.Is(err, syscall.ECONNRESET) {
-				ended++
-			} else if err != nil {
-				w.Error(err)
-			}
-		}
-		if ended != 1 {
-			w.Errorf("after the limit %d connections were ended, want that to the endpoint which went", ended)
-		}
-	})
-}
-
-// load makes new connections until the returned function is called, which wants that none was lost.
-func (w *fixture) load(to netip.AddrPort) (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	lost, tried := []string{}, 0
-	var running sync.WaitGroup
-	running.Go(func() {
-		for ; ctx.Err() == nil || tried < 20; tried++ {
-			if r := w.dial(w.Pod1, network.Probe{To: to, Timeout: 10 * time.Second}); r.Outcome != network.Connected {
-				lost = append(lost, r.String())
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	})
-	return func() {
-		w.Helper()
-		cancel()
-		if running.Wait(); len(lost) > 0 {
-			w.Errorf("of %d new connections were lost: %q", tried, lost)
-		}
-	}
-}
-
-// TestTakeOver has IPVS follow upon an agent in mode nftables.
-func TestTakeOver(t *testing.T) {
-	const services = 40 // so many addresses come one after the other
-	each(t, func(w *fixture) {
-		var ports []*model.ServicePort
-		for i := range services {
-			ports = append(ports, w.service(fmt.Sprint("web", i), func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(1 + i)} }))
-		}
-		vip := netip.AddrPortFrom(w.clusterIP(services), 80)
-		w.onNode(func() error { _, err := w.spoke.Sync(context.Background(), w.plan(ports...)); return err })
-		w.reaches("before", w.Pod1, vip, false, w.Pod2, w.RemotePod)
-		end := w.load(vip)
-		w.open(Options{Translating: true})
-		w.sync(w.plan(ports...))
-		end()
-		w.keep(vip)
-		if held := w.held(vip); held[ports[0].Cluster[0]]+held[ports[0].Cluster[1]] == 0 {
-			w.Errorf("IPVS holds %v, want the last connection", held)
-		}
-	})
-}
-
 // weights are those that the kernel has, by ways of its own.
 func (w *fixture) weights(at netip.AddrPort) (weights map[netip.AddrPort]int) {
 	w.Helper()
@@ -409,36 +311,6 @@ func (w *fixture) counts(p *model.ServicePort, want uint64) {
 	}
 	if all[p.Name.Service] != want {
 		w.Errorf("the kernel counts connections %v, want %d to %s", all, want, p.Name)
-	}
-}
-
-// line is a connection that stays.
-type line struct {
-	net.Conn
-	*bufio.Reader
-}
-
-func (w *fixture) keep(to netip.AddrPort) *line {
-	w.Helper()
-	conn, err := w.Pod1.DialContext(context.Background(), "tcp", to.String())
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() { _ = conn.Close() })
-	l := &line{conn, bufio.NewReader(conn)}
-	if _, err := l.ReadString('\n'); err != nil { // the greeting
-		w.Fatal(err)
-	}
-	return l
-}
-
-func (l *line) talk(w *fixture) {
-	w.Helper()
-	_ = l.SetDeadline(time.Now().Add(30 * time.Second))
-	if _, err := fmt.Fprintln(l, "still there?"); err != nil {
-		w.Error(err)
-	} else if _, err := l.ReadString('\n'); err != nil {
-		w.Errorf("a connection that should go on: %v", err)
 	}
 }
 
