@@ -27,8 +27,8 @@ func TestDraining(t *testing.T) {
 		p := w.service("web", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(1)} })
 		vip := netip.AddrPortFrom(w.clusterIP(1), 80)
 		w.sync(w.plan(p))
-		defer w.load(w.Pod1, vip)()
 		kept := []*line{w.keep(vip), w.keep(vip)} // one at each endpoint
+		defer w.load(w.Pod1, vip)()
 		alone := *p
 		alone.Cluster = p.Cluster[1:]
 		w.sync(w.plan(&alone))
