@@ -33,6 +33,8 @@ type command struct {
 	steering    steering.Options
 	plugin      plugin.Options
 	renumber    renumber.Options
+	ipvs        proxy.Options
+	prepared    string
 }
 
 func parse(args []string) (command, error) {
@@ -43,6 +45,7 @@ func parse(args []string) (command, error) {
 	c.manager.Labelled, c.manager.Repaired = []int{10_000}, []int{10_000}
 
 	c.upgrade, c.proxy, c.steering, c.plugin, c.renumber = upgrade.Full(), proxy.Full(), steering.Full(), plugin.Full(), renumber.Full()
+	c.ipvs = proxy.FullIPVS()
 
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&only, "only", "allocations,manager", "parts to run: "+strings.Join(names(), ", "))
@@ -72,11 +75,15 @@ func parse(args []string) (command, error) {
 	flags.IntVar(&c.upgrade.Workers, "writers", c.upgrade.Workers, "upgrade: writes at the same time in this comparison")
 	c.proxyFlags(flags)
 	c.steeringFlags(flags)
-	flags.BoolFunc("quick", "upgrade, proxy, steering, plugin, renumber: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
+	flags.Var((*numbers)(&c.ipvs.Sizes), "servers", "ipvs: numbers of Services with three endpoints each")
+	flags.Var((*numbers)(&c.ipvs.SizesV6), "servers-v6", "ipvs: the same with IPv6")
+	flags.StringVar(&c.prepared, "prepared", "", "ipvs: measure here, with the control planes of this folder, as it does in the machine that it starts")
+	flags.BoolFunc("quick", "upgrade, proxy, steering, plugin, renumber, ipvs: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
 		if quick, err := strconv.ParseBool(text); err != nil || !quick {
 			return err
 		}
 		c.upgrade, c.proxy, c.steering, c.plugin, c.renumber = upgrade.Quick(), proxy.Quick(), steering.Quick(), plugin.Quick(), renumber.Quick()
+		c.ipvs = proxy.QuickIPVS()
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {

@@ -7,6 +7,7 @@
 //	go run ./test/bench --only upgrade --quick                       the way off the bitmap, small, to see that it works
 //	go run ./test/bench --only minors --quick                        one minor version after the other, small
 //	go run ./test/bench --only proxy --quick                         Service proxies, small (needs root)
+//	go run ./test/bench --only ipvs --quick                          Service proxies with IPVS in an emulated machine, small (needs root)
 //	go run ./test/bench --only steering --quick                      the admission webhooks, small
 //	go run ./test/bench --only plugin --quick                        the kubectl plugin, small
 //	go run ./test/bench --only renumber --quick                      Services that get other ClusterIPs, small (needs root)
@@ -133,6 +134,14 @@ var parts = []part{
 	}},
 	{"proxy", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
 		r, err := proxy.Run(ctx, c.proxy, log)
+		return r, r.Versions, err
+	}},
+	{"ipvs", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		if c.prepared != "" {
+			r, err := proxy.Inside(ctx, c.prepared, log)
+			return r, r.Versions, err
+		}
+		r, err := proxy.IPVS(ctx, c.ipvs, log)
 		return r, r.Versions, err
 	}},
 	{"plugin", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {

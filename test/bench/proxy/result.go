@@ -58,6 +58,9 @@ type Figures struct {
 	Changes stats.Sample
 	Syncs   float64
 
+	// Messages are those to IPVS for the last change, of ours.
+	Messages int
+
 	// Service and Other are microseconds of new connections to Services and to other addresses.
 	Service, Other stats.Sample
 

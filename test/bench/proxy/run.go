@@ -57,18 +57,14 @@ type bench struct {
 
 // run makes the control plane and measures in it at each of its sizes.
 func (b *bench) run(ctx context.Context, p plan) (err error) {
-	b.log.Step("starting etcd and kube-apiserver for %s", b.family)
 	options := framework.Options{ServiceClusterIPRange: serviceRange(b.family).String()}
 	if p.mixed && b.family == model.IPv6 {
 		options.ServiceClusterIPRange = netip.PrefixFrom(serviceRange(b.family).Addr(), 112).String()
 	}
-	if b.plane, err = cluster.Open(ctx, options, b.log); err != nil {
+	if err := b.open(ctx, options); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.plane.Stop()) }()
-	if b.result.Versions, err = versions(ctx, b.plane); err != nil {
-		return err
-	}
 	if err := b.settle(ctx, p); err != nil {
 		return err
 	}
@@ -77,6 +73,18 @@ func (b *bench) run(ctx context.Context, p plan) (err error) {
 			return fmt.Errorf("measuring with %d Services: %w", n, err)
 		}
 		b.sticky = netip.AddrPort{} // once is enough
+	}
+	return nil
+}
+
+// open starts the control plane.
+func (b *bench) open(ctx context.Context, o framework.Options) (err error) {
+	b.log.Step("starting etcd and kube-apiserver for %s", b.family)
+	if b.plane, err = cluster.Open(ctx, o, b.log); err != nil {
+		return err
+	}
+	if b.result.Versions, err = versions(ctx, b.plane); err != nil {
+		return errors.Join(err, b.plane.Stop())
 	}
 	return nil
 }
@@ -156,7 +164,7 @@ func (b *bench) grow(ctx context.Context, n int) error {
 }
 
 // measure makes all measurements at one size.
-func (b *bench) measure(ctx context.Context, shape Shape) (err error) {
+func (b *bench) measure(ctx context.Context, shape Shape) error {
 	b.log.Step("%s: creating Services and EndpointSlices", shape)
 	if err := b.grow(ctx, shape.Services); err != nil {
 		return err
@@ -166,6 +174,11 @@ func (b *bench) measure(ctx context.Context, shape Shape) (err error) {
 			return err
 		}
 	}
+	return b.compare(ctx, shape)
+}
+
+// compare measures with the Services that there are.
+func (b *bench) compare(ctx context.Context, shape Shape) (err error) {
 	if err := b.plane.Settle(ctx, time.Minute); err != nil {
 		return err
 	}

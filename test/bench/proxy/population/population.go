@@ -82,6 +82,14 @@ func scattered(p netip.Prefix, i int) netip.Addr {
 // Adopt does the same with Services that the cluster has grown already.
 func (p *Population) Adopt(ctx context.Context) error {
 	first := len(p.services)
+	if err := p.Find(ctx); err != nil {
+		return err
+	}
+	return p.fill(ctx, first)
+}
+
+// Find adopts Services that have their EndpointSlices.
+func (p *Population) Find(ctx context.Context) error {
 	list, err := p.client.CoreV1().Services(cluster.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing Services: %w", err)
@@ -90,12 +98,12 @@ func (p *Population) Adopt(ctx context.Context) error {
 	for i := range list.Items {
 		found[list.Items[i].Name] = &list.Items[i]
 	}
-	for service := found[name(first)]; service != nil; service = found[name(len(p.services))] {
+	for service := found[name(len(p.services))]; service != nil; service = found[name(len(p.services))] {
 		if err := p.add(service); err != nil {
 			return err
 		}
 	}
-	return p.fill(ctx, first)
+	return nil
 }
 
 // name is what the cluster calls the i-th of the Services that it grows, too.
