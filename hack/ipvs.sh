@@ -1,23 +1,31 @@
 #!/usr/bin/env bash
-# Tests mode ipvs of the node agent in a virtual machine, whose kernel has IPVS: hack/ipvs.sh [short]
+# Tests mode ipvs of the node agent in a virtual machine, whose kernel has IPVS: hack/ipvs.sh [short|kube-proxy]
 #
 # The tests of proxyagent/ipvs that send packets have the build tag ipvs, specs of test/e2e the label ipvs: nothing else runs them. short leaves out these specs, which take an API server in there.
-# SUITES limits them to some of "flows robustness cleanup", FOCUS to those whose names match.
+# kube-proxy runs the flows with the real kube-proxy in mode ipvs instead (label kube-proxy-ipvs), which proves them, and nothing else; `make soak` runs both.
+# SUITES limits the specs to some of "flows robustness cleanup", FOCUS to those whose names match.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 out=$PWD/bin/ipvs
 mkdir -p "$out"
-go test -c -tags ipvs -o "$out/ipvs.test" ./proxyagent/ipvs
-run=("cd proxyagent/ipvs && $out/ipvs.test -test.v -test.timeout=30m")
-if [ "${1:-}" != short ]; then
+run=() label=ipvs suites=${SUITES:-flows robustness cleanup}
+case ${1:-} in
+short) suites= ;;
+kube-proxy) label=kube-proxy-ipvs suites=flows ;;
+esac
+if [ "$label" = ipvs ]; then
+	go test -c -tags ipvs -o "$out/ipvs.test" ./proxyagent/ipvs
+	run+=("cd proxyagent/ipvs && $out/ipvs.test -test.v -test.timeout=30m")
+fi
+if [ -n "$suites" ]; then
 	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-proxy >/dev/null
 	export CLUSTERIP_PROGRAMS=$PWD/bin/programs CLUSTERIP_SLOWNESS=5
 	go build -o "$CLUSTERIP_PROGRAMS/plain/" ./cmd/...
-	for suite in ${SUITES:-flows robustness cleanup}; do
-		go test -c -o "$out/$suite.test" "./test/e2e/$suite"
-		run+=("cd test/e2e/$suite && $out/$suite.test -ginkgo.no-color -ginkgo.v -ginkgo.timeout=1h -ginkgo.label-filter=ipvs -ginkgo.focus='${FOCUS:-}'")
-	done
 fi
+for suite in $suites; do
+	go test -c -o "$out/$suite.test" "./test/e2e/$suite"
+	run+=("cd test/e2e/$suite && $out/$suite.test -ginkgo.no-color -ginkgo.v -ginkgo.timeout=1h -ginkgo.label-filter=$label -ginkgo.focus='${FOCUS:-}'")
+done
 command=$(printf '(%s) || status=1; ' "${run[@]}")
 MODULES=ip_vs exec hack/vm.sh bash -c "status=0; ${command}exit \$status"

@@ -39,6 +39,8 @@ func (t *T) sticks(what string, flows ...Flow) {
 	})
 }
 
+const remembered = "IPVS remembers a client as long as it remembers one of its connections"
+
 var affinityScenarios = []scenario{
 	{number: "105", name: "affinity: a client sticks to an endpoint of a ClusterIP", run: func(t *T) {
 		s := t.create(spec{affinitySeconds: 100}, t.six()...)
@@ -49,8 +51,15 @@ var affinityScenarios = []scenario{
 	{number: "106", name: "affinity: to one of a node port, over all addresses of the Service alike", run: func(t *T) {
 		s := t.create(spec{affinitySeconds: 100, lb: t.virtual(), externalIPs: t.virtual()}, t.six()...)
 		t.sticks("a client", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)))
-		t.sticks("over all addresses", flow(t.Client, s.clusterIP(), 80), flow(t.Client, s.lb(), 80), flow(t.Client, s.externalIP(), 80),
-			flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)))
+		all := []Flow{flow(t.Client, s.clusterIP(), 80), flow(t.Client, s.lb(), 80), flow(t.Client, s.externalIP(), 80),
+			flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))}
+		if t.kind != withIPVS {
+			t.sticks("over all addresses", all...)
+			return
+		}
+		for _, f := range all { // its virtual servers begin with any of the endpoints
+			t.sticks("to one at "+f.To.String(), f)
+		}
 	}},
 	{number: "107", name: "affinity: to one of a load balancer IP, with eTP Local and source ranges", run: func(t *T) {
 		s := t.create(spec{affinitySeconds: 100, lb: t.virtual(), eTPLocal: true, sourceRanges: []string{clientRange(t)}}, t.six()...)
@@ -64,7 +73,7 @@ var affinityScenarios = []scenario{
 		}
 	}},
 	{number: "109", name: "affinity ends after its time-out, which each new connection extends",
-		differs: map[kind]string{oursIPVS: "IPVS remembers a client as long as it remembers one of its connections"}, run: func(t *T) {
+		differs: map[kind]string{oursIPVS: remembered, withIPVS: remembered}, run: func(t *T) {
 			s := t.create(spec{affinitySeconds: 5}, t.six()...)
 			f := flow(t.Pod1, s.clusterIP(), 80)
 			t.sticks("at first", f)

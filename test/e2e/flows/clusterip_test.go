@@ -6,6 +6,8 @@ import (
 
 const noRejects = "its iptables mode has no rule for other ports of a virtual IP: packets go on to the default gateway"
 
+const ownNodeOnly = "its nftables and ipvs modes masquerade hairpin traffic of endpoints on its own node only"
+
 var clusterIPScenarios = []scenario{
 	{number: "1", name: "a ClusterIP leads to its endpoint, from everywhere", run: func(t *T) {
 		s := t.create(spec{}, t.local)
@@ -60,7 +62,7 @@ var clusterIPScenarios = []scenario{
 		want := reachesAt(at(stray, 8082))
 		t.expect("another pod", flow(t.Pod2, s.clusterIP(), 80), want.preserved())
 		t.expect("itself", flow(t.Pod1, s.clusterIP(), 80), want.masqueraded(),
-			kubeProxyNFTables(dropped, "its nftables mode masquerades hairpin traffic of endpoints on its own node only"))
+			kubeProxyNFTables(dropped, ownNodeOnly), kubeProxyIPVS(dropped, ownNodeOnly))
 	}},
 	{number: "8", name: "endpoints see the address of a pod, and that of the node for all others", run: func(t *T) {
 		s := t.create(spec{}, t.remote, t.local)

@@ -174,7 +174,7 @@ func (t *T) leaving() error {
 // metrics wants kube-proxy's metrics, ours under our own prefix.
 func (t *T) metrics() {
 	mode, err := t.proxy.Get(t.ctx, "/proxyMode")
-	want := map[kind]string{withNFTables: "nftables", oursNative: "nftables", oursIPVS: "ipvs"}
+	want := map[kind]string{withNFTables: "nftables", oursNative: "nftables", oursIPVS: "ipvs", withIPVS: "ipvs"}
 	if want := cmp.Or(want[t.kind], "iptables"); err != nil || mode != want {
 		t.fail("the mode: got %q, want %q (%v)", mode, want, err)
 	}
@@ -184,13 +184,14 @@ func (t *T) metrics() {
 	if t.kind.ours() {
 		prefix = "clusterip_proxyagent_"
 	}
-	for _, name := range []string{
+	for _, name := range []string{ // all but the ipvs mode of kube-proxy also count full syncs
 		"sync_proxy_rules_duration_seconds_count", "sync_full_proxy_rules_duration_seconds_count", "sync_proxy_rules_last_timestamp_seconds",
 		"sync_proxy_rules_last_queued_timestamp_seconds", "sync_proxy_rules_endpoint_changes_total", "sync_proxy_rules_service_changes_total",
 		"network_programming_duration_seconds_count", "proxy_healthz_total", "proxy_livez_total",
 	} {
-		if _, found := samples.Value(prefix + name); !found {
-			t.fail("there is no metric %s%s", prefix, name)
+		wanted := t.kind != withIPVS || !strings.HasPrefix(name, "sync_full_")
+		if _, found := samples.Value(prefix + name); found != wanted {
+			t.fail("there is a metric %s%s: %t, want %t", prefix, name, found, wanted)
 		}
 	}
 	if got, _ := samples.Value(prefix+"proxy_healthz_total", "code", "503"); got < 1 {

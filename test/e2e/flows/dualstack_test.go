@@ -19,6 +19,8 @@ func (t *T) dual(s spec, pod endpoint) service {
 	return t.create(s, pod)
 }
 
+const noRanges = "its iptables and ipvs modes do not know ServiceCIDRs"
+
 var dualStackScenarios = []scenario{
 	{number: "137", name: "a dual-stack Service is served in both families, each with its own endpoints", run: func(t *T) {
 		s := t.dual(spec{nodePort: true}, t.local)
@@ -63,7 +65,7 @@ var dualStackScenarios = []scenario{
 		// The client has an address of the band from which nothing is allocated unasked, and would answer, if packets came there.
 		free := map[model.Family]string{model.IPv4: "10.96.0.200", model.IPv6: "fd00:10:96::c8"}[t.F]
 		t.expect("an unallocated one", t.answerOutside(netip.MustParseAddr(free)), dropped,
-			kubeProxyIPTables(itself, "its iptables mode does not know ServiceCIDRs"))
+			kubeProxyIPTables(itself, noRanges), kubeProxyIPVS(itself, noRanges))
 
 		next := map[model.Family]string{model.IPv4: "10.97.0.0/24", model.IPv6: "fd00:10:97::/112"}[t.F]
 		in := netip.MustParsePrefix(next).Addr().Next().Next().Next()
@@ -79,8 +81,8 @@ var dualStackScenarios = []scenario{
 		})
 		t.Endpoints(t.ctx, object, t.local)
 		t.expect("a Service in the new range", flow(t.Pod1, in, 80), reaches(t.local))
-		unaware := "its iptables mode does not know ServiceCIDRs, its nftables mode writes them only in a full sync, for which a new one is no reason"
-		t.expect("an unallocated address of the new range", unallocated, dropped, kubeProxy(itself, unaware))
+		unaware := noRanges + ", its nftables mode writes them only in a full sync, for which a new one is no reason"
+		t.expect("an unallocated address of the new range", unallocated, dropped, kubeProxy(itself, unaware), kubeProxyIPVS(itself, noRanges))
 		t.Delete(t.ctx, object.Name) // after the ServiceCIDR its address would not be released
 		t.must(ranges.Delete(t.ctx, t.slug+"-"+t.Name, metav1.DeleteOptions{}))
 		t.expect("when the ServiceCIDR is gone", unallocated, itself)

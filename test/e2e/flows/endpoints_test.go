@@ -72,6 +72,8 @@ var noEndpointsScenarios = []scenario{
 	}},
 }
 
+const elsewhereInstead = "its ipvs mode uses endpoints elsewhere when there is none on the node"
+
 // terminatingScenarios are five states of the endpoints under four policies.
 func terminatingScenarios() (all []scenario) {
 	type list = []endpoint
@@ -116,10 +118,14 @@ func terminatingScenarios() (all []scenario) {
 					if policy == "Cluster" {
 						w = anywhere
 					}
+					var others []otherwise
+					if w.outcome == network.Dropped {
+						others = append(others, kubeProxyIPVS(anywhere, elsewhereInstead))
+					}
 					clusterIP, lb := flow(t.Pod1, s.clusterIP(), 80), flow(t.Client, s.lb(), 80)
 					if to == "ClusterIP" {
 						t.expect("the other one, which tells that the Service is programmed", lb, anywhere)
-						t.expect("the ClusterIP", clusterIP, w)
+						t.expect("the ClusterIP", clusterIP, w, others...)
 					} else {
 						t.expect("the other one, which tells that the Service is programmed", clusterIP, anywhere)
 						t.expect("the load balancer IP", lb, w)

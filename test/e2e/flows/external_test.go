@@ -200,7 +200,7 @@ var nodePortScenarios = []scenario{
 		}
 		time.Sleep(300 * time.Millisecond) // nothing tells that a packet was dropped
 		reached := server.Seen() > before
-		if wanted := t.kind == withNFTables; reached != wanted {
+		if wanted := t.kind == withNFTables || t.kind == withIPVS; reached != wanted {
 			t.fail("reached: %t, want %t", reached, wanted)
 		}
 	}},
@@ -236,8 +236,9 @@ var externalPolicyScenarios = []scenario{
 	}},
 	{number: "71", name: "eTP Local: the node takes the short way to all endpoints", run: func(t *T) {
 		s := t.create(spec{lb: t.virtual(), externalIPs: t.virtual(), eTPLocal: true}, t.remote)
-		t.expect("load balancer IP", flow(t.Node, s.lb(), 80), reaches(t.remote))
-		t.expect("external IP", flow(t.Node, s.externalIP(), 80), reaches(t.remote))
+		unanswered := kubeProxyIPVS(dropped, "its ipvs mode has the node send with the virtual IP as its source, to which other nodes do not answer")
+		t.expect("load balancer IP", flow(t.Node, s.lb(), 80), reaches(t.remote), unanswered)
+		t.expect("external IP", flow(t.Node, s.externalIP(), 80), reaches(t.remote), unanswered)
 		t.expect("node port", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.remote))
 	}},
 	{number: "72", name: "eTP Local: the health check node port tells of local endpoints", run: healthCheckNodePort},
@@ -319,13 +320,13 @@ var internalPolicyScenarios = []scenario{
 	{number: "75", name: "iTP Local: without local endpoints there is no answer", run: func(t *T) {
 		s := t.create(spec{iTPLocal: true, nodePort: true}, t.remote)
 		t.expect("the node port", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.remote))
-		t.everywhere(s.clusterIP(), 80, dropped)
+		t.everywhere(s.clusterIP(), 80, dropped, kubeProxyIPVS(reaches(t.remote), elsewhereInstead))
 	}},
 	{number: "76", name: "iTP Local: without any endpoint there is a refusal", run: func(t *T) {
 		s := t.create(spec{iTPLocal: true}, t.local, t.remote)
 		t.expect("with one", flow(t.Pod1, s.clusterIP(), 80), reaches(t.local))
 		s.setEndpoints(t.remote)
-		t.expect("with a remote one", flow(t.Pod1, s.clusterIP(), 80), dropped)
+		t.expect("with a remote one", flow(t.Pod1, s.clusterIP(), 80), dropped, kubeProxyIPVS(refused, "its ipvs mode has a virtual server without endpoints then"))
 		s.setEndpoints()
 		t.expect("with none", flow(t.Pod1, s.clusterIP(), 80), refused)
 		s.setEndpoints(t.local)

@@ -103,9 +103,23 @@ func (c cell) run(t *T) {
 		w := c.want(t.local, t.remote)
 		t.expect("the flow", f, w, ipvs(w.masqueraded(), "the node sends with the ClusterIP as its source, which other nodes could not answer"))
 	default:
-		t.expect("the flow", f, c.want(t.local, t.remote))
+		t.expect("the flow", f, c.want(t.local, t.remote), c.kubeProxyIPVS(t.local)...)
 	}
 }
+
+// kubeProxyIPVS is what kube-proxy does with one virtual server for all that come from somewhere.
+func (c cell) kubeProxyIPVS(local endpoint) []otherwise {
+	if c.policy != externalLocal || c.to == "ClusterIP" || c.from == "external" {
+		return nil
+	}
+	w := reaches(local).preserved()
+	if c.from == "node" && c.to == "NodePort" {
+		w = w.masqueraded() // its own address in any case
+	}
+	return []otherwise{kubeProxyIPVS(w, noShortWay)}
+}
+
+const noShortWay = "its ipvs mode has one virtual server for clients, pods and the node"
 
 // internal are the endpoints of the ClusterIP.
 func (c cell) internal(local, remote endpoint) []endpoint {

@@ -108,7 +108,14 @@ func kubeProxyNFTables(w want, reason string) otherwise {
 	return otherwise{w, reason, []kind{withNFTables}}
 }
 
-func ipvs(w want, reason string) otherwise { return otherwise{w, reason, []kind{oursIPVS}} }
+// ipvs is for all that serve with IPVS.
+func ipvs(w want, reason string) otherwise {
+	return otherwise{w, reason, []kind{oursIPVS, withIPVS}}
+}
+
+func kubeProxyIPVS(w want, reason string) otherwise {
+	return otherwise{w, reason, []kind{withIPVS}}
+}
 
 func kubeProxy(w want, reason string) otherwise {
 	return otherwise{w, reason, []kind{withIPTables, withNFTables}}
@@ -133,7 +140,7 @@ func (t *T) everywhere(to netip.Addr, port uint16, w want, others ...otherwise) 
 
 // eventually waits until a question returns nil.
 func (t *T) eventually(what string, question func() error) {
-	t.Eventually(question).WithContext(t.ctx).WithTimeout(changeTimeout).WithPolling(100*time.Millisecond).Should(Succeed(), what)
+	t.Eventually(question).WithContext(t.ctx).WithTimeout(changeTimeout).WithPolling(100*time.Millisecond*framework.Slowness).Should(Succeed(), what)
 }
 
 // spec describes a Service of one family. The zero spec is a ClusterIP with TCP port 80, unnamed, and target port 8080.

@@ -28,13 +28,10 @@ func TestFlows(t *testing.T) {
 	RunSpecs(t, "flows")
 }
 
-// sideBySide is how many scenarios run at a time. An API server that is emulated does not answer as many in time.
-var sideBySide = max(32/int(framework.Slowness), 1)
-
 // kind is a Service proxy under test.
 type kind string
 
-// The proxies: ours in both variants of iptables, and kube-proxy 1.36 in both of its modes.
+// The proxies: ours in both variants of iptables, and kube-proxy 1.36 in all of its modes.
 const (
 	oursNFT      kind = "proxyagent with iptables-nft"
 	oursLegacy   kind = "proxyagent with iptables-legacy"
@@ -42,6 +39,7 @@ const (
 	oursIPVS     kind = "proxyagent with IPVS"
 	withIPTables kind = "kube-proxy in mode iptables"
 	withNFTables kind = "kube-proxy in mode nftables"
+	withIPVS     kind = "kube-proxy in mode ipvs"
 )
 
 func (k kind) ours() bool { return k == oursNFT || k == oursLegacy || k == oursNative || k == oursIPVS }
@@ -88,12 +86,33 @@ var (
 	_ = Describe(string(oursIPVS), Label("ipvs"), func() { specs(oursIPVS) })
 	_ = Describe(string(withIPTables), Label("soak"), func() { specs(withIPTables) })
 	_ = Describe(string(withNFTables), Label("soak"), func() { specs(withNFTables) })
+	_ = Describe(string(withIPVS), Label("kube-proxy-ipvs"), func() { specs(withIPVS) })
 )
 
 func specs(k kind) {
 	for _, r := range rounds {
-		Context(r.name, Ordered, ContinueOnFailure, func() { specsOf(k, string(k)+" "+r.name, r.setups) })
+		for together := range slices.Chunk(r.setups, k.together(len(r.setups))) {
+			Context(r.name, Ordered, ContinueOnFailure, func() { specsOf(k, string(k)+" "+r.name, together) })
+		}
 	}
+}
+
+// together is how many environments of one kind of proxy there are at a time. Each sync of kube-proxy in mode ipvs runs a hundred programs, and one by one where addresses are added:
+// emulated, it has time for one environment.
+func (k kind) together(all int) int {
+	if k == withIPVS {
+		return 1
+	}
+	return all
+}
+
+// sideBySide is how many scenarios run at a time. An API server that is emulated does not answer as many in time; kube-proxy in mode ipvs needs the same time for one change as for many, so
+// that it is better off with many.
+func (k kind) sideBySide() int {
+	if k == withIPVS {
+		return 64
+	}
+	return max(32/int(framework.Slowness), 1)
 }
 
 // task is a scenario on a node, and its result.
@@ -128,7 +147,7 @@ func specsOf(k kind, above string, setups []setup) {
 			t.node = nodes[t.setup]
 		}
 		life, end := context.WithCancel(context.Background())
-		running := start(life, slices.DeleteFunc(slices.Clone(tasks), func(t *task) bool { return !focused(above + " " + t.title(t.family)) }))
+		running := k.run(life, slices.DeleteFunc(slices.Clone(tasks), func(t *task) bool { return !focused(above + " " + t.title(t.family)) }))
 		DeferCleanup(func() {
 			end()
 			running.Wait()
@@ -159,7 +178,7 @@ func (s setup) start(ctx context.Context, k kind) *node {
 		n.proxy = n.Agent
 		return n
 	}
-	mode := map[kind]string{withIPTables: "iptables", withNFTables: "nftables"}[k]
+	mode := map[kind]string{withIPTables: "iptables", withNFTables: "nftables", withIPVS: "ipvs"}[k]
 	proxy, err := n.Cluster.StartKubeProxy(ctx, framework.KubeProxyOptions{Namespace: n.Node, Node: n.Name, Mode: mode, Config: s.config})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(proxy.Stop)
@@ -167,9 +186,10 @@ func (s setup) start(ctx context.Context, k kind) *node {
 	return n
 }
 
-func start(ctx context.Context, tasks []*task) *sync.WaitGroup {
+// run performs tasks side by side.
+func (k kind) run(ctx context.Context, tasks []*task) *sync.WaitGroup {
 	var running sync.WaitGroup
-	slots := make(chan struct{}, sideBySide)
+	slots := make(chan struct{}, k.sideBySide())
 	for _, t := range tasks {
 		running.Go(func() {
 			slots <- struct{}{}
