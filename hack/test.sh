@@ -109,6 +109,6 @@ limit=${TIMEOUT:-$timeout}
 REPORTS=$reports FILTER=$filter SEED=$seed LIMIT=$limit go test -race -vet=off "-short=$short" "-shuffle=$seed" "-timeout=$limit" "-p=${PARALLEL:-$parallel}" \
 	-exec "$PWD/hack/suite.sh" "${list[@]}" || status=1
 [ "$what" != all ] || islands || status=1
-[ "$what" != soak ] || hack/ipvs.sh || status=1
+[ "$what" != soak ] || { hack/ipvs.sh || status=1; hack/ipvs.sh kube-proxy || status=1; }
 go run ./test/report "$reports" "$report" || status=1
 exit $status

@@ -69,7 +69,7 @@ func newTable(ports ...*model.ServicePort) *Table {
 }
 
 func TestMessagesForOneChangeDoNotGrow(t *testing.T) {
-	for _, n := range []int{10, 1000} {
+	for _, n := range []int{10, 1000, 10_000} {
 		var ports []*model.ServicePort
 		for i := range n {
 			ports = append(ports, servicePort(i, nil))
