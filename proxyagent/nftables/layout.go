@@ -93,7 +93,7 @@ func (l layout) static() map[string]chain {
 		chainRefuse: {rules: []rule{and(isProtocol(model.TCP), rule{refuse(l.Family, true)}), {refuse(l.Family, false)}}},
 		chainMasq:   {rules: []rule{setMark(l.MasqueradeBit, true), {masquerade}}},
 		// A packet that nothing tracks has no status: a rule that asks for it goes on to the next one.
-		chainLoopback: {rules: []rule{and(ctState(stateEstablished|stateRelated, true), rule{returned}), and(status(dnatted, true), rule{returned}), {dropped}}},
+		chainLoopback: {rules: []rule{and(ctState(stateEstablished|stateRelated), rule{returned}), and(status(dnatted), rule{returned}), {dropped}}},
 	}
 	maps.Copy(all, l.hooks())
 	return all
@@ -188,7 +188,7 @@ func (l layout) localSource(local bool) rule {
 
 // newConnections looks at first packets that nothing has translated.
 func (l layout) newConnections() []rule {
-	all := []rule{and(status(dnatted, true), rule{returned})}
+	all := []rule{and(status(dnatted), rule{returned})}
 	if l.Balanced {
 		all = append(all,
 			and(l.load().front().in(firewalled), l.load().front().saddr().notIn(allowed), rule{dropped}),
@@ -231,7 +231,7 @@ const (
 
 // hooks are the chains that the kernel calls.
 func (l layout) hooks() map[string]chain {
-	toNew := and(ctState(stateNew, true), rule{jump(chainNew)})
+	toNew := and(ctState(stateNew), rule{jump(chainNew)})
 	input, forward := []rule{toNew}, []rule{toNew}
 	if l.Family == model.IPv4 && (l.LocalhostNodePorts || slices.ContainsFunc(l.NodePortAddrs, netip.Addr.IsLoopback)) {
 		// route_localnet, which node ports at 127.0.0.1 need, would let neighbours reach what listens there (CVE-2020-8558).
@@ -239,11 +239,11 @@ func (l layout) hooks() map[string]chain {
 	}
 	if !l.KeepInvalid {
 		// A packet outside of the window is not translated; its receiver would reset the connection (kubernetes/kubernetes#74839).
-		forward = slices.Insert(forward, 0, and(ctState(stateInvalid, true), rule{&expr.Counter{}, dropped}))
+		forward = slices.Insert(forward, 0, and(ctState(stateInvalid), rule{&expr.Counter{}, dropped}))
 	}
 	post := []rule{and(marked(l.MasqueradeBit), rule{goTo(chainMasq)})}
 	if l.hairpin {
-		translated := status(dnatted, true)
+		translated := status(dnatted)
 		if l.Balanced { // IPVS does not set it. What an endpoint sends to itself does not leave it untranslated, except on the node, through the loopback interface
 			translated = leavesBy("lo", false)
 		}

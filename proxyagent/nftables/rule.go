@@ -141,26 +141,22 @@ func mask(p netip.Prefix) []byte {
 // number32 is a number as the kernel has it.
 func number32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// bits goes on if any of some bits is set, or none.
-func bits(load expr.Any, which uint32, any bool) rule {
-	op := expr.CmpOpNeq
-	if !any {
-		op = expr.CmpOpEq
-	}
-	return rule{load, masked(number32(which)), compare(op, number32(0))}
+// bits goes on if any of some bits is set.
+func bits(load expr.Any, which uint32) rule {
+	return rule{load, masked(number32(which)), compare(expr.CmpOpNeq, number32(0))}
 }
 
 // ctState and status match bits of connection tracking. Of a packet that nothing tracks, the state has no such bit, and to ask for the status ends the rule.
-func ctState(which uint32, any bool) rule {
-	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATE}, which, any)
+func ctState(which uint32) rule {
+	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATE}, which)
 }
 
-func status(which uint32, any bool) rule {
-	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATUS}, which, any)
+func status(which uint32) rule {
+	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATUS}, which)
 }
 
 func marked(bit int) rule {
-	return bits(&expr.Meta{Key: expr.MetaKeyMARK, Register: keys}, 1<<bit, true)
+	return bits(&expr.Meta{Key: expr.MetaKeyMARK, Register: keys}, 1<<bit)
 }
 
 // setMark sets or turns a bit of the packet's mark.
