@@ -94,7 +94,7 @@ func NewIPAddress(address, namespace, service string, options ...IPAddressOption
 		ObjectMeta: metav1.ObjectMeta{
 			Name: address,
 			Labels: map[string]string{
-				networkingv1.LabelIPAddressFamily: string(familyOf(address)),
+				networkingv1.LabelIPAddressFamily: string(FamilyOf(address)),
 				networkingv1.LabelManagedBy:       ManagedByUpstream,
 			},
 		},
@@ -108,7 +108,8 @@ func NewIPAddress(address, namespace, service string, options ...IPAddressOption
 	return ip
 }
 
-func familyOf(address string) corev1.IPFamily {
+// FamilyOf returns the family of an address.
+func FamilyOf(address string) corev1.IPFamily {
 	if netip.MustParseAddr(address).Is4() {
 		return corev1.IPv4Protocol
 	}

@@ -95,7 +95,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		for _, address := range getsAdditional(ctx, "dual", blue4, blue6, green4, green6) {
 			ip := c.IPAddress(ctx, address)
 			Expect(ip.Labels).To(And(HaveKeyWithValue(cluster.PurposeLabel, cluster.Additional),
-				HaveKeyWithValue(networkingv1.LabelIPAddressFamily, string(cluster.FamilyOf(address)))))
+				HaveKeyWithValue(networkingv1.LabelIPAddressFamily, string(framework.FamilyOf(address)))))
 			Expect(*ip.Spec.ParentRef).To(Equal(networkingv1.ParentReference{Resource: "services", Namespace: cluster.Namespace, Name: "dual"}))
 			Expect(ip.Annotations).To(And(HaveKeyWithValue("clusterip-operator.io/service-uid", string(service.UID)), HaveKey("clusterip-operator.io/service-cidr")))
 			Expect(ip.Finalizers).To(BeEmpty())

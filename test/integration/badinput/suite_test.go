@@ -47,12 +47,7 @@ func untouched(ctx context.Context, do func()) {
 	work.GenerateName = "waiting-"
 	_, err := c.Networking().ServiceCIDRs().Create(ctx, work, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	before, err := inventory.Everything(ctx, c.AdminConfig())
-	Expect(err).NotTo(HaveOccurred())
-	do()
-	after, err := inventory.Everything(ctx, c.AdminConfig())
-	Expect(err).NotTo(HaveOccurred())
-	Expect(before.Changes(after)).To(BeEmpty())
+	c.Untouched(ctx, do)
 }
 
 // run runs the manager to its end, which has to come soon.

@@ -100,11 +100,11 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 	It("lets go of former addresses, and says whose they are", func(ctx SpecContext) {
 		held, former := c.CreateService(ctx, "held", framework.RequireDualStack()), c.CreateService(ctx, "former", framework.RequireDualStack())
 		for _, address := range append(held.Spec.ClusterIPs, former.Spec.ClusterIPs...) {
-			patchIPAddress(ctx, c, address, `{"metadata":{"finalizers":["clusterip-operator.io/former-address"]}}`)
+			c.PatchIPAddress(ctx, address, `{"metadata":{"finalizers":["clusterip-operator.io/former-address"]}}`)
 		}
 		Expect(c.PatchService(ctx, "former", `{"spec":{"type":"ExternalName","externalName":"renumbering.invalid","clusterIP":null,"clusterIPs":null}}`)).Error().NotTo(HaveOccurred())
 		relabelled := former.Spec.ClusterIPs[0]
-		patchIPAddress(ctx, c, relabelled, `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"clusterip-operator.io","clusterip-operator.io/purpose":"additional"}}}`)
+		c.PatchIPAddress(ctx, relabelled, `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"clusterip-operator.io","clusterip-operator.io/purpose":"additional"}}}`)
 		told, status := cleanUp(ctx, c, "--dry-run")
 		Expect(status).To(Equal(done))
 		said, status := cleanUp(ctx, c)
@@ -156,12 +156,6 @@ func layOut(ctx context.Context, c *cluster.Cluster, name string) {
 	}
 	_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"finalizers":["%s"]}}`, cluster.OurFinalizer), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-func patchIPAddress(ctx context.Context, c *cluster.Cluster, address, patch string) {
-	GinkgoHelper()
-	_, err := c.Networking().IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 

@@ -58,9 +58,7 @@ func cleanUp(ctx context.Context, c *cluster.Cluster, args ...string) (said []st
 // everything takes down the cluster, but for Leases: a manager renews its own all the time.
 func everything(ctx context.Context, c *cluster.Cluster) inventory.Objects {
 	GinkgoHelper()
-	objects, err := inventory.Everything(ctx, c.AdminConfig())
-	Expect(err).NotTo(HaveOccurred())
-	return objects.Without("leases.coordination.k8s.io")
+	return c.Everything(ctx, "leases.coordination.k8s.io")
 }
 
 // settled is everything once nobody writes any more.

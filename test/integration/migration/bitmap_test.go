@@ -30,8 +30,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old)
-		w.populate(ctx, 120)
+		w = newEnvironment(ctx, old, 120)
 		w.migrated(ctx)
 		nodePorts = w.etcd.get(ctx, nodePortsKey)
 	})
@@ -110,7 +109,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		repaired(ctx)
 		w.noCollision(ctx, "after-missing")
 		for _, address := range []string{four, six} {
-			_, err := w.TryService(ctx, "thief", framework.WithClusterIPs(address), framework.WithFamilies(familyOf(address)))
+			_, err := w.TryService(ctx, "thief", framework.WithClusterIPs(address), framework.WithFamilies(framework.FamilyOf(address)))
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", address, err)
 			Expect(err).To(MatchError(ContainSubstring("already allocated")))
 		}

@@ -26,8 +26,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 	var w *environment
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old)
-		w.populate(ctx, 20)
+		w = newEnvironment(ctx, old, 20)
 	})
 
 	refusedWith := func(ctx SpecContext, options framework.PluginOptions, words ...string) {

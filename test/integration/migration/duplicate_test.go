@@ -50,8 +50,7 @@ var _ = Describe("An address of several Services", Ordered, func() {
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old)
-		w.populate(ctx, 20)
+		w = newEnvironment(ctx, old, 20)
 		for _, name := range services {
 			w.CreateService(ctx, name, framework.RequireDualStack())
 		}

@@ -31,8 +31,7 @@ resources:
 `)
 		options = old
 		options.Args = []string{encrypted}
-		w = newEnvironment(ctx, options)
-		w.populate(ctx, 20)
+		w = newEnvironment(ctx, options, 20)
 		for key, value := range w.etcd.below(ctx, servicesKey) {
 			Expect(string(value.raw)).To(HavePrefix(cipher), key)
 		}

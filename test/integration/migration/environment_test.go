@@ -57,13 +57,14 @@ type environment struct {
 	started time.Time // the API server, as far as the spec knows
 }
 
-// newEnvironment starts a cluster that ends with the calling node. It has settled: nobody writes what the spec did not ask for.
-func newEnvironment(ctx context.Context, options framework.Options) *environment {
+// newEnvironment starts a cluster that ends with the calling node, with some Services. It has settled: nobody writes what the spec did not ask for.
+func newEnvironment(ctx context.Context, options framework.Options, services int) *environment {
 	GinkgoHelper()
 	w := &environment{Cluster: cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true}), started: time.Now()}
 	w.etcd = openStorage(w.Etcd)
 	_, err := inventory.Settled(ctx, w.AdminConfig())
 	Expect(err).NotTo(HaveOccurred())
+	w.populate(ctx, services)
 	return w
 }
 
@@ -149,14 +150,21 @@ func (w *environment) heal(ctx context.Context) {
 	}
 }
 
-// rewrite changes what is stored of a Service, as no API server would, and waits until the API server has noticed.
-func (w *environment) rewrite(ctx context.Context, name string, change func(*corev1.Service)) {
+// change changes what is stored of a Service, as no API server would.
+func (s storage) change(ctx context.Context, name string, change func(*corev1.Service)) *corev1.Service {
 	GinkgoHelper()
 	key := servicesKey + cluster.Namespace + "/" + name
-	service := decode(w.etcd.get(ctx, key).raw, &corev1.Service{})
+	service := decode(s.get(ctx, key).raw, &corev1.Service{})
 	change(service)
 	service.APIVersion, service.Kind = "v1", "Service"
-	w.etcd.put(ctx, key, encode(service))
+	s.put(ctx, key, encode(service))
+	return service
+}
+
+// rewrite is change, and waits until the API server has noticed.
+func (w *environment) rewrite(ctx context.Context, name string, change func(*corev1.Service)) {
+	GinkgoHelper()
+	service := w.etcd.change(ctx, name, change)
 	Eventually(func() ([]string, error) {
 		now, err := w.Client().CoreV1().Services(cluster.Namespace).Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 		if err != nil {
@@ -356,10 +364,3 @@ func (w *environment) some(ctx context.Context, key string) (address, name strin
 
 // deleteNow are the options of a deletion like any other.
 var deleteNow = metav1.DeleteOptions{}
-
-func familyOf(address string) corev1.IPFamily {
-	if keyOf(address) == primaryKey {
-		return corev1.IPv4Protocol
-	}
-	return corev1.IPv6Protocol
-}

@@ -42,8 +42,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old)
-		w.populate(ctx, 40)
+		w = newEnvironment(ctx, old, 40)
 		missing, parent = address(ctx, "missing", corev1.IPv4Protocol), address(ctx, "parent", corev1.IPv6Protocol)
 		labels, foreign = address(ctx, "labels", corev1.IPv6Protocol), address(ctx, "foreign", corev1.IPv4Protocol)
 		outside, none = address(ctx, "outside", corev1.IPv4Protocol), address(ctx, "none", corev1.IPv4Protocol)

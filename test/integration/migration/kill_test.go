@@ -78,8 +78,7 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old)
-		w.populate(ctx, 200)
+		w = newEnvironment(ctx, old, 200)
 		all = len(w.owners(ctx))
 		Expect(all).To(BeNumerically(">", 150))
 		before = w.etcd.everything(ctx)
@@ -167,8 +166,7 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old)
-		w.populate(ctx, 120)
+		w = newEnvironment(ctx, old, 120)
 		w.migrated(ctx)
 		w.restart(ctx, newer)
 		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL())

@@ -26,8 +26,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old)
-		w.populate(ctx, 240)
+		w = newEnvironment(ctx, old, 240)
 		all = len(w.owners(ctx))
 		before = w.etcd.everything(ctx)
 	})

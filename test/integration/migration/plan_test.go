@@ -23,8 +23,7 @@ var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old)
-		w.populate(ctx, 40)
+		w = newEnvironment(ctx, old, 40)
 		w.CreateIPAddress(ctx, framework.NewIPAddress(listed, cluster.Namespace, "never"))
 		w.CreateIPAddress(ctx, framework.NewIPAddress(moved, cluster.Namespace, "never"))
 		path = filepath.Join(GinkgoT().TempDir(), "plan.yaml")

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
@@ -24,8 +23,7 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 	var w *environment
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old)
-		w.populate(ctx, 20)
+		w = newEnvironment(ctx, old, 20)
 		w.migrated(ctx)
 		w.restart(ctx, newer)
 		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL())
@@ -169,27 +167,19 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 		rollback := func(ctx context.Context) func() framework.PluginResult {
 			return func() framework.PluginResult { return w.offline(ctx, "rollback", "--yes", "--archive="+newFile()) }
 		}
-		stored := func(ctx context.Context, name string, change func(*corev1.Service)) {
-			GinkgoHelper()
-			key := servicesKey + cluster.Namespace + "/" + name
-			service := decode(w.etcd.get(ctx, key).raw, &corev1.Service{})
-			change(service)
-			service.APIVersion, service.Kind = "v1", "Service"
-			w.etcd.put(ctx, key, encode(service))
-		}
 
 		It("because of a Service outside of the range", func(ctx SpecContext) {
-			stored(ctx, "outside", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.200.0.1", []string{"10.200.0.1"} })
+			w.etcd.change(ctx, "outside", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.200.0.1", []string{"10.200.0.1"} })
 			refusedWith(ctx, rollback(ctx), "10.200.0.1", "default/outside", range4)
 		})
 		It("because of an address that is none", func(ctx SpecContext) {
-			stored(ctx, "outside", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.300", []string{"10.96.0.300"} })
+			w.etcd.change(ctx, "outside", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.300", []string{"10.96.0.300"} })
 			refusedWith(ctx, rollback(ctx), "10.96.0.300", "default/outside")
 		})
 		It("because two Services share an address", func(ctx SpecContext) {
 			shared := w.etcd.get(ctx, servicesKey+"default/late")
 			ip := decode(shared.raw, &corev1.Service{}).Spec.ClusterIP
-			stored(ctx, "outside", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = ip, []string{ip} })
+			w.etcd.change(ctx, "outside", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = ip, []string{ip} })
 			refusedWith(ctx, rollback(ctx), ip, "default/outside", "default/late")
 		})
 		It("because a Service cannot be read", func(ctx SpecContext) {

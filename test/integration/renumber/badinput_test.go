@@ -14,21 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
-
-// untouched expects every Service, IPAddress and ServiceCIDR to be after do what it was before.
-func untouched(ctx context.Context, do func()) {
-	GinkgoHelper()
-	everything := func() inventory.Objects {
-		all, err := inventory.Everything(ctx, c.AdminConfig())
-		Expect(err).NotTo(HaveOccurred())
-		return all
-	}
-	before := everything()
-	do()
-	Expect(before.Changes(everything())).To(BeEmpty())
-}
 
 // refused runs the command and expects that it says why it does not do it.
 func refused(ctx context.Context, code int, want string, args ...string) {
@@ -63,7 +49,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 			{2, "--selector", "--range=kubernetes --to=new -l a=b=c"},
 		} {
 			By(tc.args)
-			untouched(ctx, func() {
+			c.Untouched(ctx, func() {
 				refused(ctx, tc.code, tc.want, append([]string{"plan", "-n", namespace, "--keep=externalIPs", "-o", file}, strings.Fields(tc.args)...)...)
 				if tc.code == 1 {
 					refused(ctx, 2, "the plan has a problem", "run", "--from", file)
@@ -104,7 +90,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 			{"nothing was moved: the plan has the agents serve old addresses", changed("keep: externalIPs", "keep: agent")},
 		} {
 			By(tc.want)
-			untouched(ctx, func() {
+			c.Untouched(ctx, func() {
 				for _, verb := range []string{"run", "rollback"} {
 					refused(ctx, 2, tc.want, verb, "--from", tc.file)
 				}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -60,7 +61,7 @@ var _ = inOrder("An address that cools down", func() {
 			before := c.Unheard()
 			_, addresses := comeAndGo(ctx, cluster.Dual("blue", fmt.Sprintf("round-%d", i)))
 			for _, address := range addresses {
-				family := cluster.FamilyOf(address)
+				family := framework.FamilyOf(address)
 				if all := cooling[family]; len(all) < sizes[family] {
 					Expect(all).NotTo(ContainElement(address), "round %d", i)
 				} else {

@@ -22,9 +22,7 @@ import (
 // of ServiceCIDRs, which follow what happened before by up to half a minute, and what their being written changes.
 func everything(ctx context.Context) inventory.Objects {
 	GinkgoHelper()
-	objects, err := inventory.Everything(ctx, c.AdminConfig())
-	Expect(err).NotTo(HaveOccurred())
-	objects = objects.Without("leases.coordination.k8s.io")
+	objects := c.Everything(ctx, "leases.coordination.k8s.io")
 	for name, object := range objects {
 		if strings.HasPrefix(name, "servicecidrpolicies.") || strings.HasPrefix(name, "servicecidrs.") {
 			object.SetResourceVersion("")

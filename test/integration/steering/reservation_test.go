@@ -64,7 +64,7 @@ var _ = inOrder("A reserved address", func() {
 			Expect(c.Owner(ctx, address)).To(Equal("servicecidrpolicies /keeper"))
 			ip := c.IPAddress(ctx, address)
 			Expect(ip.Labels).To(HaveKeyWithValue("ipaddress.kubernetes.io/managed-by", "clusterip-operator.io"))
-			Expect(ip.Labels).To(HaveKeyWithValue("ipaddress.kubernetes.io/ip-family", string(cluster.FamilyOf(address))))
+			Expect(ip.Labels).To(HaveKeyWithValue("ipaddress.kubernetes.io/ip-family", string(framework.FamilyOf(address))))
 			Expect(ip.Finalizers).To(BeEmpty())
 			Expect(ip.OwnerReferences).To(ConsistOf(And(HaveField("Kind", "ServiceCIDRPolicy"), HaveField("UID", c.Policy(ctx, "keeper").UID))))
 		}

@@ -2,12 +2,10 @@ package cluster
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -83,12 +81,20 @@ func (c *Cluster) Breaches(ctx context.Context) []string {
 	return breaches
 }
 
-// FamilyOf returns the family of an address.
-func FamilyOf(address string) corev1.IPFamily {
-	if netip.MustParseAddr(address).Is4() {
-		return corev1.IPv4Protocol
-	}
-	return corev1.IPv6Protocol
+// Everything takes down all objects but those of the resources left out.
+func (c *Cluster) Everything(ctx context.Context, leftOut ...string) inventory.Objects {
+	GinkgoHelper()
+	objects, err := inventory.Everything(ctx, c.AdminConfig())
+	Expect(err).NotTo(HaveOccurred())
+	return objects.Without(leftOut...)
+}
+
+// Untouched wants every object to be after do as it was before.
+func (c *Cluster) Untouched(ctx context.Context, do func()) {
+	GinkgoHelper()
+	before := c.Everything(ctx)
+	do()
+	Expect(before.Changes(c.Everything(ctx))).To(BeEmpty())
 }
 
 // Ours returns the IPAddresses that the operator keeps for itself, in the order of their names.

@@ -64,7 +64,7 @@ func (c *Cluster) CreateServiceOnceFree(ctx context.Context, name string, option
 // range.
 func (c *Cluster) HoldAddress(ctx context.Context, name string, addresses ...string) *corev1.Service {
 	GinkgoHelper()
-	options := []framework.ServiceOption{framework.WithClusterIPs(addresses...), framework.WithFamilies(FamilyOf(addresses[0]))}
+	options := []framework.ServiceOption{framework.WithClusterIPs(addresses...), framework.WithFamilies(framework.FamilyOf(addresses[0]))}
 	if len(addresses) > 1 {
 		options[1] = framework.RequireDualStack()
 	}
@@ -131,7 +131,7 @@ func Asking(namespace, name string, addresses ...string) *corev1.Service {
 	if len(addresses) > 1 {
 		return Dual(namespace, name, framework.WithClusterIPs(addresses...))
 	}
-	return Single(namespace, name, FamilyOf(addresses[0]), framework.WithClusterIPs(addresses...))
+	return Single(namespace, name, framework.FamilyOf(addresses[0]), framework.WithClusterIPs(addresses...))
 }
 
 // Try asks for a Service and returns the API server's answer. It may be called concurrently.
