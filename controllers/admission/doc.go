@@ -17,7 +17,7 @@
 //   - Nothing is in flight for longer than a request can take, and what was taken for a request that is refused is given back. A dry run changes
 //     nothing.
 //
-// Service creations are refused by the mutating webhook, although that is a validating one's work: the API server allocates between the
+// The mutating webhook also refuses, which is a validating one's work: the API server allocates between the
 // two, so that a refusal by the second would cost an IPAddress that comes and goes, and every creation a second call.
 //
 // Start with ServiceSteerer and decide. The guards of other kinds are IPAddressGuard, ServiceCIDRGuard and PolicyGuard.

@@ -1,7 +1,7 @@
 // Package model holds the values that the parts of the node agent hand to each other. It is the centre of the star:
 // everything may import it, it imports the standard library alone, and it does nothing.
 //
-//	watch ── Changes ──> compile ── Delta ──> iptables (a later backend reads the same)
+//	watch ── Changes ──> compile ── Delta ──> iptables, nftables, ipvs, conntrack
 //	                        └────── Plan, the sum of all Deltas
 //
 // [State] is what the API server said, [Changes] the difference between two of them. [Plan] is what one node has to do for one

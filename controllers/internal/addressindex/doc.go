@@ -5,8 +5,8 @@
 // listing the cluster. An address counts as used when it has an IPAddress of any manager or a Service claims it: an address whose
 // IPAddress was deleted by mistake is still in use by its Service and must not be given away.
 //
-// Beside that it registers what the cluster does not show yet, fed by those who draw or write addresses: an address is in flight from the moment that it is
-// handed out, or an IPAddress of ours is written there, until the watch shows that, 15 seconds at most. A freed address that a policy has cool down does so in memory
+// Beside that, those who draw or write addresses tell it what the cluster does not show yet: an address is in flight from the moment that it is
+// handed out, or an IPAddress of ours is written there, until the watch shows it, or 15 seconds have passed. A freed address that a policy has cool down does so in memory
 // at once.
 //
 // It promises that an address is in flight for one holder at a time, and that one whose Service does not come yields, the oldest first, when nothing else is
