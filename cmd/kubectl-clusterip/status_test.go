@@ -28,14 +28,10 @@ func leased(holder string, renewed time.Duration) *coordinationv1.Lease {
 	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at, AcquireTime: &at, LeaseDurationSeconds: new(int32(15))}}
 }
 
-func pod(name, node, image string, ready bool) corev1.Pod {
-	status := corev1.ConditionFalse
-	if ready {
-		status = corev1.ConditionTrue
-	}
+func pod(name, node, image string) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Image: image}}},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
 }
 
@@ -59,10 +55,10 @@ func TestParts(t *testing.T) {
 		"ready":             {health{manager: deployed(2, 2)}, "manager", true, "2 of 2 replicas are ready"},
 		"one is missing":    {health{manager: deployed(1, 2)}, "manager", false, "1 of 2"},
 		"scaled to nothing": {health{manager: deployed(0, 0)}, "manager", false, "0 of 0"},
-		"two versions": {health{manager: deployed(2, 2), replicas: []corev1.Pod{pod("m-1", "a", "manager:v1", true), pod("m-2", "b", "manager:v2", true)}},
+		"two versions": {health{manager: deployed(2, 2), replicas: []corev1.Pod{pod("m-1", "a", "manager:v1"), pod("m-2", "b", "manager:v2")}},
 			"manager", true, "image manager:v1 (1), manager:v2 (1)"},
 		"nobody leads": {health{lease: leased("", 0)}, "leader", false, "nobody leads"},
-		"leads": {health{lease: leased("manager-1_abcdef@10.0.0.1:9443", time.Second), replicas: []corev1.Pod{pod("manager-1", "a", "manager:v1", true)}},
+		"leads": {health{lease: leased("manager-1_abcdef@10.0.0.1:9443", time.Second), replicas: []corev1.Pod{pod("manager-1", "a", "manager:v1")}},
 			"leader", true, "manager-1, for 1s, image manager:v1"},
 		"led":         {health{lease: leased("manager-1_abcdef@", time.Minute)}, "leader", false, "manager-1 has not renewed its Lease for 60s"},
 		"no webhooks": {health{}, "webhooks", true, "none are configured"},

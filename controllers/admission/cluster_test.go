@@ -287,11 +287,10 @@ func policyOfRanges(name string, change func(*v1alpha1.ServiceCIDRPolicySpec), c
 	return p
 }
 
-// ourAddress is an IPAddress that the leader has written.
-func ourAddress(ip, purpose string, annotations map[string]string) *networkingv1.IPAddress {
+// reservation is an IPAddress that the leader has written.
+func reservation(ip string) *networkingv1.IPAddress {
 	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
-		Name: ip, Annotations: annotations,
-		Labels: map[string]string{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator, v1alpha1.LabelPurpose: purpose},
+		Name: ip, Labels: map[string]string{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator, v1alpha1.LabelPurpose: v1alpha1.PurposeReservation},
 	}}
 }
 

@@ -140,7 +140,7 @@ func TestReservedForTheService(t *testing.T) {
 			keeping("nobody", "10.0.1.4", "")(s)
 		})
 		for _, ip := range []string{"10.0.1.2", "10.0.1.3", "10.0.1.4", "fd00:1::4"} {
-			s.addresses = append(s.addresses, ourAddress(ip, v1alpha1.PurposeReservation, nil))
+			s.addresses = append(s.addresses, reservation(ip))
 		}
 		return s
 	}
@@ -341,7 +341,7 @@ func TestAddressOfALivingService(t *testing.T) {
 // What was taken for a request that is refused in the end is given back at once.
 func TestRefusedGivesBack(t *testing.T) {
 	s := blue(keeping("r", "10.0.1.2", "ns/a"))
-	s.addresses = append(s.addresses, ourAddress("10.0.1.2", v1alpha1.PurposeReservation, nil))
+	s.addresses = append(s.addresses, reservation("10.0.1.2"))
 	for _, ip := range usableOf("fd00:1::/125") {
 		s.services = append(s.services, corev1Service("s"+strings.ReplaceAll(ip, ":", "-"), ip))
 	}

@@ -32,8 +32,8 @@ func blue(name string, priority int32, exclusive bool) *v1alpha1.ServiceCIDRPoli
 	}
 }
 
-// grownFor is a ServiceCIDR with the label that was created for a policy two days ago, and no address of which was in use for hours.
-func grownFor(policy string, cidrs ...string) *networkingv1.ServiceCIDR {
+// grownForIt is a ServiceCIDR with the label that was created for the policy two days ago, and no address of which was in use for hours.
+func grownForIt(cidrs ...string) *networkingv1.ServiceCIDR {
 	unused := v1alpha1.BandUsage{Size: 14, Free: 14, GrowthPerDay: new(int64)}
 	var usage v1alpha1.ServiceCIDRUsage
 	for _, cidr := range cidrs {
@@ -42,7 +42,7 @@ func grownFor(policy string, cidrs ...string) *networkingv1.ServiceCIDR {
 	return annotated(&networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "it", CreationTimestamp: metav1.NewTime(now.Add(-48 * time.Hour)), Labels: map[string]string{"pool": "blue"},
-			Annotations: map[string]string{v1alpha1.AnnotationCreatedFor: policy},
+			Annotations: map[string]string{v1alpha1.AnnotationCreatedFor: "it"},
 		},
 		Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
 	}, usage)
@@ -68,7 +68,7 @@ func entered(cidr *networkingv1.ServiceCIDR, compiled steering.Inputs) inputs {
 }
 
 func TestEnterCountsWhatThePolicyMayDrawFrom(t *testing.T) {
-	unlabelled := grownFor("it", "10.128.0.0/24")
+	unlabelled := grownForIt("10.128.0.0/24")
 	unlabelled.Labels = nil
 	inner := &networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{Name: "inner", Labels: map[string]string{"pool": "blue"}}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.128.0.128/25"}},
@@ -83,13 +83,13 @@ func TestEnterCountsWhatThePolicyMayDrawFrom(t *testing.T) {
 		}
 		return out
 	}
-	both := of(grownFor("it", "10.128.0.0/24"), inner)
+	both := of(grownForIt("10.128.0.0/24"), inner)
 	for name, tc := range map[string]struct {
 		compiled steering.Inputs
 		want     uint64
 		lost     bool
 	}{
-		"its own":                       {steering.Inputs{ServiceCIDRs: of(grownFor("it", "10.128.0.0/24"))}, 238, false},
+		"its own":                       {steering.Inputs{ServiceCIDRs: of(grownForIt("10.128.0.0/24"))}, 238, false},
 		"younger than what is compiled": {steering.Inputs{}, 238, false},
 		"labelled since":                {steering.Inputs{ServiceCIDRs: of(unlabelled)}, 238, false},
 		"without the part that a better policy has for itself": {steering.Inputs{ServiceCIDRs: both, Policies: []*v1alpha1.ServiceCIDRPolicy{red}}, 238 - 127, false},
@@ -98,7 +98,7 @@ func TestEnterCountsWhatThePolicyMayDrawFrom(t *testing.T) {
 		"lost to a better policy":                              {steering.Inputs{ServiceCIDRs: both, Policies: []*v1alpha1.ServiceCIDRPolicy{blue("other", 1, true)}}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := entered(grownFor("it", "10.128.0.0/24"), tc.compiled)
+			in := entered(grownForIt("10.128.0.0/24"), tc.compiled)
 			idle := "it"
 			if tc.lost {
 				idle = ""
@@ -141,7 +141,7 @@ func TestEnterKnowsIdleRanges(t *testing.T) {
 		"not known whether":   {used(func(u *v1alpha1.RangeUsage) { u.Dynamic.GrowthPerDay = nil }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cidr := grownFor("it", "fd00:10:128::/112")
+			cidr := grownForIt("fd00:10:128::/112")
 			tc.change(cidr)
 			in := entered(cidr, steering.Inputs{})
 			if got := slices.ContainsFunc(in.ranges, func(r rangeUse) bool { return r.idle != "" }); got != tc.want {

@@ -266,8 +266,8 @@ func TestFinalizeWhileSomebodyWrites(t *testing.T) {
 func TestFinalizeNeedsItsArchive(t *testing.T) {
 	for name, file := range map[string]string{"a file of somebody else": inAFile(t, "a shopping list"), "no folder": filepath.Join(t.TempDir(), "none", "x")} {
 		m := leftovers()
-		if _, err := Finalize(t.Context(), m.sources(), file); err == nil || m.count("Commit") > 0 {
-			t.Errorf("%s: %v, %d commits", name, err, m.count("Commit"))
+		if _, err := Finalize(t.Context(), m.sources(), file); err == nil || m.commits() > 0 {
+			t.Errorf("%s: %v, %d commits", name, err, m.commits())
 		}
 	}
 }

@@ -84,8 +84,8 @@ func labelled(ip IPAddress, manager, family string) IPAddress {
 
 func made(ip IPAddress, ago time.Duration) IPAddress { ip.Created = noon.Add(-ago); return ip }
 
-func heldBy(ip IPAddress, finalizer string) IPAddress {
-	ip.Finalizers = []string{finalizer}
+func finalized(ip IPAddress) IPAddress {
+	ip.Finalizers = []string{"example.com/mine"}
 	return ip
 }
 

@@ -35,7 +35,7 @@ func TestJudge(t *testing.T) {
 		"a young one that passes on to another":      {e: entry{claims: held(a), object: object(byAPIServer(made(orphan, 10*time.Second)))}, wantAgain: 50 * time.Second},
 		"the same, of somebody else":                 {e: entry{claims: held(a), object: object(byAPIServer(labelled(made(orphan, 10*time.Second), "example.com", "")))}, wantKind: IPAddressForeign},
 		"an orphan outside of every range":           {e: entry{object: &orphan}, ranges: "10.9.0.0/24", wantKind: IPAddressOrphan, wantDo: DeleteIPAddress},
-		"a wrong parent with a finalizer":            {e: entry{claims: held(a), object: object(heldBy(orphan, "example.com/mine"))}, wantKind: IPAddressWrongParent},
+		"a wrong parent with a finalizer":            {e: entry{claims: held(a), object: object(finalized(orphan))}, wantKind: IPAddressWrongParent},
 		"a broadcast address":                        {e: entry{claims: held(a)}, ranges: "10.0.0.4/31", wantKind: OutOfRange},
 		"missing, of two the first has the right":    {e: entry{claims: held(b, a)}, wantKind: IPAddressMissing, wantDo: CreateIPAddress},
 		"a parent that is no Service":                {e: entry{claims: held(a), object: object(anIP("10.0.0.5", ""))}, wantKind: IPAddressWrongParent, wantDo: ReplaceIPAddress},

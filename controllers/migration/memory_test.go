@@ -269,11 +269,11 @@ func (m *memory) compact() {
 	m.compacted = m.revision
 }
 
-// count is how often an op was called.
-func (m *memory) count(op string) int {
+// commits is how often Commit was called.
+func (m *memory) commits() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ops[op]
+	return m.ops["Commit"]
 }
 
 // String shows all keys and what matters of their values, so that two states compare as text. What differs from one try to the

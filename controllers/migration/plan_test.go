@@ -61,7 +61,7 @@ func TestPlan(t *testing.T) {
 		},
 		"an IPAddress without Service that somebody protects": {
 			change: func(w *Snapshot) {
-				w.IPAddresses = append(w.IPAddresses, heldBy(anIP("10.0.0.9", "gone"), "example.com/mine"))
+				w.IPAddresses = append(w.IPAddresses, finalized(anIP("10.0.0.9", "gone")))
 			},
 			want: []string{"IPAddressOrphan 10.0.0.9 (IPAddress 10.0.0.9): whoever set the finalizer"},
 		},

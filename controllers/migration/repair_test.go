@@ -90,7 +90,7 @@ func TestRepairBitmap(t *testing.T) {
 				if spent := time.Since(begin); spent > tc.wantWithin+5*time.Second {
 					t.Errorf("it took %v, want %v", spent, tc.wantWithin)
 				}
-				if got := m.count("Commit"); got != tc.wantWrites {
+				if got := m.commits(); got != tc.wantWrites {
 					t.Errorf("%d transactions, want %d", got, tc.wantWrites)
 				}
 			})
@@ -135,7 +135,7 @@ func TestRepairBitmapGivesUp(t *testing.T) {
 				m := drifted("10.0.0.1", "10.0.0.9")
 				time.AfterFunc(10*time.Second, func() { tc.then(m) })
 				mustSay(t, mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}), tc.want)
-				if m.count("Commit") > 0 {
+				if m.commits() > 0 {
 					t.Error("it has written")
 				}
 			})
@@ -151,7 +151,7 @@ func TestRepairBitmapGivesUp(t *testing.T) {
 				}
 				return nil
 			}
-			if err := mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}); !errors.Is(err, ErrCompacted) || m.count("Commit") > 0 {
+			if err := mender(m).repairBitmap(t.Context(), Step{Key: KeyPrimary}); !errors.Is(err, ErrCompacted) || m.commits() > 0 {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -161,7 +161,7 @@ func TestRepairBitmapGivesUp(t *testing.T) {
 			m := drifted("10.0.0.1", "10.0.0.9")
 			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			defer stop()
-			if err := mender(m).repairBitmap(ctx, Step{Key: KeyPrimary}); !errors.Is(err, context.DeadlineExceeded) || m.count("Commit") > 0 {
+			if err := mender(m).repairBitmap(ctx, Step{Key: KeyPrimary}); !errors.Is(err, context.DeadlineExceeded) || m.commits() > 0 {
 				t.Errorf("error %v", err)
 			}
 		})

@@ -301,8 +301,8 @@ func TestSave(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if k := must(LoadArchive(file)).Keys; len(k) != 1 || k[0].Key != KeyPrimary || m.count("Commit") != 0 {
-		t.Errorf("saved %v, %d commits", k, m.count("Commit"))
+	if k := must(LoadArchive(file)).Keys; len(k) != 1 || k[0].Key != KeyPrimary || m.commits() != 0 {
+		t.Errorf("saved %v, %d commits", k, m.commits())
 	}
 	m.putBitmap(KeyPrimary, must(bitmap.New(nets("10.0.0.0/24")[0])))
 	if err := r.Save(t.Context(), m, file); !errors.Is(err, ErrConflict) {

@@ -76,8 +76,8 @@ func TestRunRefuses(t *testing.T) {
 			if !errors.As(err, &blocked) || len(blocked.Findings) == 0 {
 				t.Errorf("error %v", err)
 			}
-			if got.Tried || got.Written != 0 || m.count("Commit") != 0 || m.String() != before {
-				t.Errorf("%d written, %d commits", got.Written, m.count("Commit"))
+			if got.Tried || got.Written != 0 || m.commits() != 0 || m.String() != before {
+				t.Errorf("%d written, %d commits", got.Written, m.commits())
 			}
 		})
 	}

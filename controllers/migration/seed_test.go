@@ -45,7 +45,7 @@ func TestSeed(t *testing.T) {
 	if p.total != 300 || p.done != 300 || !p.ended {
 		t.Errorf("progress %+v", p)
 	}
-	if n := m.count("Commit"); n != 3 { // 127, 127, 46
+	if n := m.commits(); n != 3 { // 127, 127, 46
 		t.Errorf("%d transactions", n)
 	}
 	if w := m.snapshot(t); !func() bool { p := NewPlan(w, Options{}); return p.ReadyToFlip() }() || len(w.IPAddresses) != 300 {

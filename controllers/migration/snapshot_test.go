@@ -36,7 +36,7 @@ func TestNewService(t *testing.T) {
 }
 
 func TestNewIPAddress(t *testing.T) {
-	want := heldBy(byAPIServer(made(anIP("10.0.0.5", "a"), time.Minute)), "example.com/mine")
+	want := finalized(byAPIServer(made(anIP("10.0.0.5", "a"), time.Minute)))
 	o := objectOf(want)
 	o.ResourceVersion = "7"
 	got, _ := newIPAddress(o)

@@ -82,19 +82,19 @@ func (a *auditor) audit(t *testing.T, name string) time.Duration {
 }
 
 // believed audits a Service until its complaint has lasted.
-func (a *auditor) believed(t *testing.T, name string) time.Duration {
+func (a *auditor) believed(t *testing.T) time.Duration {
 	t.Helper()
-	if left := a.audit(t, name); left != confirmFor {
+	if left := a.audit(t, "s"); left != confirmFor {
 		t.Fatalf("a new complaint is to be looked at again after %s", left)
 	}
 	a.clock.SetTime(a.clock.Now().Add(confirmFor))
-	return a.audit(t, name)
+	return a.audit(t, "s")
 }
 
 func TestAServiceOutOfAllRangesIsReported(t *testing.T) {
 	a := newAuditor()
 	a.api.ranges = []string{"10.9.0.8/29", "fd08::/64"}
-	if left := a.believed(t, "s"); left != 0 || len(a.events.Events) != 2 {
+	if left := a.believed(t); left != 0 || len(a.events.Events) != 2 {
 		t.Errorf("again after %s, %d events", left, len(a.events.Events))
 	}
 }
@@ -103,7 +103,7 @@ func TestAServiceOutOfAllRangesIsReported(t *testing.T) {
 func TestAServiceIsNotReportedWhileTheIndexIsBehind(t *testing.T) {
 	a := newAuditor()
 	a.api.ranges = []string{"10.9.0.0/24", "fd09::/64"}
-	if left := a.believed(t, "s"); left != confirmFor || len(a.events.Events) != 0 {
+	if left := a.believed(t); left != confirmFor || len(a.events.Events) != 0 {
 		t.Errorf("again after %s, %d events", left, len(a.events.Events))
 	}
 	if n := a.Tracker.Count(); len(n) != 0 {
@@ -111,7 +111,7 @@ func TestAServiceIsNotReportedWhileTheIndexIsBehind(t *testing.T) {
 	}
 	a.api.ranges = []string{"10.9.0.0/24"} // it goes before the address index knows it
 	a.clock.SetTime(a.clock.Now().Add(confirmFor))
-	if a.believed(t, "s"); len(a.events.Events) != 1 {
+	if a.believed(t); len(a.events.Events) != 1 {
 		t.Errorf("%d events", len(a.events.Events))
 	}
 }
@@ -119,7 +119,7 @@ func TestAServiceIsNotReportedWhileTheIndexIsBehind(t *testing.T) {
 func TestAServiceThatIsGoneIsNotReported(t *testing.T) {
 	a := newAuditor()
 	a.api.gone = true
-	if left := a.believed(t, "s"); left != 0 || len(a.events.Events) != 0 || len(a.Tracker.Count()) != 0 {
+	if left := a.believed(t); left != 0 || len(a.events.Events) != 0 || len(a.Tracker.Count()) != 0 {
 		t.Errorf("again after %s, %d events, drift %v", left, len(a.events.Events), a.Tracker.Count())
 	}
 }

@@ -135,8 +135,8 @@ func with(p model.ServicePort, change func(*model.ServicePort)) model.ServicePor
 	return p
 }
 
-func onNodePort(p model.ServicePort, number uint16) model.ServicePort {
-	return with(p, func(p *model.ServicePort) { p.NodePort = number })
+func onNodePort(p model.ServicePort) model.ServicePort {
+	return with(p, func(p *model.ServicePort) { p.NodePort = 30053 })
 }
 
 func tcp(p model.ServicePort) model.ServicePort {

@@ -92,7 +92,7 @@ func TestReconcile(t *testing.T) {
 		},
 		"a node port whose endpoint is replaced": {
 			globals: anyNodePort, later: anyNodePort,
-			before: ports{onNodePort(service("dns", "", a), 30053)}, after: ports{onNodePort(service("dns", "", b), 30053)},
+			before: ports{onNodePort(service("dns", "", a))}, after: ports{onNodePort(service("dns", "", b))},
 			keep: []Flow{
 				to("192.0.2.1:30053", b), to("10.244.0.1:30053", b), to("203.0.113.9:30053", a), to("203.0.113.9:30053", ""),
 				to("192.0.2.1:30054", a), answered(to("192.0.2.1:30053", "")), to("127.0.0.1:30053", a),
@@ -101,23 +101,23 @@ func TestReconcile(t *testing.T) {
 		},
 		"a node port is given up": {
 			globals: anyNodePort, later: anyNodePort,
-			before: ports{onNodePort(service("dns", vip, a), 30053)}, after: ports{service("dns", vip, a)},
+			before: ports{onNodePort(service("dns", vip, a))}, after: ports{service("dns", vip, a)},
 			keep: []Flow{to(front, a), to("192.0.2.1:30053", "")}, cut: []Flow{to("192.0.2.1:30053", a)},
 		},
 		"the address of node ports changes": {
 			globals: listed, later: moved,
-			before: ports{onNodePort(service("dns", vip, a), 30053)}, after: ports{onNodePort(service("dns", vip, a), 30053)},
+			before: ports{onNodePort(service("dns", vip, a))}, after: ports{onNodePort(service("dns", vip, a))},
 			keep: []Flow{to("192.0.2.2:30053", a), to("192.0.2.1:30053", ""), to("192.0.2.3:30053", a), to(front, a)},
 			cut:  []Flow{to("192.0.2.1:30053", a), to("192.0.2.2:30053", "")},
 		},
 		"a virtual IP of one Service where another has a node port of that number": {
 			globals: anyNodePort, later: anyNodePort,
 			before: ports{
-				onNodePort(service("dns", "", a), 30053),
+				onNodePort(service("dns", "", a)),
 				with(service("vip", "192.0.2.1", c), func(p *model.ServicePort) { p.Port = 30053 }),
 			},
 			after: ports{
-				onNodePort(service("dns", "", b), 30053),
+				onNodePort(service("dns", "", b)),
 				with(service("vip", "192.0.2.1", c), func(p *model.ServicePort) { p.Port = 30053 }),
 			},
 			keep: []Flow{to("192.0.2.1:30053", c), to("10.244.0.1:30053", b)}, cut: []Flow{to("10.244.0.1:30053", a)},
@@ -125,17 +125,17 @@ func TestReconcile(t *testing.T) {
 		"a virtual IP without endpoints gives a node port back": {
 			globals: anyNodePort, later: anyNodePort,
 			before: ports{
-				onNodePort(service("dns", "", a), 30053),
+				onNodePort(service("dns", "", a)),
 				with(service("vip", "192.0.2.1"), func(p *model.ServicePort) { p.Port = 30053 }),
 			},
-			after: ports{onNodePort(service("dns", "", a), 30053)},
+			after: ports{onNodePort(service("dns", "", a))},
 			keep:  []Flow{to("10.244.0.1:30053", a), to("192.0.2.1:30053", a)}, cut: []Flow{to("192.0.2.1:30053", "")},
 		},
 		"a virtual IP without endpoints takes a node port away": {
 			globals: anyNodePort, later: anyNodePort,
-			before: ports{onNodePort(service("dns", "", a), 30053)},
+			before: ports{onNodePort(service("dns", "", a))},
 			after: ports{
-				onNodePort(service("dns", "", a), 30053),
+				onNodePort(service("dns", "", a)),
 				with(service("vip", "192.0.2.1"), func(p *model.ServicePort) { p.Port = 30053 }),
 			},
 			keep: []Flow{to("10.244.0.1:30053", a), to("192.0.2.1:30053", "")}, cut: []Flow{to("192.0.2.1:30053", a)},
@@ -185,7 +185,7 @@ func TestReconcile(t *testing.T) {
 func TestStart(t *testing.T) {
 	ranges := model.Globals{Family: model.IPv4, NodePortAny: true, Ranges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
 	plan := planOf(ranges,
-		onNodePort(service("dns", vip, a), 30053), service("empty", "10.96.0.11"), tcp(service("web", "10.96.0.12", a)),
+		onNodePort(service("dns", vip, a)), service("empty", "10.96.0.11"), tcp(service("web", "10.96.0.12", a)),
 		with(service("wide", "", a), func(p *model.ServicePort) { p.ExternalIPs = addrs("203.0.113.1") }),
 	)
 	plan.Allocated = allocated(vip, "10.96.0.11", "10.96.0.12", "10.96.0.13")
@@ -232,7 +232,7 @@ func TestStartAgain(t *testing.T) {
 	cut := []Flow{to(front, a), to("203.0.113.1:53", a), to("192.0.2.1:30053", a)}
 	table := newFake()
 	r := New(model.IPv4, table)
-	old := onNodePort(with(service("old", vip, a), func(p *model.ServicePort) { p.ExternalIPs = addrs("203.0.113.1") }), 30053)
+	old := onNodePort(with(service("old", vip, a), func(p *model.ServicePort) { p.ExternalIPs = addrs("203.0.113.1") }))
 	_, err := r.Start(t.Context(), planOf(anyNodePort, old))
 	must(t, err)
 	table.flows = newFake(append(keep, cut...)...).flows
@@ -297,7 +297,7 @@ func TestCancelledBetweenDeletions(t *testing.T) {
 
 // TestLocalAddrsAreReadForNodePortsOnly pins the cost of a change of a ClusterIP.
 func TestLocalAddrsAreReadForNodePortsOnly(t *testing.T) {
-	for want, port := range []model.ServicePort{service("x", vip, a), onNodePort(service("x", vip, a), 30053)} {
+	for want, port := range []model.ServicePort{service("x", vip, a), onNodePort(service("x", vip, a))} {
 		table := newFake()
 		if _, err := New(model.IPv4, table).Start(t.Context(), planOf(anyNodePort, port)); err != nil || table.asked != want {
 			t.Errorf("asked %d times, %v, want %d", table.asked, err, want)

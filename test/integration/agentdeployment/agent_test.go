@@ -173,16 +173,16 @@ var _ = Describe("The agent as it is deployed", Ordered, func() {
 			labelled(s)
 			s.Spec.Type = corev1.ServiceTypeLoadBalancer
 		})
-		claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: ours.Addr().String()})
+		claim(ctx, corev1.LoadBalancerIngress{IP: ours.Addr().String()})
 		start(ctx, topology.Node, manifests.Render(ctx, beside), "nft")
 		Expect(reached(ours)()).To(Equal("pod1"))
 		Expect(topology.Pod2.Dial(network.Probe{To: theirs, Timeout: network.DropTimeout}).Server).To(BeEmpty())
 
 		reports := func() cluster.Events { return c.Events(ctx).OnService("greedy").For("ClusterIPOfOtherService") }
 		Eventually(reports).Should(ConsistOf(HaveField("Series", BeNil())))
-		claim(ctx, "greedy")
+		claim(ctx)
 		Eventually(disputes).WithArguments(topology.Node).Should(BeZero())
-		claim(ctx, "greedy", corev1.LoadBalancerIngress{IP: ours.Addr().String()})
+		claim(ctx, corev1.LoadBalancerIngress{IP: ours.Addr().String()})
 		Eventually(reports).Should(ConsistOf(HaveField("Series", Not(BeNil()))))
 		Expect(disputes(topology.Node)).To(BeEquivalentTo(1))
 	})
@@ -207,11 +207,11 @@ func cleanUp(ctx context.Context, n *network.Namespace) string {
 	return string(output)
 }
 
-// claim writes the addresses of a load balancer, as a cloud does.
-func claim(ctx context.Context, name string, addresses ...corev1.LoadBalancerIngress) {
+// claim writes the addresses of the load balancer greedy, as a cloud does.
+func claim(ctx context.Context, addresses ...corev1.LoadBalancerIngress) {
 	GinkgoHelper()
 	services := c.Client().CoreV1().Services(cluster.Namespace)
-	service, err := services.Get(ctx, name, metav1.GetOptions{})
+	service, err := services.Get(ctx, "greedy", metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	service.Status.LoadBalancer.Ingress = addresses
 	_, err = services.UpdateStatus(ctx, service, metav1.UpdateOptions{})

@@ -42,7 +42,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/12,fd00:10:96::/108", Args: audit}, Installed: true,
 	})
 	c.Create(ctx, cluster.Asking(cluster.Namespace, "template", "10.96.0.10", "fd00:10:96::10"))
-	c.Stock(ctx, cluster.Namespace+"/template", services, 30*24*time.Hour, "10.96.0.0/12", "fd00:10:96::/108")
+	c.Stock(ctx, services, 30*24*time.Hour, "10.96.0.0/12", "fd00:10:96::/108")
 	c.AddReplicas(ctx, 1)
 	c.OfferRange(ctx, "team", map[string]string{"team": "blue"}, "10.200.0.0/25", "fd00:200::/121")
 	c.CreateNamespace(ctx, "blue", map[string]string{"tenant": "blue"})

@@ -96,7 +96,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 		c = cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{ServiceClusterIPRange: one}})
 		file = filepath.Join(GinkgoT().TempDir(), "plan.yaml")
 		create(ctx, "template")
-		c.Stock(ctx, cluster.Namespace+"/template", many, 0, one)
+		c.Stock(ctx, many, 0, one)
 		c.CreateService(ctx, "single")
 		create(ctx, "ports", framework.WithType(corev1.ServiceTypeLoadBalancer), framework.WithLabel("tier", "edge"))
 		create(ctx, "headless", framework.Headless(), selecting("none"))

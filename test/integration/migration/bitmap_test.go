@@ -273,7 +273,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		Consistently(run.Done()).WithTimeout(3*time.Second).ShouldNot(BeClosed(), "it must wait before it believes in a leak")
 		hold.release()
 		Expect(<-created).To(Succeed())
-		ends(ctx, run, clean)
+		ends(ctx, run)
 		bitmap := w.etcd.legacy(ctx, primaryKey)
 		Expect(bitmap.has(address)).To(BeTrue(), "the bit of a Service was taken away")
 		Expect(bitmap.has(leak)).To(BeFalse(), "the leak is still there")

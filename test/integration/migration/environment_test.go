@@ -257,14 +257,14 @@ func (w *environment) begin(ctx context.Context, options framework.PluginOptions
 	return plugin
 }
 
-// ends waits for the end of a command, with this status.
-func ends(ctx context.Context, plugin *framework.Plugin, status int) {
+// ends waits for the end of a command, which has nothing to complain about.
+func ends(ctx context.Context, plugin *framework.Plugin) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
 	code, err := plugin.Wait(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(code).To(Equal(status), func() string { return plugin.LogTail(60) })
+	Expect(code).To(Equal(clean), func() string { return plugin.LogTail(60) })
 }
 
 // with wants a command to have ended with this status, and returns it. A refusal has to say why.
@@ -292,10 +292,10 @@ func (w *environment) migrated(ctx context.Context) {
 	Expect(w.Breaches(ctx)).To(BeEmpty())
 }
 
-// writtenOnce wants that each key below a prefix has been written once, no more.
-func (w *environment) writtenOnce(ctx context.Context, prefix string) {
+// writtenOnce wants that each IPAddress has been written once, no more.
+func (w *environment) writtenOnce(ctx context.Context) {
 	GinkgoHelper()
-	for key, value := range w.etcd.below(ctx, prefix) {
+	for key, value := range w.etcd.below(ctx, addressesKey) {
 		Expect(value.version).To(BeEquivalentTo(1), key)
 	}
 }

@@ -94,7 +94,7 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 	nothingFalse := func(ctx context.Context) {
 		GinkgoHelper()
 		Expect(slices.DeleteFunc(w.Breaches(ctx), isMissing)).To(BeEmpty())
-		w.writtenOnce(ctx, addressesKey)
+		w.writtenOnce(ctx)
 		for _, key := range []string{primaryKey, secondaryKey, nodePortsKey} {
 			Expect(w.etcd.get(ctx, key)).To(Equal(before[key]))
 		}
@@ -144,10 +144,10 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 		w.killed(ctx, func(int) framework.PluginOptions {
 			return w.options("seed", "--etcd", "--etcd-servers="+slow.URL())
 		}, func() { startOver(ctx) }, func(int) {
-			w.writtenOnce(ctx, addressesKey)
+			w.writtenOnce(ctx)
 			with(clean, w.migrate(ctx, "seed", "--etcd"))
 			Expect(w.etcd.count(ctx, addressesKey)).To(Equal(all))
-			w.writtenOnce(ctx, addressesKey)
+			w.writtenOnce(ctx)
 			Expect(w.etcd.count(ctx, rangesKey)).To(BeZero(), "seed writes no ServiceCIDR")
 		})
 		w.untouched(ctx, func() { with(clean, w.migrate(ctx, "seed", "--etcd")) })

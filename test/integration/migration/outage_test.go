@@ -43,13 +43,13 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		Eventually(gone).WithTimeout(cluster.Timeout).Should(BeClosed(), func() string { return plugin.LogTail(20) })
 		Consistently(plugin.Done()).WithTimeout(absence).ShouldNot(BeClosed(), func() string { return plugin.LogTail(20) })
 		Expect(server.Start(ctx)).To(Succeed())
-		ends(ctx, plugin, clean)
+		ends(ctx, plugin)
 	}
 	whole := func(ctx context.Context) {
 		GinkgoHelper()
 		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Timeout).Should(BeEmpty())
 		Expect(w.etcd.count(ctx, addressesKey)).To(Equal(all))
-		w.writtenOnce(ctx, addressesKey)
+		w.writtenOnce(ctx)
 	}
 
 	It("run waits for an etcd that is away", func(ctx SpecContext) {
@@ -88,7 +88,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 	seeded := func(ctx context.Context) {
 		GinkgoHelper()
 		Expect(w.etcd.count(ctx, addressesKey)).To(Equal(all))
-		w.writtenOnce(ctx, addressesKey)
+		w.writtenOnce(ctx)
 	}
 
 	// The first of several transactions is in; the answer to a later one is lost with etcd.
@@ -150,7 +150,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		Expect(w.Etcd.Kill()).To(Succeed())
 		Consistently(plugin.Done()).WithTimeout(absence).ShouldNot(BeClosed(), func() string { return plugin.LogTail(20) })
 		Expect(w.Etcd.Start(ctx)).To(Succeed())
-		ends(ctx, plugin, clean)
+		ends(ctx, plugin)
 		rolledBack(ctx, want)
 		archived(archive)
 	})

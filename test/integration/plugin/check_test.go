@@ -55,7 +55,7 @@ var _ = Describe("check and repair", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		damaged = cluster.Start(ctx, cluster.Options{Options: options, Installed: true})
 		template := damaged.Create(ctx, cluster.Asking(cluster.Namespace, "template", "10.96.0.10", "fd00:10:96::10"))
-		damaged.Stock(ctx, cluster.Namespace+"/template", many, 0, "10.96.0.0/20", "fd00:10:96::/112")
+		damaged.Stock(ctx, many, 0, "10.96.0.0/20", "fd00:10:96::/112")
 		damaged.DeleteServices(ctx, template)
 		damaged.AddReplicas(ctx, 1)
 	})
