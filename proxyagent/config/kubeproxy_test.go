@@ -240,16 +240,7 @@ nodePortAddresses: [192.0.2.0/24]
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := Parse([]byte(theirHead + tc.text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := v1alpha1.DefaultProxyAgent()
-			want.Log.Format = "text"
-			tc.want(&want)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			expectWarnings(t, warnings, tc.warnings)
+			expect(t, got, warnings, err, tc.want, tc.warnings)
 		})
 	}
 }

@@ -62,18 +62,24 @@ func TestLoadRealFiles(t *testing.T) {
 	} {
 		t.Run(tc.file, func(t *testing.T) {
 			got, warnings, err := Load(filepath.Join("testdata", tc.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := v1alpha1.DefaultProxyAgent()
-			want.Log.Format = "text"
-			tc.want(&want)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			expectWarnings(t, warnings, tc.warnings)
+			expect(t, got, warnings, err, tc.want, tc.warnings)
 		})
 	}
+}
+
+// expect wants what a file of kube-proxy became: the defaults, changed.
+func expect(t *testing.T, got v1alpha1.ProxyAgentConfiguration, warnings []string, err error, change func(*v1alpha1.ProxyAgentConfiguration), wantWarnings []string) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.DefaultProxyAgent()
+	want.Log.Format = "text"
+	change(&want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	expectWarnings(t, warnings, wantWarnings)
 }
 
 // expectWarnings wants one warning for each beginning, in this order, and no other.

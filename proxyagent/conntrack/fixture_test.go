@@ -100,20 +100,18 @@ func answered(f Flow) Flow {
 }
 
 func addrs(list ...string) []netip.Addr {
-	var all []netip.Addr
-	for _, a := range list {
-		all = append(all, netip.MustParseAddr(a))
-	}
-	slices.SortFunc(all, netip.Addr.Compare)
-	return all
+	return parsed(netip.MustParseAddr, netip.Addr.Compare, list)
 }
 
 func endpoints(list ...string) []netip.AddrPort {
-	var all []netip.AddrPort
-	for _, a := range list {
-		all = append(all, netip.MustParseAddrPort(a))
+	return parsed(netip.MustParseAddrPort, netip.AddrPort.Compare, list)
+}
+
+func parsed[T any](parse func(string) T, compare func(a, b T) int, list []string) (all []T) {
+	for _, text := range list {
+		all = append(all, parse(text))
 	}
-	slices.SortFunc(all, netip.AddrPort.Compare)
+	slices.SortFunc(all, compare)
 	return all
 }
 

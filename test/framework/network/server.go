@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/gopacket/gopacket/layers"
 
@@ -113,7 +114,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 
 func (s *Server) serveUDP(n *Namespace, port uint16) error {
 	for _, f := range Families {
-		conn, err := listenUDP(n, f, port)
+		conn, err := listen(n, f, func() (*net.UDPConn, error) { return net.ListenUDP(netName("udp", f), &net.UDPAddr{Port: int(port)}) })
 		if err != nil {
 			return err
 		}
@@ -123,13 +124,14 @@ func (s *Server) serveUDP(n *Namespace, port uint16) error {
 	return nil
 }
 
-func listenUDP(n *Namespace, f model.Family, port uint16) (conn *net.UDPConn, err error) {
+// listen opens a socket in a namespace that tells where its packets were sent to.
+func listen[T syscall.Conn](n *Namespace, f model.Family, open func() (T, error)) (conn T, err error) {
 	err = n.Do(func() error {
-		conn, err = net.ListenUDP(netName("udp", f), &net.UDPAddr{Port: int(port)})
+		conn, err = open()
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return conn, err
 	}
 	return conn, receivePacketInfo(conn, f)
 }
@@ -166,7 +168,7 @@ func (s *Server) serveSCTP(n *Namespace, port uint16) (err error) {
 	n.sctpOnce.Do(func() {
 		for _, f := range Families {
 			var conn *net.IPConn
-			if conn, err = listenSCTP(n, f); err != nil {
+			if conn, err = listen(n, f, func() (*net.IPConn, error) { return net.ListenIP(netName("ip", f)+":132", nil) }); err != nil {
 				return
 			}
 			n.closeLater(conn.Close)
@@ -174,17 +176,6 @@ func (s *Server) serveSCTP(n *Namespace, port uint16) (err error) {
 		}
 	})
 	return err
-}
-
-func listenSCTP(n *Namespace, f model.Family) (conn *net.IPConn, err error) {
-	err = n.Do(func() error {
-		conn, err = net.ListenIP(netName("ip", f)+":132", nil)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return conn, receivePacketInfo(conn, f)
 }
 
 func answerInits(conn *net.IPConn, f model.Family, n *Namespace) {

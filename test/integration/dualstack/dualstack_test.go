@@ -255,10 +255,7 @@ func refusing() *admissionregistrationv1.ValidatingWebhookConfiguration {
 				{Name: "has", Expression: "has(object.metadata.labels) && 'refuse' in object.metadata.labels"},
 				{Name: "had", Expression: "has(oldObject.metadata.labels) && 'refuse' in oldObject.metadata.labels"},
 			},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
-			}},
+			Rules: cluster.Rules(admissionregistrationv1.Update, "", "services"),
 		}},
 	}
 }

@@ -2,10 +2,7 @@ package migration_test
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/pem"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,21 +33,19 @@ func (h *hold) release() { h.released.Do(func() { close(h.gate) }) }
 func (w *environment) slowAdmission(ctx context.Context) *hold {
 	GinkgoHelper()
 	h := &hold{gate: make(chan struct{})}
-	server := httptest.NewTLSServer(http.HandlerFunc(h.answer))
+	webhook := cluster.StartWebhook(func(r *http.Request, _ *admissionv1.AdmissionRequest, _ *admissionv1.AdmissionResponse) {
+		h.waits.Store(true)
+		select {
+		case <-h.gate:
+		case <-r.Context().Done():
+		}
+	})
 	hooks := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	timeout, none, url := int32(30), admissionregistrationv1.SideEffectClassNone, server.URL
 	_, err := hooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "slow"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "slow.example.com", TimeoutSeconds: &timeout, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL:      &url,
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-			},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
-			}},
+			Name: "slow.example.com", ClientConfig: webhook, AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: new(int32(30)),
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), Rules: cluster.Rules(admissionregistrationv1.Create, "", "services"),
 			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "slow", Expression: `object.metadata.name.startsWith("slow")`}},
 		}},
 	}, metav1.CreateOptions{})
@@ -58,7 +53,6 @@ func (w *environment) slowAdmission(ctx context.Context) *hold {
 	DeferCleanup(func(ctx context.Context) {
 		h.release()
 		Expect(hooks.Delete(ctx, "slow", deleteNow)).To(Succeed())
-		server.Close()
 	})
 	w.admissionHolds(ctx, h)
 	return h
@@ -75,19 +69,4 @@ func (w *environment) admissionHolds(ctx context.Context, h *hold) {
 		return h.waiting()
 	}).WithTimeout(cluster.Timeout).Should(BeTrue())
 	h.waits.Store(false)
-}
-
-func (h *hold) answer(response http.ResponseWriter, request *http.Request) {
-	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(request.Body).Decode(&review); err != nil {
-		http.Error(response, err.Error(), http.StatusBadRequest)
-		return
-	}
-	h.waits.Store(true)
-	select {
-	case <-h.gate:
-	case <-request.Context().Done():
-	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-	_ = json.NewEncoder(response).Encode(review)
 }

@@ -40,10 +40,7 @@ var _ = inOrder("A webhook that is asked after ours", func() {
 			Webhooks: []admissionregistrationv1.MutatingWebhook{{
 				Name: "company.example.com", ClientConfig: cluster.StartWebhook(answerAsCompany),
 				AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
-				Rules: []admissionregistrationv1.RuleWithOperations{{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
-				}},
+				Rules: cluster.Rules(admissionregistrationv1.Create, "", "services"),
 			}},
 		}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())

@@ -106,10 +106,7 @@ func holdCreation(ctx context.Context) (held <-chan struct{}, release func()) {
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "hold.example.com", ClientConfig: webhook, AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: new(int32(30)),
 			SideEffects: new(admissionregistrationv1.SideEffectClassNone), FailurePolicy: new(admissionregistrationv1.Fail),
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"networking.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"servicecidrs"}},
-			}},
+			Rules: cluster.Rules(admissionregistrationv1.Create, "networking.k8s.io", "servicecidrs"),
 		}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())

@@ -11,6 +11,14 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
+// Rules have a webhook asked about an operation on a resource.
+func Rules(o admissionregistrationv1.OperationType, group, resource string) []admissionregistrationv1.RuleWithOperations {
+	return []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{o},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
+	}}
+}
+
 // StartWebhook starts a webhook that is not ours, and returns how API servers reach it. It ends with the calling node. answer may be called
 // concurrently; it changes a response that allows the request. r ends when nobody waits for it any more.
 func StartWebhook(
