@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -84,7 +83,7 @@ func (r *Reconciler) report(ctx context.Context, name string) (reconcile.Result,
 		return reconcile.Result{}, client.IgnoreNotFound(err) // the change of policies that tells of it wakes us
 	}
 	n, first := r.violations.of(name)
-	mine := ours(o.Status.Conditions)
+	mine := wording.Pick(o.Status.Conditions, v1alpha1.PolicyEnforced, v1alpha1.PolicyViolated)
 	want := wording.Dated(mine, conditions(p, r.installed.state(p), n, first), r.Clock.Now())
 	if equality.Semantic.DeepEqual(mine, want) {
 		return reconcile.Result{}, nil
@@ -92,22 +91,5 @@ func (r *Reconciler) report(ctx context.Context, name string) (reconcile.Result,
 	if err := r.writes.Wait(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	var status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	}
-	status.Conditions = append([]metav1.Condition{}, want...) // not nil: a status that nobody owns anything of any more would be null, which the schema refuses
-	if err := objects.ApplyStatus(ctx, r.Client, o, &status, v1alpha1.ManagerEnforcement); objects.IgnoreGone(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("writing conditions of ServiceCIDRPolicy %s: %w", name, err)
-	}
-	return reconcile.Result{}, nil
-}
-
-// ours are those conditions that this controller writes, in their order.
-func ours(all []metav1.Condition) (out []metav1.Condition) {
-	for _, kind := range []string{v1alpha1.PolicyEnforced, v1alpha1.PolicyViolated} {
-		if c := meta.FindStatusCondition(all, kind); c != nil {
-			out = append(out, *c)
-		}
-	}
-	return out
+	return reconcile.Result{}, objects.IgnoreGone(objects.ApplyConditions(ctx, r.Client, o, want, v1alpha1.ManagerEnforcement))
 }

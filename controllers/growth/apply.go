@@ -79,12 +79,8 @@ func (r *Reconciler) publish(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy,
 	if same {
 		return nil
 	}
-	var status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	}
-	status.Conditions = append([]metav1.Condition{}, want...) // not nil, which the schema refuses
-	if err := objects.ApplyStatus(ctx, r.Client, live, &status, v1alpha1.ManagerGrowth); err != nil {
-		return objects.IgnoreGone(fmt.Errorf("writing conditions of ServiceCIDRPolicy %s: %w", o.Name, err))
+	if err := objects.ApplyConditions(ctx, r.Client, live, want, v1alpha1.ManagerGrowth); err != nil {
+		return objects.IgnoreGone(err)
 	}
 	for _, c := range want {
 		was := meta.FindStatusCondition(live.Status.Conditions, c.Type)
@@ -103,11 +99,6 @@ func (r *Reconciler) dated(o *v1alpha1.ServiceCIDRPolicy, want []metav1.Conditio
 }
 
 // ours are those conditions that this controller writes, in their order.
-func ours(all []metav1.Condition) (out []metav1.Condition) {
-	for _, kind := range []string{v1alpha1.PolicyGrowing, v1alpha1.PolicyGrowthExhausted} {
-		if c := meta.FindStatusCondition(all, kind); c != nil {
-			out = append(out, *c)
-		}
-	}
-	return out
+func ours(all []metav1.Condition) []metav1.Condition {
+	return wording.Pick(all, v1alpha1.PolicyGrowing, v1alpha1.PolicyGrowthExhausted)
 }

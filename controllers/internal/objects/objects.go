@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +33,18 @@ func IgnoreGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// ApplyConditions is ApplyStatus for a field manager that has nothing to say but conditions.
+func ApplyConditions(ctx context.Context, c client.Client, o *v1alpha1.ServiceCIDRPolicy, conditions []metav1.Condition, as client.FieldOwner) error {
+	var status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	status.Conditions = append([]metav1.Condition{}, conditions...) // not nil: a status that nobody owns anything of any more would be null, which the schema refuses
+	if err := ApplyStatus(ctx, c, o, &status, as); err != nil {
+		return fmt.Errorf("writing conditions of ServiceCIDRPolicy %s: %w", o.Name, err)
+	}
+	return nil
 }
 
 // ApplyStatus applies what a field manager has to say in the status of a policy, a pointer to a struct. The UID keeps it from a policy of the same name

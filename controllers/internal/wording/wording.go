@@ -23,6 +23,16 @@ func Cut(words string, limit int) string {
 	return strings.ToValidUTF8(words[:limit-len(dots)], "") + dots
 }
 
+// Pick returns the conditions of some types, in the order of the types.
+func Pick(all []metav1.Condition, types ...string) (out []metav1.Condition) {
+	for _, kind := range types {
+		if c := meta.FindStatusCondition(all, kind); c != nil {
+			out = append(out, *c)
+		}
+	}
+	return out
+}
+
 // Dated returns conditions with the time of the last transition: that of before as long as there was none.
 func Dated(before, want []metav1.Condition, now time.Time) []metav1.Condition {
 	out := slices.Clone(want)
