@@ -1,5 +1,5 @@
-// Package policy writes the status of ServiceCIDRPolicies: conditions and counts, but not the refusals, which package admission writes, nor what package
-// enforcement says. The leader runs it.
+// Package policy writes the status of ServiceCIDRPolicies: conditions and counts, but not the refusals, which package admission writes, nor the
+// conditions of packages enforcement and growth. The leader runs it.
 //
 // The unit of work is the policy. Conditions and what people wait for are written within seconds, other counts half a minute late: each write goes to
 // etcd and to every replica.

@@ -1,5 +1,5 @@
-// Package sysctl sets what an iptables Service proxy needs in /proc/sys: room and time-outs of connection tracking, and routing of
-// loopback addresses for node ports on localhost.
+// Package sysctl sets what a Service proxy needs in /proc/sys: room and time-outs of connection tracking, routing of
+// loopback addresses for node ports on localhost, and the settings of IPVS.
 //
 // The values are those that kube-proxy would set from the same configuration. As there, a value that differs is set, also when
 // that lowers it; only the number of hash buckets is never lowered. A zero in Want leaves a value alone. The buckets are set through their
