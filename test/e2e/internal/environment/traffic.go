@@ -265,10 +265,8 @@ func (t *Traffic) LostNothing() {
 	GinkgoHelper()
 	t.Flows()
 	t.Stop()
-	for name, stream := range t.streams {
-		_, losses := stream.soFar()
-		Expect(losses).To(BeEmpty(), name)
-	}
+	_, losses := t.Count()
+	Expect(losses).To(BeEmpty())
 }
 
 // line is one connection to a server of package network, which greets with its name and its address, and then echoes. Over UDP
