@@ -9,10 +9,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 out=$PWD/bin/ipvs
 mkdir -p "$out"
-run=() label=ipvs suites=${SUITES:-flows robustness cleanup}
+run=() label=ipvs slowness=5 suites=${SUITES:-flows robustness cleanup}
 case ${1:-} in
 short) suites= ;;
-kube-proxy) label=kube-proxy-ipvs suites=flows ;;
+kube-proxy) label=kube-proxy-ipvs slowness=20 suites=flows ;; # a sync of kube-proxy runs a hundred programs
 esac
 if [ "$label" = ipvs ]; then
 	go test -c -tags ipvs -o "$out/ipvs.test" ./proxyagent/ipvs
@@ -20,12 +20,12 @@ if [ "$label" = ipvs ]; then
 fi
 if [ -n "$suites" ]; then
 	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-proxy >/dev/null
-	export CLUSTERIP_PROGRAMS=$PWD/bin/programs CLUSTERIP_SLOWNESS=5
+	export CLUSTERIP_PROGRAMS=$PWD/bin/programs CLUSTERIP_SLOWNESS=$slowness
 	go build -o "$CLUSTERIP_PROGRAMS/plain/" ./cmd/...
 fi
 for suite in $suites; do
 	go test -c -o "$out/$suite.test" "./test/e2e/$suite"
-	run+=("cd test/e2e/$suite && $out/$suite.test -ginkgo.no-color -ginkgo.v -ginkgo.timeout=1h -ginkgo.label-filter=$label -ginkgo.focus='${FOCUS:-}'")
+	run+=("cd test/e2e/$suite && $out/$suite.test -ginkgo.no-color -ginkgo.v -ginkgo.timeout=3h -ginkgo.label-filter=$label -ginkgo.focus='${FOCUS:-}'")
 done
 command=$(printf '(%s) || status=1; ' "${run[@]}")
 MODULES=ip_vs exec hack/vm.sh bash -c "status=0; ${command}exit \$status"

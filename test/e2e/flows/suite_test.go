@@ -1,7 +1,7 @@
 // Package flows_test tests the behaviour of a Service proxy: where does a packet from here to there arrive? The answers come from
 // real packets between network namespaces. Each spec is one numbered behaviour of docs/proxy-conformance.md for one family; the same
-// specs run against ours in both variants of iptables and, with the label "all", against kube-proxy in both of its modes, which proves
-// the specs.
+// specs run against ours in each of its modes and, with the labels "soak" and "kube-proxy-ipvs", against kube-proxy in each of its modes, which
+// proves the specs.
 //
 // All scenarios of a proxy run side by side, because they wait most of the time: BeforeAll starts them, each It awaits one. Start reading
 // with clusterip_test.go; scenario_test.go and want_test.go have the helpers.
@@ -106,11 +106,10 @@ func (k kind) together(all int) int {
 	return all
 }
 
-// sideBySide is how many scenarios run at a time. An API server that is emulated does not answer as many in time; kube-proxy in mode ipvs needs the same time for one change as for many, so
-// that it is better off with many.
+// sideBySide is how many scenarios run at a time. An API server that is emulated does not answer as many in time; kube-proxy in mode ipvs needs nearly the same time for one change as for some.
 func (k kind) sideBySide() int {
 	if k == withIPVS {
-		return 64
+		return 16
 	}
 	return max(32/int(framework.Slowness), 1)
 }
