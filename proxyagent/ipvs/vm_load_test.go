@@ -125,9 +125,14 @@ func TestChangesUnderLoad(t *testing.T) {
 			p := w.service(name, func(p *model.ServicePort) {
 				p.ClusterIPs, p.NodePort, p.Cluster, p.Local, p.Hairpin = []netip.Addr{w.clusterIP(i)}, uint16(30000+i), endpoints, nil, nil
 			})
-			d := model.Delta{Ports: map[model.PortName]*model.ServicePort{p.Name: nil}, Allocated: map[netip.Addr]bool{p.ClusterIPs[0]: len(endpoints) > 0}}
-			if delete(now, p.Name); len(endpoints) > 0 {
-				now[p.Name], d.Ports[p.Name] = p, p
+			d := model.Delta{Ports: map[model.PortName]*model.ServicePort{p.Name: p}, Allocated: map[netip.Addr]bool{}}
+			if now[p.Name] == nil {
+				d.Allocated[p.ClusterIPs[0]] = true
+			} else if len(endpoints) == 0 {
+				d.Ports[p.Name], d.Allocated[p.ClusterIPs[0]] = nil, false
+			}
+			if now[p.Name] = d.Ports[p.Name]; now[p.Name] == nil {
+				delete(now, p.Name)
 			}
 			w.sync(d)
 		}
