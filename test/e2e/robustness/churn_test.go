@@ -237,7 +237,7 @@ var _ = Describe("An agent that has much to do", func() {
 			env.fromScratch(ctx)
 		}, environment.EachMode("2,000 changes"))
 
-	// A thousand are in TestChangesUnderLoad of package ipvs, where they take a minute.
+	// A thousand are in TestChangesUnderLoad of package ipvs, where they take two minutes.
 	It("loses nothing in 250, in mode ipvs, though it is killed again and again", Label(environment.Balanced), func(ctx SpecContext) {
 		env := newFixture(ctx, environment.Cluster, environment.Balanced)
 		newChurn(env).run(ctx, 250, func(i int) {
