@@ -1,6 +1,8 @@
 package ruleset
 
 import (
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -16,6 +18,9 @@ func Agent(name string) bool {
 // KubeProxy owns what begins with KUBE-, and what IPVS has at its interface.
 func KubeProxy(name string) bool { return strings.HasPrefix(name, "KUBE-") || name == devices[1] }
 
+// allocated matches the set of the native table that is like CIPA-4-ALLOC.
+var allocated = regexp.MustCompile(`(?ms)^table \S+ clusterip-proxyagent set allocated \{\n.*?^table \S+ clusterip-proxyagent \}\n?`)
+
 // Lasting leaves out the members of sets that come and go by themselves: of those with a time-out with the traffic, and who has which address whenever an
 // API server comes upon leaked IPAddresses and takes them away.
 func (s Snapshot) Lasting() Snapshot {
@@ -24,6 +29,10 @@ func (s Snapshot) Lasting() Snapshot {
 		if words := fields(line); len(words) > 1 && words[0] == "create" && slices.Contains(words, "timeout") {
 			passing = append(passing, words[1])
 		}
+	}
+	s = maps.Clone(s)
+	if text, ok := s["nft"]; ok {
+		s["nft"] = allocated.ReplaceAllString(text, "")
 	}
 	return s.filter(func(line string) bool {
 		words := fields(line)

@@ -83,3 +83,12 @@ func TestOwnersShareIPVS(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+func TestAllocatedAddressesDoNotLast(t *testing.T) {
+	const before, set, after = "table ip clusterip-proxyagent map fronts {\ntable ip clusterip-proxyagent }\n",
+		"table ip clusterip-proxyagent set allocated {\ntable ip clusterip-proxyagent elements = { 10.96.0.1,\ntable ip clusterip-proxyagent 10.96.0.2 }\ntable ip clusterip-proxyagent }\n",
+		"table ip clusterip-proxyagent set vips {\ntable ip clusterip-proxyagent }"
+	if got := (Snapshot{"nft": before + set + after}).Lasting()["nft"]; got != before+after {
+		t.Errorf("got %q", got)
+	}
+}
