@@ -155,7 +155,7 @@ var affinityScenarios = []scenario{
 		}},
 }
 
-// settle is for connections that nobody repeats: kube-proxy in mode ipvs serves a Service before it has filled its sets, and refuses it while it fills them. Only then does it look at another one.
+// settle is for what nobody repeats: kube-proxy in mode ipvs serves a Service before it has filled its sets, and refuses it while it fills them. Only then does it look at another one.
 func (t *T) settle() {
 	if t.kind == withIPVS {
 		later := t.create(spec{}, t.local)

@@ -142,6 +142,7 @@ func observability(t *T) {
 	slice.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: time.Now().UTC().Format(time.RFC3339Nano)}
 	t.Slice(t.ctx, slice)
 	t.expect("a Service", flow(t.Pod1, s.clusterIP(), 80), reaches(t.local))
+	t.settle() // metrics of a sync come at its end
 	t.eventually("healthz", func() error { return errors.Join(t.proxy.Healthy(t.ctx, "/healthz"), t.proxy.Healthy(t.ctx, "/livez")) })
 	t.patchNode(t.ctx, `{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","effect":"NoSchedule"}]}}`)
 	t.eventually("healthz of a node that leaves", func() error { return t.leaving() })
