@@ -14,13 +14,14 @@ case ${1:-} in
 short) suites= ;;
 kube-proxy) label=kube-proxy-ipvs slowness=20 suites=flows ;; # a sync of kube-proxy runs a hundred programs
 esac
+export CLUSTERIP_SLOWNESS=$slowness
 if [ "$label" = ipvs ]; then
 	go test -c -tags ipvs -o "$out/ipvs.test" ./proxyagent/ipvs
 	run+=("cd proxyagent/ipvs && $out/ipvs.test -test.v -test.timeout=30m")
 fi
 if [ -n "$suites" ]; then
 	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-proxy >/dev/null
-	export CLUSTERIP_PROGRAMS=$PWD/bin/programs CLUSTERIP_SLOWNESS=$slowness
+	export CLUSTERIP_PROGRAMS=$PWD/bin/programs
 	go build -o "$CLUSTERIP_PROGRAMS/plain/" ./cmd/...
 fi
 for suite in $suites; do

@@ -42,11 +42,11 @@ var Slowness = func() time.Duration {
 // DefaultTimeout bounds a Dial that should succeed.
 var DefaultTimeout = 2 * time.Second * Slowness
 
-const (
-	// DropTimeout is for a Dial that should get no answer: far above what an answer takes here, also on a busy machine. But see TimeoutFor.
-	DropTimeout = 400 * time.Millisecond
+var (
+	// DropTimeout is for a Dial that should get no answer: far above what an answer takes here, also on a busy machine, or an emulated one. But see TimeoutFor.
+	DropTimeout = min(400*time.Millisecond*Slowness, 2*time.Second)
 	// secondSYN is when TCP has tried twice.
-	secondSYN = 1400 * time.Millisecond
+	secondSYN = time.Second + DropTimeout
 )
 
 // TimeoutFor returns how long to wait when Refused or Dropped is expected. Linux ignores a refusal by ICMP that arrives while connect still
