@@ -2,16 +2,22 @@
 
 package ipvs
 
-import "github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+import (
+	"errors"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
 
 // Connections are how many connections the virtual servers of each Service have got since they were made; Services without any are left out. It asks the kernel for
-// all of them at once, which adds them up every two seconds.
+// all of them at once, which adds them up every two seconds. While a Sync is under way it fails: that may take longer than a scrape waits.
 func (p *Proxier) Connections() (map[model.ServiceName]uint64, error) {
 	servers, err := p.kernel.services()
 	if err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
+	if !p.mu.TryLock() {
+		return nil, errors.New("virtual servers are changing")
+	}
 	defer p.mu.Unlock()
 	all := map[model.ServiceName]uint64{}
 	for f, s := range servers {

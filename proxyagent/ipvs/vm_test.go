@@ -283,6 +283,11 @@ func TestAffinity(t *testing.T) {
 		w.dial(w.Client, network.Probe{To: netip.AddrPortFrom(w.Node.Addr(w.family), 30080), Timeout: 5 * time.Second})
 		w.counts(turn, 13)
 		w.counts(weighted, 12)
+		w.proxy.mu.Lock() // as a Sync does
+		_, err := w.proxy.Connections()
+		if w.proxy.mu.Unlock(); err == nil {
+			w.Error("connections are counted while a Sync is under way")
+		}
 		if got := w.proxy.Degraded(); len(got) != 1 || got[0] != (model.Degradation{Port: random.Name, Reason: model.SchedulerUnavailable}) {
 			w.Errorf("degraded: %v", got)
 		}

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"time"
@@ -59,14 +61,23 @@ func sinceStart(pid int, connected probe.Moment, synced time.Time) (time.Duratio
 // firstSync returns when the proxy synced for the first time, as it tells itself. kube-proxy in mode ipvs serves long before it has synced.
 func (b *bench) firstSync(ctx context.Context, s *testNode) (time.Time, error) {
 	var at float64
-	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond*network.Slowness, b.Timeout, true, func(context.Context) (_ bool, err error) {
+	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond*network.Slowness, b.Timeout, true, func(context.Context) (bool, error) {
+		var err error
 		at, err = b.value(ctx, s, "sync_proxy_rules_last_timestamp_seconds") // which goes on when the time is up
-		return at > 0, err
+		return at > 0, ignoreTimeout(err)
 	})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%s serves but speaks of no sync: %w; the end of its log:\n%s", s.who.Name, err, s.proxy.LogTail(20))
 	}
 	return time.UnixMicro(int64(at * 1e6)), nil
+}
+
+// ignoreTimeout is for a proxy that is too busy to answer.
+func ignoreTimeout(err error) error {
+	if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
+		return nil
+	}
+	return err
 }
 
 // changeTimeout is how long a change may take.
