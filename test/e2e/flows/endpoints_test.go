@@ -128,7 +128,7 @@ func terminatingScenarios() (all []scenario) {
 						t.expect("the ClusterIP", clusterIP, w, others...)
 					} else {
 						t.expect("the other one, which tells that the Service is programmed", clusterIP, anywhere)
-						t.expect("the load balancer IP", lb, w)
+						t.expect("the load balancer IP", lb, w, others...)
 					}
 				}})
 			}
