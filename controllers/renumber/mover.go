@@ -321,7 +321,7 @@ func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, with []
 const (
 	askEvery = 200 * time.Millisecond
 	orphaned = 8  // tries, after which nobody comes for an IPAddress that was allocated so
-	patience = 15 // tries
+	attempts = 15 // tries
 )
 
 // patient returns an update that waits a while where a Service gets in its own way.
@@ -329,7 +329,7 @@ func (m Mover) patient(i Item) updater {
 	return func(ctx context.Context, s *corev1.Service, _ ...client.UpdateOption) (*corev1.Service, error) {
 		for try := 1; ; try++ {
 			out, err := m.update(ctx, s)
-			if !apierrors.IsInvalid(err) || try == patience {
+			if !apierrors.IsInvalid(err) || try == attempts {
 				return out, err
 			}
 			if others, failed := m.sweep(ctx, i, i.New, try == orphaned); failed != nil || others {
