@@ -25,7 +25,7 @@ import (
 // sideBySide is how many acts of a churn, ten a second, two API servers serve before the old one goes. A new API server looks at everything
 // when it starts, and then at each object when its watch brings it: what it has to say about the other's work it says within seconds. Its next look
 // at everything comes after three minutes, which is more than a test can wait, and less than the ways of this suite take.
-const sideBySide = 200
+const sideBySide = 600 // a minute
 
 // settling is how long the IPAddresses may take to agree with the Services when an old API server has gone. One whose Service was deleted through
 // 1.32 is found when 1.33 looks at everything, after three minutes. Our operator is faster: it leaves an IPAddress alone for a minute, and notices after a minute and a half at the
