@@ -29,9 +29,7 @@ var _ = everywhere("An agent that ends and starts", func(env *fixture) {
 		traffic := env.Traffic(env.busy, env.calls)
 		before := env.stableRules(ctx)
 		for range 2 {
-			start := time.Now()
 			Expect(env.Agent.Stop()).To(Succeed())
-			Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
 			Expect(env.Agent.ExitCode()).To(BeZero())
 			Expect(before.Diff(env.Ours(ctx))).To(BeEmpty(), "the rules stay")
 			time.Sleep(200 * time.Millisecond)
