@@ -128,13 +128,15 @@ func (p *Proxier) compareSets(ctx context.Context, sums map[set]uint64, found *[
 	t := p.tables
 	t.changed = map[key]change{}
 	p.declared = true
-	differ := map[set]bool{}
+	differ, wrong := map[set]bool{}, map[set]bool{}
 	for name := range schemas {
 		sum, there := sums[name]
 		p.declared = p.declared && there
 		if !there || sum != t.prints[name] {
 			differ[name] = true
-			*found = append(*found, "set "+string(name))
+		}
+		if !there {
+			wrong[name] = true
 		}
 	}
 	if len(differ) == 0 {
@@ -145,12 +147,11 @@ func (p *Proxier) compareSets(ctx context.Context, sums map[set]uint64, found *[
 			t.changed[k] = change{wanted: true, value: value}
 		}
 	}
-	for name := range sums {
+	for name, sum := range sums {
 		if !differ[name] {
 			continue
 		}
-		have := map[key]string{}
-		err := p.kernel.elements(ctx, string(name), func() { clear(have) }, func(e element) { have[key{name, e.of, e.to}] = e.value })
+		have, err := p.kernel.elements(ctx, name, sum)
 		if err != nil {
 			return err
 		}
@@ -161,6 +162,12 @@ func (p *Proxier) compareSets(ctx context.Context, sums map[set]uint64, found *[
 				delete(t.changed, k)
 			}
 		}
+	}
+	for k := range t.changed {
+		wrong[k.set] = true
+	}
+	for name := range wrong {
+		*found = append(*found, "set "+string(name))
 	}
 	return nil
 }

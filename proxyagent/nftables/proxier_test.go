@@ -118,9 +118,11 @@ func elements(t *testing.T, p *Proxier) map[key]string {
 	t.Helper()
 	all := map[key]string{}
 	for name := range schemas {
-		if err := p.kernel.elements(t.Context(), string(name), func() {}, func(e element) { all[key{name, e.of, e.to}] = e.value }); err != nil {
+		have, err := p.kernel.elements(t.Context(), name, 0)
+		if err != nil {
 			t.Fatal(err)
 		}
+		maps.Copy(all, have)
 	}
 	return all
 }
@@ -335,7 +337,7 @@ func joins(t *testing.T, p *Proxier, port *model.ServicePort, to netip.AddrPort)
 
 func remembered(t *testing.T, p *Proxier, port *model.ServicePort) (n int) {
 	t.Helper()
-	err := p.kernel.elements(t.Context(), clientMaps(model.Digest(port.Name.String()))[0], func() { n = 0 }, func(element) { n++ })
+	err := p.kernel.list(t.Context(), clientMaps(model.Digest(port.Name.String()))[0], func() { n = 0 }, func(element) { n++ })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (k *kernel) read(ctx context.Context) (t there, err error) {
 			continue
 		}
 		var sum uint64
-		if err := k.elements(ctx, name, func() { sum = 0 }, func(e element) { sum += print(e.of, e.to, e.value) }); err != nil {
+		if err := k.list(ctx, name, func() { sum = 0 }, func(e element) { sum += print(e.of, e.to, e.value) }); err != nil {
 			return t, err
 		}
 		t.sets[set(name)] = sum
@@ -70,6 +70,9 @@ func (k *kernel) tableFlags(ctx context.Context) (there bool, flags uint32, err 
 	}
 	return there, flags, nil
 }
+
+// agreements is how many dumps there are until two agree.
+const agreements = 8
 
 // keyEnd is the end of an interval: NFTA_SET_ELEM_KEY_END of linux/netfilter/nf_tables.h.
 const keyEnd = 10
@@ -91,8 +94,25 @@ func (k *kernel) dump(ctx context.Context, command uint8, attrs nfnetlink.Attrs,
 	})
 }
 
-// elements calls begin, and then each for all elements of a set, more than once if the set changes meanwhile. A set that is not there has none.
-func (k *kernel) elements(ctx context.Context, name string, begin func(), each func(element)) error {
+// elements returns those of a set, of which a dump had this sum before. Two dumps in a row have to agree: a moment after a write the kernel moves the elements to more buckets, or to fewer, and
+// a dump beside that leaves some out, or has them twice. It does not say so, nor that somebody wrote meanwhile.
+func (k *kernel) elements(ctx context.Context, name set, before uint64) (map[key]string, error) {
+	for range agreements {
+		have, sum := map[key]string{}, uint64(0)
+		err := k.list(ctx, string(name), func() { clear(have); sum = 0 }, func(e element) {
+			have[key{name, e.of, e.to}] = e.value
+			sum += print(e.of, e.to, e.value)
+		})
+		if err != nil || sum == before {
+			return have, err
+		}
+		before = sum
+	}
+	return nil, fmt.Errorf("reading the set %s: every dump is different", name)
+}
+
+// list calls begin, and then each for what one dump of a set has: see elements. A set that is not there has none.
+func (k *kernel) list(ctx context.Context, name string, begin func(), each func(element)) error {
 	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_SET_ELEM_LIST_TABLE, k.table.Name).PutString(unix.NFTA_SET_ELEM_LIST_SET, name)
 	err := k.dump(ctx, unix.NFT_MSG_GETSETELEM, request, begin, func(answer nfnetlink.Attrs) {
 		for kind, list := range answer.All() {
@@ -185,21 +205,24 @@ func (k *kernel) invalidDropped(ctx context.Context) (n uint64, err error) {
 	return n, err
 }
 
-// forget deletes the clients of a map whose endpoint is not usable any more, in as many transactions as it returns.
+// forget deletes the clients of a map whose endpoint is not usable any more, in as many transactions as it returns. It looks twice, for a dump may leave some out; no two need agree, as packets
+// write into the map all the time.
 func (k *kernel) forget(ctx context.Context, name string, usable map[string]bool) (transactions int, err error) {
-	var gone []nftables.SetElement
-	err = k.elements(ctx, name, func() { gone = nil }, func(e element) {
-		if !usable[e.value] {
-			gone = append(gone, nftables.SetElement{Key: []byte(e.of)})
+	for range 2 {
+		var gone []nftables.SetElement
+		err = k.list(ctx, name, func() { gone = nil }, func(e element) {
+			if !usable[e.value] {
+				gone = append(gone, nftables.SetElement{Key: []byte(e.of)})
+			}
+		})
+		for some := range slices.Chunk(gone, perMessage) {
+			if err == nil {
+				err = k.delete(name, some, &transactions)
+			}
 		}
-	})
-	for some := range slices.Chunk(gone, perMessage) {
-		if err == nil {
-			err = k.delete(name, some, &transactions)
+		if err != nil {
+			return transactions, fmt.Errorf("forgetting clients: %w", err)
 		}
-	}
-	if err != nil {
-		return transactions, fmt.Errorf("forgetting clients: %w", err)
 	}
 	return transactions, nil
 }
