@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -231,9 +232,27 @@ func (k *kernel) services() (map[front]ipvs.ServiceExtended, error) {
 	return found, nil
 }
 
-// servers are the virtual servers of the family, without their destinations.
+// agreements is how many dumps there are until two agree.
+const agreements = 8
+
+// servers are the virtual servers of the family, without their destinations. Two dumps in a row have to have the same: while the other family takes a virtual server away, a dump may leave out
+// one that stays, and does not say so.
 func (k *kernel) servers() (map[front]*server, error) {
-	all, err := k.services()
+	var before map[front]ipvs.ServiceExtended
+	for range agreements {
+		now, err := k.services()
+		if err != nil {
+			return nil, err
+		}
+		if before != nil && maps.EqualFunc(before, now, func(_, _ ipvs.ServiceExtended) bool { return true }) {
+			return serversOf(now), nil
+		}
+		before = now
+	}
+	return nil, errors.New("reading virtual servers: every dump is different")
+}
+
+func serversOf(all map[front]ipvs.ServiceExtended) map[front]*server {
 	found := make(map[front]*server, len(all))
 	for f, s := range all {
 		b := balancing{scheduler: model.Scheduler(s.Scheduler)}
@@ -245,7 +264,7 @@ func (k *kernel) servers() (map[front]*server, error) {
 		}
 		found[f] = &server{balancing: b}
 	}
-	return found, err
+	return found
 }
 
 // destinations are those of a virtual server.

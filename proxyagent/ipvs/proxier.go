@@ -171,9 +171,12 @@ func (p *Proxier) write(spoke func() error) error {
 	return errors.Join(problem, rules)
 }
 
-// take takes steps, and goes on after one that fails.
+// take takes steps, and goes on after one that fails. Those of a virtual server that could not be added are left out: if there is one of somebody else, nobody knows what it has.
 func (p *Proxier) take(steps []step) (err error) {
 	for _, s := range steps {
+		if s.action != addServer && p.table.have[s.front] == nil {
+			continue
+		}
 		problem := p.kernel.do(s)
 		if errors.Is(problem, syscall.ENOENT) && (s.action == addServer || s.action == setServer) && s.scheduler != p.table.standard {
 			p.table.refuse(s.scheduler)
