@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
@@ -24,12 +25,12 @@ var noEndpointsScenarios = []scenario{
 	{number: "42b", name: "TCP is refused at once", run: func(t *T) {
 		s := t.create(spec{nodePort: true})
 		t.expect("the ClusterIP", flow(t.Pod1, s.clusterIP(), 80), refused)
-		want := network.Refused
-		if t.F == model.IPv6 && !t.kind.ours() {
-			want = network.Dropped // it refuses by ICMPv6, which Linux hears at the second attempt, after a second
-		}
-		f := flow(t.Pod1, s.clusterIP(), 80)
+		f, want := flow(t.Pod1, s.clusterIP(), 80), network.Refused
 		f.Timeout = network.DropTimeout
+		if t.F == model.IPv6 && !t.kind.ours() {
+			// It refuses by ICMPv6, which Linux hears at the second attempt, after a second.
+			want, f.Timeout = network.Dropped, min(f.Timeout, 800*time.Millisecond)
+		}
 		t.eventually("within "+f.Timeout.String(), func() error {
 			if got := t.Pod1.Dial(f.Probe); got.Outcome != want {
 				return fmt.Errorf("got %s, want %s", got, want)
