@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/cloudflare/ipvs"
 	"github.com/cloudflare/ipvs/netmask"
@@ -83,6 +84,27 @@ const nl6None = 1 // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
 // bind gives an address to our interface. The kernel must not choose it as the source of packets to elsewhere: one of IPv4 is of scope host, one of IPv6 deprecated.
 func (k *kernel) bind(a netip.Addr) error {
 	return ignore(netlink.AddrReplace(k.link, k.addr(a)), syscall.EEXIST)
+}
+
+// awaitLocal waits until packets to addresses that were bound stay on the node. For IPv6 the kernel answers first, and leaves the route to a queue; until it is there, the spoke refuses new connections.
+func awaitLocal(addrs []netip.Addr) error {
+	start := time.Now()
+	for _, a := range addrs {
+		for ; a.Is6() && !isLocal(a); time.Sleep(time.Millisecond) {
+			if time.Since(start) > localTimeout {
+				return fmt.Errorf("the address %s of the interface %s is not local after %s: see `ip -6 route get`", a, device, localTimeout)
+			}
+		}
+	}
+	return nil
+}
+
+// localTimeout is for what takes five milliseconds on a busy machine.
+const localTimeout = 10 * time.Second
+
+func isLocal(a netip.Addr) bool {
+	routes, err := netlink.RouteGet(a.AsSlice()) // it fails where nothing leads to the address
+	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
 }
 
 func (k *kernel) unbind(a netip.Addr) error {

@@ -212,6 +212,7 @@ func (p *Proxier) drain(s step) {
 }
 
 func (p *Proxier) move(addrs []netip.Addr, come bool) (err error) {
+	var bound []netip.Addr
 	for _, a := range addrs {
 		move := p.kernel.unbind
 		if come {
@@ -224,9 +225,10 @@ func (p *Proxier) move(addrs []netip.Addr, come bool) (err error) {
 		}
 		if delete(p.table.bound, a); come {
 			p.table.bound[a] = true
+			bound = append(bound, a)
 		}
 	}
-	return err
+	return errors.Join(err, awaitLocal(bound))
 }
 
 // handOn is a Delta as the spoke gets it.

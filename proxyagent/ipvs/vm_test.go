@@ -6,6 +6,7 @@ package ipvs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -200,6 +201,24 @@ func TestClusterIP(t *testing.T) {
 		alone.Cluster = p.Cluster[:1]
 		w.sync(w.plan(&alone))
 		w.reaches("hairpin", w.Pod2, vip, true, w.Pod2)
+	})
+}
+
+// TestAVirtualIPIsLocalAtOnce wants that a Sync returns only when the kernel keeps what goes to the address.
+func TestAVirtualIPIsLocalAtOnce(t *testing.T) {
+	each(t, func(w *fixture) {
+		w.onNode(func() error {
+			for i := range 300 {
+				a := w.clusterIP(1 + i)
+				if err := w.proxy.move([]netip.Addr{a}, true); err != nil {
+					return err
+				}
+				if !isLocal(a) {
+					return fmt.Errorf("%s, address %d, is not local", a, i)
+				}
+			}
+			return nil
+		})
 	})
 }
 
