@@ -136,13 +136,23 @@ func (p *Proxier) ours() func(observed, front) bool {
 			wanted[front{m.protocol, netip.AddrPortFrom(a, m.at.Port())}] = true
 		}
 	}
-	return func(t observed, f front) bool { return wanted[f] || t.ours(f, p.Exclude) }
+	ranges := p.table.globals.Ranges
+	return func(t observed, f front) bool {
+		a := f.at.Addr()
+		// An agent that was killed while it let a Service go may have left a virtual server behind: the address goes first, which would tell.
+		left := contains(ranges, a) && !contains(p.Exclude, a) && !t.others[a]
+		return wanted[f] || left || t.ours(f, p.Exclude)
+	}
+}
+
+func contains(ranges []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
 // ours reports whether a virtual server is ours, whatever the Plan.
 func (t observed) ours(f front, exclude []netip.Prefix) bool {
 	a := f.at.Addr()
-	if slices.ContainsFunc(exclude, func(n netip.Prefix) bool { return n.Contains(a) }) {
+	if contains(exclude, a) {
 		return false
 	}
 	return f.isMark() || t.bound[a] || t.servers[f.mark()] != nil && slices.Contains(t.own, a)

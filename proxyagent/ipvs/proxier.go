@@ -100,6 +100,11 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	p.changes, full = 0, !p.known
 	var problem error
 	if full { // the addresses of the node are part of what the spoke needs
+		for _, d := range deltas {
+			if d.Globals != nil {
+				p.table.globals = *d.Globals // its ranges tell what is ours
+			}
+		}
 		problem = p.compare(ctx)
 	}
 	deltas = slices.Clone(deltas)

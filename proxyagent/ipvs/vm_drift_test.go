@@ -77,6 +77,24 @@ func TestAVirtualServerThatIsThereAlready(t *testing.T) {
 	})
 }
 
+// TestWhatAKilledAgentLeaves is a virtual server whose address is gone already.
+func TestWhatAKilledAgentLeaves(t *testing.T) {
+	each(t, func(w *fixture) {
+		vip := w.clusterIP(1)
+		w.sync(w.plan(w.service("web", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{vip} })))
+		w.onNode(func() error { return w.proxy.kernel.unbind(vip) })
+		w.open(Options{})
+		w.sync(w.plan()) // the Service went while no agent ran
+		w.onNode(func() error {
+			left, err := w.proxy.kernel.servers()
+			if len(left) > 0 {
+				w.Errorf("left over: %v", left)
+			}
+			return err
+		})
+	})
+}
+
 // TestADumpBesideTheOtherFamily lists the virtual servers of this family while those of the other go, when hardly any dump has them all.
 func TestADumpBesideTheOtherFamily(t *testing.T) {
 	each(t, func(w *fixture) {
