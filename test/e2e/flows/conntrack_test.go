@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/gopacket/gopacket/layers"
@@ -21,10 +22,12 @@ const (
 	deletedStale = "flows of a UDP Service that is deleted stay (kubernetes/kubernetes#141371)"
 )
 
-// udp is one flow: always the same source port, so that conntrack knows it.
+// udpFlows is how many there were.
+var udpFlows atomic.Uint32
+
+// udp is one flow: always the same source port, so that conntrack knows it, and that of no other scenario: IPVS takes one flow for another that has the same source port and endpoint.
 func (t *T) udp(from *network.Namespace, to netip.Addr, port uint16) Flow {
-	t.services++ // another port for each
-	return over(model.UDP, bound(from.Addr(t.F), uint16(21000+t.services), flow(from, to, port)))
+	return over(model.UDP, bound(from.Addr(t.F), uint16(21000+udpFlows.Add(1)), flow(from, to, port)))
 }
 
 // busy keeps a flow alive, datagram after datagram, until stop is called. Conntrack keeps what is used.

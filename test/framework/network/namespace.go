@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -23,7 +25,8 @@ type Namespace struct {
 	mu      sync.Mutex
 	closers []func() error // what was opened in it, in that order
 
-	sctp     sync.Map // the SCTP servers by port
+	sources  atomic.Uint32 // of DialContext
+	sctp     sync.Map      // the SCTP servers by port
 	sctpOnce sync.Once
 }
 
@@ -68,14 +71,27 @@ func (n *Namespace) HTTPClient() *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.DialContext}}
 }
 
-// DialContext connects from inside the namespace, as [net.Dialer.DialContext] does. The address must not need DNS.
+// DialContext connects from inside the namespace, as [net.Dialer.DialContext] does. The address must not need DNS. Each connection has another source port than those before, as long as there
+// are some: the kernel may give one to two connections to different virtual IPs, and if these lead to the same endpoint, IPVS takes one for the other.
 func (n *Namespace) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = n.Do(func() error {
-		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		for range sourcePorts {
+			port := int(firstSourcePort + n.sources.Add(1)%sourcePorts)
+			dialer := net.Dialer{LocalAddr: &net.TCPAddr{Port: port}}
+			if network == "udp" {
+				dialer.LocalAddr = &net.UDPAddr{Port: port}
+			}
+			if conn, err = dialer.DialContext(ctx, network, address); !errors.Is(err, syscall.EADDRINUSE) {
+				return err
+			}
+		}
 		return err
 	})
 	return conn, err
 }
+
+// Source ports of DialContext: no server of a test listens there, and the kernel does not choose them.
+const firstSourcePort, sourcePorts = 12000, 8000
 
 // Listen listens inside the namespace, as [net.Listen] does, until the Topology is closed.
 func (n *Namespace) Listen(network, address string) (net.Listener, error) {
