@@ -29,4 +29,5 @@ for suite in $suites; do
 	run+=("cd test/e2e/$suite && $out/$suite.test -ginkgo.no-color -ginkgo.v -ginkgo.timeout=3h -ginkgo.label-filter=$label -ginkgo.focus='${FOCUS:-}'")
 done
 command=$(printf '(%s) || status=1; ' "${run[@]}")
-MODULES=ip_vs exec hack/vm.sh bash -c "status=0; ${command}exit \$status"
+# While the kernel loads one of these two schedulers itself, IPVS is locked, and a namespace that goes just then waits for IPVS, and the module for that.
+MODULES="ip_vs ip_vs_lblc ip_vs_lblcr" exec hack/vm.sh bash -c "status=0; ${command}exit \$status"
