@@ -126,17 +126,15 @@ func (p *Proxier) compareClients(have there, found *[]string) {
 // compareSets reads the elements of those sets whose fingerprints differ once more, and notes which differ.
 func (p *Proxier) compareSets(ctx context.Context, sums map[set]uint64, found *[]string) error {
 	t := p.tables
-	t.changed = map[key]change{}
-	p.declared = true
+	t.changed, p.declared = map[key]change{}, true
 	differ, wrong := map[set]bool{}, map[set]bool{}
 	for name := range schemas {
 		sum, there := sums[name]
-		p.declared = p.declared && there
+		if !there {
+			p.declared, wrong[name] = false, true
+		}
 		if !there || sum != t.prints[name] {
 			differ[name] = true
-		}
-		if !there {
-			wrong[name] = true
 		}
 	}
 	if len(differ) == 0 {
@@ -155,13 +153,7 @@ func (p *Proxier) compareSets(ctx context.Context, sums map[set]uint64, found *[
 		if err != nil {
 			return err
 		}
-		for k, was := range have {
-			c := t.changed[k]
-			c.there, c.was = true, was
-			if t.changed[k] = c; c.wanted && c.value == was {
-				delete(t.changed, k)
-			}
-		}
+		t.compare(have)
 	}
 	for k := range t.changed {
 		wrong[k.set] = true
@@ -170,6 +162,17 @@ func (p *Proxier) compareSets(ctx context.Context, sums map[set]uint64, found *[
 		*found = append(*found, "set "+string(name))
 	}
 	return nil
+}
+
+// compare takes in the elements that a set has, where changed has those that it should have, so that changed has the difference.
+func (t *Tables) compare(have map[key]string) {
+	for k, was := range have {
+		c := t.changed[k]
+		c.there, c.was = true, was
+		if t.changed[k] = c; c.wanted && c.value == was {
+			delete(t.changed, k)
+		}
+	}
 }
 
 // isolate is for a table that could not be written twice, the second time after everything had been compared. The ports whose chains or elements the kernel refuses are withheld, and the

@@ -28,8 +28,8 @@ import (
 const sideBySide = 600 // a minute
 
 // settling is how long the IPAddresses may take to agree with the Services when an old API server has gone. One whose Service was deleted through 1.32 is found when 1.33 looks at everything,
-// after three minutes; if another Service has got the address meanwhile, only the next look, three minutes later, writes its IPAddress. Our operator is faster: it leaves an IPAddress alone for
-// a minute, and notices after a minute and a half at the latest that another version is served.
+// after three minutes. If another Service has got the address meanwhile, it seems to take a second look, three minutes later, to write its IPAddress: one was missing still after four. Our operator is
+// faster: it leaves an IPAddress alone for a minute, and notices after a minute and a half at the latest that another version is served.
 const settling = 7 * time.Minute
 
 // rolling is a cluster whose API servers are exchanged one after the other, while Services come and go.
