@@ -29,6 +29,6 @@ func ExamplePool() {
 	fmt.Printf("%+v\n", pool.Usage(r.Span()))
 	fmt.Println(pool.State(first.Addr), pool.State(second.Addr))
 	// Output:
-	// {Size:2 Allocated:1 Reserved:0 Cooling:0 Free:1}
+	// {Size:2 Allocated:1 Reserved:0 Cooling:0 Free:1 Assumed:0}
 	// allocated free
 }

@@ -35,9 +35,12 @@ func (s State) String() string {
 	return "State(" + strconv.Itoa(int(s)) + ")"
 }
 
-// Usage is how the addresses of a Span are used. Size is the sum of the others; assumed addresses count as
-// allocated.
-type Usage struct{ Size, Allocated, Reserved, Cooling, Free uint64 }
+// Usage is how the addresses of a Span are used. Size is the sum of Allocated, Reserved, Cooling and Free.
+//
+// Assumed are those of the free ones that were handed out. Nothing in the cluster has them, and what they were
+// handed out for may never come, so they are not in use. A reserved or cooling address that was handed out
+// counts as allocated: its IPAddress still stands in the cluster.
+type Usage struct{ Size, Allocated, Reserved, Cooling, Free, Assumed uint64 }
 
 // Pool is what is used in a cluster, in both families: one set of used addresses per family, shared by all
 // ranges. Every address is in one State, most of them Free. A Pool is safe for concurrent use. NewPool makes
@@ -53,7 +56,7 @@ type Usage struct{ Size, Allocated, Reserved, Cooling, Free uint64 }
 //	 └──────── Release ──────────────── Allocated, Reserved, Cooling
 //
 // A call costs a few searches in what is used, and Draw one more for each try; none of it depends on the size of a range. Memory follows the
-// number of used addresses. A pool in use allocates only as it grows, and for the result of Used.
+// number of used addresses. A pool in use allocates only as it grows, for an address that begins to cool, and for the result of Used.
 //
 // One lock is held for the time of this arithmetic and never while anybody else's code runs.
 type Pool struct {
@@ -138,7 +141,8 @@ func (p *Pool) Usage(s Span) Usage {
 	defer p.mu.Unlock()
 	f, size := p.family(s.First), s.Size()
 	u := Usage{Size: size, Reserved: f.reserved.countIn(iv), Cooling: f.cooling.members.countIn(iv)}
-	used := f.used.countIn(iv)
+	u.Assumed = f.fresh.countIn(iv)
+	used := f.used.countIn(iv) - u.Assumed
 	u.Allocated, u.Free = used-u.Reserved-u.Cooling, size-used
 	return u
 }
@@ -187,6 +191,7 @@ func (p *Pool) Draw(r Request) (Drawn, error) {
 		return Drawn{}, ErrFull
 	}
 	f.assumed.insert(a) // either way left it used
+	f.fresh.mark(a, !cooled)
 	return Drawn{a.addr(is4), cooled}, nil
 }
 
@@ -200,10 +205,12 @@ func (p *Pool) Assume(a netip.Addr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, n := p.family(a), numberOf(a)
-	if s := f.state(n); s == Assumed || s == Allocated {
+	was := f.state(n)
+	if was == Assumed || was == Allocated {
 		return false
 	}
 	f.set(n, Assumed)
+	f.fresh.mark(n, was == Free)
 	return true
 }
 
@@ -229,10 +236,10 @@ func (p *Pool) of(is4 bool) *family {
 }
 
 // family is what is used in one family. Whatever is reserved, cooling or assumed is also used; what is used
-// and none of these is allocated.
+// and none of these is allocated. Of the assumed addresses, fresh are those that were free before.
 type family struct {
-	used, reserved, assumed set
-	cooling                 queue
+	used, reserved, assumed, fresh set
+	cooling                        queue
 }
 
 // state returns the state of a.
@@ -255,6 +262,7 @@ func (f *family) state(a uint128) State {
 func (f *family) set(a uint128, s State) {
 	f.used.mark(a, s != Free)
 	f.assumed.mark(a, s == Assumed)
+	f.fresh.delete(a)
 	f.reserved.mark(a, s == Reserved)
 	f.cooling.remove(a)
 }

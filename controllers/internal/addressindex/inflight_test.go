@@ -247,7 +247,7 @@ func TestInFlightIsBounded(t *testing.T) {
 	if n := b.InFlight(); n != maxInFlight {
 		t.Errorf("%d are in flight, want %d", n, maxInFlight)
 	}
-	if u := b.Usage(span); u.Allocated+u.Reserved+u.Cooling+u.Free != u.Size || u.Size-u.Free != maxInFlight {
+	if u := b.Usage(span); u.Allocated+u.Reserved+u.Cooling+u.Free != u.Size || u.Free != u.Size || u.Assumed != maxInFlight {
 		t.Errorf("the pool has %+v", u)
 	}
 	b.pass(inFlightFor)

@@ -1,0 +1,230 @@
+package allocator
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"net/netip"
+	"sort"
+	"time"
+)
+
+// Ages holds addresses, each with the time since when it is there, and finds the one of some tiers that has
+// been there for longest. The zero Ages is empty and ready. It is not safe for concurrent use.
+//
+// A call costs the logarithm of the number of addresses, OldestIn that for each run of the tiers at most.
+type Ages struct{ four, six aging }
+
+// Put adds a, or moves it to another time. All times are of one clock.
+func (g *Ages) Put(a netip.Addr, since time.Time) {
+	if plain(a) {
+		g.of(a.Is4()).put(numberOf(a), since)
+	}
+}
+
+// Remove takes a out and reports whether it was there.
+func (g *Ages) Remove(a netip.Addr) bool { return plain(a) && g.of(a.Is4()).remove(numberOf(a)) }
+
+// Since returns since when a is there; false if it is not.
+func (g *Ages) Since(a netip.Addr) (time.Time, bool) {
+	if !plain(a) {
+		return time.Time{}, false
+	}
+	if at := g.of(a.Is4()).find(numberOf(a)); at != nil {
+		return at.since, true
+	}
+	return time.Time{}, false
+}
+
+// Len is the number of addresses.
+func (g *Ages) Len() int { return g.four.n + g.six.n }
+
+// Oldest returns the address of either family that has been there for longest; false if there is none.
+func (g *Ages) Oldest() (a netip.Addr, since time.Time, ok bool) {
+	four, six := g.four.oldest(), g.six.oldest()
+	if four != nil && (six == nil || !six.since.Before(four.since)) {
+		return four.addr.addr(true), four.since, true
+	}
+	return six.result(false)
+}
+
+// OldestIn returns the address of the tiers that has been there for longest, of two of one time the lower one;
+// false if none of the addresses is in any of the tiers.
+func (g *Ages) OldestIn(tiers []*Tier) (a netip.Addr, since time.Time, ok bool) {
+	is4, err := Request{Tiers: tiers}.family()
+	if err != nil {
+		return netip.Addr{}, time.Time{}, false
+	}
+	return g.of(is4).oldestIn(tiers).result(is4)
+}
+
+func (g *Ages) of(is4 bool) *aging {
+	if is4 {
+		return &g.four
+	}
+	return &g.six
+}
+
+// aging is Ages for one family: a treap, which is a search tree by address whose shape random weights keep flat.
+// Every node knows the oldest address below it.
+type aging struct {
+	root *aged
+	n    int
+}
+
+// aged is a node of the tree, and the tree below it; nil is the empty one.
+type aged struct {
+	addr        uint128
+	since       time.Time
+	weight      uint32 // greater than those of left and right
+	left, right *aged
+	oldest      *aged // of the node and all below it
+}
+
+func (g *aging) put(a uint128, since time.Time) {
+	g.remove(a)
+	g.n++
+	g.root = g.root.insert(&aged{addr: a, since: since, weight: rand.Uint32()})
+}
+
+func (g *aging) remove(a uint128) bool {
+	if g.find(a) == nil {
+		return false
+	}
+	g.n--
+	g.root = g.root.without(a)
+	return true
+}
+
+func (g *aging) find(a uint128) *aged {
+	t := g.root
+	for t != nil && t.addr != a {
+		if a.less(t.addr) {
+			t = t.left
+		} else {
+			t = t.right
+		}
+	}
+	return t
+}
+
+// oldest returns the node that has been there for longest, nil if there is none.
+func (g *aging) oldest() *aged {
+	if g.root == nil {
+		return nil
+	}
+	return g.root.oldest
+}
+
+// oldestIn returns the node of the tiers that has been there for longest.
+func (g *aging) oldestIn(tiers []*Tier) (best *aged) {
+	for _, t := range tiers {
+		best = g.root.search(t.runs(), interval{uint128{}, ones(128)}, best)
+	}
+	return best
+}
+
+// before puts first what has been there for longer, and of two of one time the lower address. Every node is before nil.
+func (t *aged) before(o *aged) bool {
+	return o == nil || cmp.Or(t.since.Compare(o.since), t.addr.compare(o.addr)) < 0
+}
+
+// search returns the oldest of best and those nodes of the tree that are in the list. All nodes of the tree are within
+// an interval. It goes down only where a run begins or ends, and where there is an older one than best.
+func (t *aged) search(list intervals, within interval, best *aged) *aged {
+	if t == nil || len(list) == 0 || !t.oldest.before(best) {
+		return best
+	}
+	if !within.first.less(list[0].first) && !list[0].last.less(within.last) {
+		return t.oldest
+	}
+	i := sort.Search(len(list), func(i int) bool { return !list[i].last.less(t.addr) })
+	below, above := list[:i], list[i:]
+	if i < len(list) && !t.addr.less(list[i].first) && t.before(best) {
+		best = t
+	}
+	if i < len(list) && list[i].first.less(t.addr) {
+		below = list[:i+1]
+	}
+	if i < len(list) && list[i].last == t.addr {
+		above = list[i+1:]
+	}
+	best = t.left.search(below, interval{within.first, t.addr.minus(1)}, best)
+	return t.right.search(above, interval{t.addr.plus(1), within.last}, best)
+}
+
+func (t *aged) result(is4 bool) (netip.Addr, time.Time, bool) {
+	if t == nil {
+		return netip.Addr{}, time.Time{}, false
+	}
+	return t.addr.addr(is4), t.since, true
+}
+
+// insert returns the tree with a node that is not in it.
+func (t *aged) insert(n *aged) *aged {
+	switch {
+	case t == nil:
+		return n.updated()
+	case t.weight < n.weight:
+		n.left, n.right = t.split(n.addr)
+		return n.updated()
+	case n.addr.less(t.addr):
+		t.left = t.left.insert(n)
+	default:
+		t.right = t.right.insert(n)
+	}
+	return t.updated()
+}
+
+// split returns the nodes below a, and those above.
+func (t *aged) split(a uint128) (below, above *aged) {
+	switch {
+	case t == nil:
+		return nil, nil
+	case t.addr.less(a):
+		t.right, above = t.right.split(a)
+		return t.updated(), above
+	default:
+		below, t.left = t.left.split(a)
+		return below, t.updated()
+	}
+}
+
+// without returns the tree without the node of an address that is in it.
+func (t *aged) without(a uint128) *aged {
+	switch {
+	case t.addr == a:
+		return t.left.join(t.right)
+	case a.less(t.addr):
+		t.left = t.left.without(a)
+	default:
+		t.right = t.right.without(a)
+	}
+	return t.updated()
+}
+
+// join returns one tree of two, all of whose addresses are below those of the other.
+func (t *aged) join(above *aged) *aged {
+	switch {
+	case t == nil:
+		return above
+	case above == nil:
+		return t
+	case t.weight < above.weight:
+		above.left = t.join(above.left)
+		return above.updated()
+	default:
+		t.right = t.right.join(above)
+		return t.updated()
+	}
+}
+
+// updated brings oldest in line with what is below.
+func (t *aged) updated() *aged {
+	t.oldest = t
+	for _, below := range []*aged{t.left, t.right} {
+		if below != nil && below.oldest.before(t.oldest) {
+			t.oldest = below.oldest
+		}
+	}
+	return t
+}
