@@ -3,9 +3,12 @@ package controllers_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,4 +167,50 @@ var _ = Describe("A policy with growth", func() {
 		Expect(createdFor(ctx, "unlucky")).To(ConsistOf("grown-fd00-10-99-3---124"))
 		Eventually(notes).WithArguments(ctx, "unlucky", "ServiceCIDRCreationFailed").Should(HaveLen(1))
 	})
+
+	It("does not grow by creations that are refused", func(ctx SpecContext) {
+		seed := framework.NewServiceCIDR("refused", "10.99.5.0/28", "fd00:10:99:5::/124")
+		seed.Labels = map[string]string{"grows": "refused"}
+		create(ctx, seed)
+		sweep("refused")
+		create(ctx, grows("refused", v1alpha1.Growth{WhenFreePercent: 50, From: []v1alpha1.Supernet{
+			{CIDR: "10.99.6.0/27", PrefixLength: 28}, {CIDR: "fd00:10:99:6::/64", PrefixLength: 124},
+		}}))
+		say(ctx, "refused", v1alpha1.PolicyProgrammed, metav1.ConditionTrue, "Programmed", "")
+		refusing(ctx, "refused")
+
+		for i := range 10 { // of the 14 addresses that each family has
+			refused := framework.NewService("refused", fmt.Sprint("refused-", i), framework.WithLabel("grows", "refused"), framework.RequireDualStack())
+			Expect(admin.Create(ctx, refused)).To(MatchError(ContainSubstring("refused.down.example")))
+		}
+		create(ctx, dual("comes", framework.WithLabel("grows", "refused"))) // has the policy looked at
+		Consistently(createdFor).WithArguments(ctx, "refused").WithTimeout(2 * time.Second).Should(BeEmpty())
+		say(ctx, "refused", growing, metav1.ConditionFalse, "EnoughFree", "grown-10-99-6-0-28")
+	})
 })
+
+// refusing makes a namespace whose Services are refused after our webhook has drawn their addresses, and before the API server writes an IPAddress: a
+// webhook that is asked behind ours is down. (What a quota refuses has its IPAddresses for a moment.)
+func refusing(ctx context.Context, name string) {
+	GinkgoHelper()
+	create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	kube, err := kubernetes.NewForConfig(environment.Config)
+	Expect(err).NotTo(HaveOccurred())
+	down := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "zz-" + name}, Webhooks: []admissionregistrationv1.MutatingWebhook{{
+		Name: name + ".down.example", SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new("https://" + freeAddress())},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: name}},
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
+		}},
+	}}}
+	configurations := kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	_, err = configurations.Create(ctx, down, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(configurations.Delete(ctx, down.Name, metav1.DeleteOptions{})).To(Succeed())
+	})
+	headless := framework.NewService(name, "headless", func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
+	Eventually(admin.Create).WithArguments(ctx, headless, client.DryRunAll).Should(MatchError(ContainSubstring(name + ".down.example")))
+}
