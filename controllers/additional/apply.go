@@ -86,7 +86,7 @@ func (r *Reconciler) fill(ctx context.Context, in inputs, slots []slot) (complai
 // fillSlot draws until an address is written. The API server is the arbiter: a name can be taken once.
 func (r *Reconciler) fillSlot(ctx context.Context, in inputs, at slot) error {
 	for range tries {
-		drawn, err := r.Index.Draw(in.offers[at].tiers, in.name)
+		drawn, err := r.Index.Draw(in.offers[at].tiers, addressindex.Holder{Service: in.name})
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,8 @@ func (r *Reconciler) fillSlot(ctx context.Context, in inputs, at slot) error {
 
 // write creates the IPAddress of a drawn address. It returns ErrLost when somebody else was faster: the watch is about to show who has it.
 func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr) error {
-	if err := r.Index.MakeRoom(ctx, r.Client, a, v1alpha1.PurposeCooling); err != nil {
+	holder := addressindex.Holder{Service: in.name}
+	if err := r.Index.MakeRoom(ctx, r.Client, a, holder, v1alpha1.PurposeCooling); err != nil {
 		return err
 	}
 	ip := upstream.NewIPAddress(a, in.name)
@@ -107,7 +108,7 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 	ip.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
 	ip.Annotations = map[string]string{v1alpha1.AnnotationServiceCIDR: at.serviceCIDR, v1alpha1.AnnotationServiceUID: string(in.service.uid)}
 	if err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); err != nil {
-		return r.Index.NotWritten(a, fmt.Errorf("creating IPAddress %s: %w", a, err))
+		return r.Index.NotWritten(a, holder, fmt.Errorf("creating IPAddress %s: %w", a, err))
 	}
 	r.Index.EndWrite(a, ip, "")
 	r.Events.Eventf(reference(in), upstream.Named(a.String()), corev1.EventTypeNormal, "AdditionalIPAllocated", action,

@@ -17,6 +17,8 @@ import (
 // inputs are what is known about one request. decide reads nothing else.
 type inputs struct {
 	service, old *service
+	// review is the UID of the AdmissionReview.
+	review types.UID
 	// subject is what policies see of the Service.
 	subject  steering.Service
 	policies *steering.Compiled

@@ -69,7 +69,7 @@ type stand struct {
 	tenants int
 
 	mu     sync.Mutex
-	handed []netip.Addr
+	handed map[netip.Addr]addressindex.Holder
 }
 
 // quiet lets requests have a logger as they have in a manager, which writes nothing here.
@@ -87,14 +87,14 @@ func newStand(b *testing.B, policies int, all bool) *stand {
 	for i := range policies {
 		in.policies, in.cidrs = append(in.policies, tenantPolicy(i, all)), append(in.cidrs, tenantRange(i))
 	}
-	return &stand{tenants: max(policies, 1), steerer: newCluster(b, in).steerer}
+	return &stand{tenants: max(policies, 1), steerer: newCluster(b, in).steerer, handed: map[netip.Addr]addressindex.Holder{}}
 }
 
 // measureAll runs the benchmarks of one case, each of which begins with the name of what is measured.
 func (s *stand) measureAll(b *testing.B, families int, of string) {
 	requests := s.requests(b, families)
 	for _, request := range requests { // the first request of a tenant after a change costs more
-		s.note(b, s.steerer.Handle(b.Context(), request))
+		s.note(b, request, s.steerer.Handle(b.Context(), request))
 	}
 	s.giveBack()
 	for name, measure := range map[string]func(*testing.B, []admission.Request){
@@ -124,6 +124,7 @@ func (s *stand) measureDecided(b *testing.B, requests []admission.Request) {
 		if all[i], err = s.steerer.gather(b.Context(), service, old, nil); err != nil {
 			b.Fatal(err)
 		}
+		all[i].review = request.UID
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -132,7 +133,7 @@ func (s *stand) measureDecided(b *testing.B, requests []admission.Request) {
 		if result != filled {
 			b.Fatal(result)
 		}
-		s.note(b, response)
+		s.note(b, requests[i%len(all)], response)
 		s.giveSomeBack(b, i)
 	}
 	s.giveBack()
@@ -141,7 +142,7 @@ func (s *stand) measureDecided(b *testing.B, requests []admission.Request) {
 func (s *stand) measureHandled(b *testing.B, requests []admission.Request) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		s.note(b, s.steerer.Handle(b.Context(), requests[i%len(requests)]))
+		s.note(b, requests[i%len(requests)], s.steerer.Handle(b.Context(), requests[i%len(requests)]))
 		s.giveSomeBack(b, i)
 	}
 	s.giveBack()
@@ -187,21 +188,22 @@ func (s *stand) measureHTTPS(b *testing.B, requests []admission.Request) {
 func (s *stand) noting(b *testing.B) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		response := s.steerer.Handle(ctx, request)
-		s.note(b, response)
+		s.note(b, request, response)
 		return response
 	})
 }
 
 // note remembers what was handed out.
-func (s *stand) note(b *testing.B, response admission.Response) {
+func (s *stand) note(b *testing.B, request admission.Request, response admission.Response) {
 	if len(response.Patches) == 0 {
 		b.Errorf("nothing was filled in: %+v", response)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	to := addressindex.Holder{Service: types.NamespacedName{Namespace: request.Namespace, Name: request.Name}, Review: request.UID}
 	for _, text := range response.Patches[0].Value.([]string) {
-		s.handed = append(s.handed, netip.MustParseAddr(text))
+		s.handed[netip.MustParseAddr(text)] = to
 	}
 }
 
@@ -220,10 +222,10 @@ func (s *stand) giveSomeBack(b *testing.B, i int) {
 func (s *stand) giveBack() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.handed {
-		s.steerer.Index.Forget(a)
+	for a, to := range s.handed {
+		s.steerer.Index.Forget(a, to)
 	}
-	s.handed = s.handed[:0]
+	clear(s.handed)
 }
 
 func post(b *testing.B, url string, body []byte) *http.Request {

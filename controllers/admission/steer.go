@@ -103,6 +103,7 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	if err != nil {
 		return h.pass(ctx, req, err)
 	}
+	in.review = req.UID
 	d, isDryRun := decide(in), ptr.Deref(req.DryRun, false)
 	switch {
 	case d.refusal != nil:
@@ -194,38 +195,43 @@ func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, st
 
 // fill takes what the request names, draws what it lacks and answers with the patch. What it took is given back unless the request passes.
 func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admission.Response, string) {
-	var taken, found []netip.Addr
+	var taken []netip.Addr
 	for _, a := range d.take {
 		if h.take(ctx, in, a) { // what cannot be had is left to the API server to refuse
 			taken = append(taken, a)
 		}
 	}
-	for _, s := range d.fill {
-		a, refusal := h.draw(ctx, in, s)
-		if a.IsValid() {
-			found = append(found, a)
+	found := make([]netip.Addr, len(d.fill))
+	for i := range 2 * len(found) { // the second round is for what yielded while the request waited for its other address
+		at := i % len(found)
+		if h.Index.Holds(found[at], in.holder()) {
 			continue
 		}
-		h.forget(found)
+		var refusal *steering.Refusal
+		if found[at], refusal = h.draw(ctx, in, d.fill[at]); found[at].IsValid() {
+			continue
+		}
+		h.forget(in, found)
 		if refusal = cmp.Or(refusal, h.missing()); refusal == nil { // everything is full: the API server says it best
 			return admission.Allowed("").WithWarnings(d.warnings...), left
 		}
-		h.forget(taken)
+		h.forget(in, taken)
 		return h.refuse(in, refusal, false), refused
 	}
 	if len(found) == 0 {
 		return admission.Allowed("").WithWarnings(d.warnings...), left
 	}
 	if errors.Is(ctx.Err(), context.Canceled) { // nobody waits for the answer: a replica that draws by itself by now, or the API server
-		h.forget(slices.Concat(found, taken))
+		h.forget(in, slices.Concat(found, taken))
 		return admission.Allowed(""), left
 	}
 	return patch(d, found), filled
 }
 
-func (h *ServiceSteerer) forget(addresses []netip.Addr) {
+// forget gives back what the request took, as far as it still has it.
+func (h *ServiceSteerer) forget(in inputs, addresses []netip.Addr) {
 	for _, a := range addresses {
-		h.Index.Forget(a)
+		h.Index.Forget(a, in.holder())
 	}
 }
 

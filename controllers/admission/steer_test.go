@@ -22,6 +22,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
@@ -185,7 +186,7 @@ func TestReservedForTheService(t *testing.T) {
 		if !got.Allowed || !slices.Contains([]string{"10.0.1.1", "10.0.1.5", "10.0.1.6"}, got.IP) {
 			t.Errorf("the answer is %+v, want another address of the range", got)
 		}
-		c.steerer.Index.Forget(netip.MustParseAddr(got.IP))
+		c.steerer.Index.Forget(netip.MustParseAddr(got.IP), addressindex.Holder{Service: types.NamespacedName{Namespace: "ns", Name: "a"}})
 		c.expectAtRest(t, map[string]string{
 			"10.0.1.2": v1alpha1.PurposeReservation, "10.0.1.3": v1alpha1.PurposeReservation,
 			"10.0.1.4": v1alpha1.PurposeReservation, "fd00:1::4": v1alpha1.PurposeReservation,

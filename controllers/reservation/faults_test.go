@@ -74,7 +74,7 @@ func (f *fixture) reconcile(a netip.Addr, wantErr bool, wantAgain time.Duration,
 
 // give hands the address to a Service, and reports whether that could be.
 func (f *fixture) give(a netip.Addr) bool {
-	given, _ := f.Index.Take(a, shop)
+	given, _ := f.Index.Take(a, addressindex.Holder{Service: shop})
 	return given
 }
 
@@ -113,7 +113,7 @@ func TestCreationsThatFail(t *testing.T) {
 				if !f.give(a) {
 					t.Error("the address stays locked after the failure")
 				}
-				f.Index.Forget(a)
+				f.Index.Forget(a, addressindex.Holder{Service: shop})
 				f.createFails = nil
 				f.reconcile(a, false, 0, "create", "create")
 			})

@@ -60,15 +60,15 @@ func (l *Index) SetRules(r Rules) {
 	l.rules = r
 }
 
-// Sweep ends flights and cool-downs whose time is over, and wakes whoever listens to these addresses. Call it about once a second. It visits each address
-// that is in flight or cools down.
+// Sweep ends flights and cool-downs whose time is over, and wakes those who listen to these addresses. Call it about once a second. It visits the flights
+// that end, and each address that cools down: how long one does the rules say, and they may have changed.
 func (l *Index) Sweep() {
 	for _, a := range l.overdue() {
 		l.Wake(a)
 	}
 }
 
-// atATime is how many addresses a Sweep visits before it gives the lock to somebody else: creations wait for it.
+// atATime is how many addresses a Sweep visits before it lets go of the lock for a moment: creations wait for it.
 const atATime = 256
 
 func (l *Index) overdue() (ended []netip.Addr) {
@@ -81,15 +81,17 @@ func (l *Index) overdue() (ended []netip.Addr) {
 			l.mu.Lock()
 		}
 	}
-	for a, f := range l.inFlight {
-		if !now.Before(f.until) {
-			l.land(a)
-			ended = append(ended, a)
-		}
+	l.flights.age(now)
+	l.flights.accounts.forgive(now)
+	for f := l.flights.over(now); f != nil; f = l.flights.over(now) {
+		l.land(f)
+		l.serve(f.address)
+		ended = append(ended, f.address)
 		pause()
 	}
 	for a := range l.cooling {
 		if l.endCoolDown(a, now) {
+			l.serve(a)
 			ended = append(ended, a)
 		}
 		pause()
@@ -113,7 +115,6 @@ func (l *Index) endCoolDown(a netip.Addr, now time.Time) bool {
 	if _, object := l.owned[a]; over && !object {
 		delete(l.cooling, a)
 		l.pool.Release(a)
-		l.room.Add(1)
 	}
 	return over
 }

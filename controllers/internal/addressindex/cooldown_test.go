@@ -118,9 +118,9 @@ func (b timed) expectCoolDown(t *testing.T, what, ip, service string, released t
 // expectNothing checks that nothing is remembered of any address.
 func (b timed) expectNothing(t *testing.T, what string) {
 	t.Helper()
-	if n := len(b.addresses) + len(b.owned) + len(b.additional) + len(b.inFlight) + len(b.cooling); n != 0 {
+	if n := len(b.addresses) + len(b.owned) + len(b.additional) + b.flights.left() + len(b.cooling); n != 0 {
 		t.Errorf("%s: left are addresses %v, owned %v, additional %v, in flight %v, cooling %v", what,
-			b.addresses, b.owned, b.additional, b.inFlight, b.cooling)
+			b.addresses, b.owned, b.additional, b.flights.at, b.cooling)
 	}
 	for _, s := range []string{"10.0.0.0/24", "fd00::/112"} {
 		if u := b.Usage(mustRange(s).Span()); u.Free != u.Size {
@@ -243,10 +243,10 @@ func TestFormerAddresses(t *testing.T) {
 			if !got.Former || !got.Deleted.Equal(epoch) || string(got.ServiceUID) != now.Annotations[v1alpha1.AnnotationServiceUID] {
 				t.Errorf("%s is additional as %+v", ip, got)
 			}
-			if _, err := b.Draw(tier(t, ip), named("x")); err == nil {
+			if _, err := b.Draw(tier(t, ip), forService("x")); err == nil {
 				t.Errorf("%s was drawn", ip)
 			}
-			if taken, _ := b.Take(addr(ip), named("a")); taken {
+			if taken, _ := b.Take(addr(ip), forService("a")); taken {
 				t.Errorf("%s was taken", ip)
 			}
 		}
@@ -281,12 +281,12 @@ func TestCoolingAddressesYieldInOrder(t *testing.T) {
 	}
 	l := tier(t, append(ips, "10.0.0.9")...)
 	for i, want := range append([]string{"10.0.0.9"}, ips...) {
-		drawn, err := b.Draw(l, named("x"))
+		drawn, err := b.Draw(l, forService("x"))
 		if err != nil || drawn.Addr != addr(want) || drawn.Cooled != (i > 0) {
 			t.Fatalf("draw %d: %+v, %v; want %s", i, drawn, err, want)
 		}
 	}
-	if drawn, err := b.Draw(l, named("x")); err == nil {
+	if drawn, err := b.Draw(l, forService("x")); err == nil {
 		t.Errorf("a sixth address of five: %v", drawn)
 	}
 }
@@ -302,16 +302,16 @@ func TestCoolDownsSurviveARestart(t *testing.T) {
 	b.expectCoolDown(t, "restarted", ips[2], "s", epoch.Add(-8*time.Minute))
 	l := tier(t, ips...)
 	for _, want := range ips {
-		drawn, err := b.Draw(l, named("x"))
+		drawn, err := b.Draw(l, forService("x"))
 		if err != nil || drawn.Addr != addr(want) {
 			t.Fatalf("drew %v, %v; want %s", drawn.Addr, err, want)
 		}
 	}
 	for _, ip := range ips {
-		b.Forget(addr(ip))
+		b.Forget(addr(ip), forService("x"))
 		b.expectCoolDown(t, "given back", ip, "s", epoch.Add(time.Duration(slices.Index(ips, ip)-10)*time.Minute))
 	}
-	if drawn, err := b.Draw(l, named("x")); err != nil || drawn.Addr != addr(ips[0]) {
+	if drawn, err := b.Draw(l, forService("x")); err != nil || drawn.Addr != addr(ips[0]) {
 		t.Errorf("after all were given back: drew %v, %v; want %s, which has cooled for longest", drawn.Addr, err, ips[0])
 	}
 }
@@ -386,7 +386,7 @@ func TestFailedCreationDoesNotEndACoolDown(t *testing.T) {
 	b.serve("a", ip)
 	b.release("a", ip)
 	b.pass(time.Second)
-	if taken, _ := b.Take(addr(ip), named("a")); !taken {
+	if taken, _ := b.Take(addr(ip), forService("a")); !taken {
 		t.Fatal("a cooling address cannot be taken")
 	}
 	b.objects.OnAdd(allocated(ip, "a"), false)

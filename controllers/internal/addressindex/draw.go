@@ -1,6 +1,7 @@
 package addressindex
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"time"
@@ -9,48 +10,77 @@ import (
 )
 
 const (
-	// rememberedReleases is how many of the addresses that came free, in all ranges, are remembered. Where hundreds come and go in a second, that covers
-	// less than recently.
-	rememberedReleases = 64
 	// recently is how long a release counts, for two things. A full range is worth waiting for while addresses come free there. And an address that came
 	// free is left alone while there are others, because the API server may not be through with it: its repair loop and its deletion of the Service both
 	// delete the IPAddress by its name, and the later deletion hits the IPAddress of the next Service.
 	recently = time.Second
+	// rememberedReleases is how many of the addresses that came free are remembered at most: several times as many as an API server deletes in a second.
+	rememberedReleases = 4096
 	// redraws is how many other addresses are looked at instead of one that came free recently.
 	redraws = 3
 )
 
-// releases are the addresses that came free last, in a ring. The zero releases are none.
-type releases struct {
-	ring [rememberedReleases]release
-	next int
-}
-
-type release struct {
-	address netip.Addr
-	at      time.Time
-}
+// releases are the addresses that came free recently. The zero releases are none.
+type releases struct{ ages allocator.Ages }
 
 func (r *releases) add(a netip.Addr, now time.Time) {
-	r.ring[r.next] = release{a, now}
-	r.next = (r.next + 1) % rememberedReleases
+	r.ages.Put(a, now)
+	r.expire(now)
 }
 
-// Room changes whenever an address comes free, anywhere: until then what was full is full. It costs a load.
-func (l *Index) Room() uint64 { return l.room.Load() }
-
-// Moving reports whether ranges that are full may have room again in a moment: one of their addresses is in flight, or came free recently, so
-// that Services come and go there. It visits each address in flight.
-func (l *Index) Moving(order []*allocator.Tier) bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	for a := range l.inFlight { // mostly few
-		if within(order, a) {
-			return true
+func (r *releases) expire(now time.Time) {
+	for {
+		a, since, ok := r.ages.Oldest()
+		if !ok || now.Sub(since) < recently && r.ages.Len() <= rememberedReleases {
+			return
 		}
+		r.ages.Remove(a)
 	}
+}
+
+// Draw takes an address for a Service, of the first tier in order that has one. It stays in flight until the cluster shows it, Forget gives it back, it
+// yields, or 15 seconds have passed.
+//
+// A free address comes first. When there is none, one that is in flight yields whose Service seems not to come (register.yields says which); and then
+// the one that has been cooling for longest. The error matches allocator.ErrFull when nothing is left.
+func (l *Index) Draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.draw(order, to)
+}
+
+// draw is Draw; the caller holds mu.
+func (l *Index) draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
+	drawn, err := l.drawFree(order)
+	if errors.Is(err, allocator.ErrFull) {
+		drawn, err = l.drawAgain(order)
+	}
+	if err != nil {
+		return drawn, err
+	}
+	l.enterFlight(&flight{address: drawn.Addr}, to)
+	return drawn, nil
+}
+
+// drawAgain draws an address that is in flight or cools; the caller holds mu.
+func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, error) {
 	now := l.clock.Now()
-	return slices.ContainsFunc(l.released.ring[:], func(r release) bool { return now.Sub(r.at) < recently && within(order, r.address) })
+	if f := l.flights.yields(order, now); f != nil {
+		l.flights.replace(f, now)
+		return allocator.Drawn{Addr: f.address}, nil
+	}
+	return l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
+}
+
+// moving reports whether ranges that are full may have room again in a moment: one of their addresses is in flight, or came free recently, so
+// that Services come and go there. The caller holds mu.
+func (l *Index) moving(order []*allocator.Tier) bool {
+	if l.flights.moving(order) {
+		return true
+	}
+	l.released.expire(l.clock.Now())
+	_, _, ok := l.released.ages.OldestIn(order)
+	return ok
 }
 
 func within(order []*allocator.Tier, a netip.Addr) bool {
@@ -84,11 +114,8 @@ func (l *Index) drawFree(order []*allocator.Tier) (allocator.Drawn, error) {
 
 // freed is when an address came free recently, the zero time if it did not; the caller holds mu.
 func (l *Index) freed(a netip.Addr) time.Time {
-	now := l.clock.Now()
-	for _, r := range l.released.ring {
-		if r.address == a && now.Sub(r.at) < recently {
-			return r.at
-		}
+	if at, ok := l.released.ages.Since(a); ok && l.clock.Since(at) < recently {
+		return at
 	}
 	return time.Time{}
 }
@@ -99,8 +126,7 @@ func (l *Index) Full(order []*allocator.Tier) bool {
 	defer l.mu.Unlock()
 	drawn, err := l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
 	if err != nil {
-		_, yields := l.oldestInFlight(order)
-		return !yields
+		return l.flights.yields(order, l.clock.Now()) == nil
 	}
 	l.pool.Forget(drawn.Addr)
 	if c, ok := l.cooling[drawn.Addr]; ok {

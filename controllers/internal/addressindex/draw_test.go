@@ -33,7 +33,7 @@ func TestFreshOnesAreLeftAlone(t *testing.T) {
 						b.release("before", ip)
 						b.pass(10 * time.Millisecond)
 					}
-					if drawn, err := b.Draw(tc.order, named("a")); err != nil || drawn.Addr != addr(tc.want) {
+					if drawn, err := b.Draw(tc.order, forService("a")); err != nil || drawn.Addr != addr(tc.want) {
 						t.Errorf("drawn: %v, %v, want %q", drawn, err, tc.want)
 					}
 					if b.InFlight() != 1 {
@@ -59,10 +59,10 @@ func TestMoving(t *testing.T) {
 		b := newTimed(rules{})
 		expect := func(what string, want bool) {
 			t.Helper()
-			if got := b.Moving(one); got != want {
+			if got := b.moving(one); got != want {
 				t.Errorf("%s: %t", what, got)
 			}
-			if b.Moving(other) {
+			if b.moving(other) {
 				t.Errorf("%s: nothing happens at %s", what, ips[1])
 			}
 		}

@@ -48,12 +48,12 @@ type Index struct {
 	// owned are the IPAddresses of ours, additional those of them that Services have beside their ClusterIPs.
 	owned      map[netip.Addr]OwnedIPAddress
 	additional map[types.NamespacedName][]netip.Addr
-	// inFlight are the addresses that this process hands out or writes, cooling those that cool down.
-	inFlight   map[netip.Addr]inFlight
-	shown      time.Time // when the latest of those was handed out that the watch has shown
-	cooling    map[netip.Addr]CoolDown
-	released   releases
-	room       atomic.Uint64
+	// flights are the addresses that this process hands out or writes, cooling those that cool down.
+	flights  register
+	cooling  map[netip.Addr]CoolDown
+	released releases
+	// lines are the requests that wait for an address, those of the same tiers in one.
+	lines      []*line
 	collisions atomic.Uint64
 	rules      Rules
 	clock      clock.PassiveClock
@@ -79,7 +79,6 @@ func NewWithClock(c clock.PassiveClock) *Index {
 	return &Index{
 		owned:       map[netip.Addr]OwnedIPAddress{},
 		additional:  map[types.NamespacedName][]netip.Addr{},
-		inFlight:    map[netip.Addr]inFlight{},
 		cooling:     map[netip.Addr]CoolDown{},
 		rules:       noRules{},
 		clock:       c,
@@ -165,6 +164,7 @@ func (l *Index) record(a netip.Addr, change func(*entry)) {
 		l.addresses[a] = e
 		l.observe(a, e)
 	}
+	l.serve(a)
 	l.mu.Unlock()
 	l.Wake(a)
 }
@@ -187,12 +187,12 @@ func (e entry) last() types.NamespacedName {
 // observe brings the pool in line with an entry; the caller holds mu. What is in flight stays so until what it waits for has arrived. A Service that
 // has the address outranks the labels of the IPAddress, which people may change.
 func (l *Index) observe(a netip.Addr, e entry) {
-	if f, ok := l.inFlight[a]; ok {
+	if f := l.flights.at[a]; f != nil {
 		if !l.arrived(a, e, f) {
 			return
 		}
 		l.show(e, f)
-		delete(l.inFlight, a)
+		l.flights.remove(f)
 		l.pool.Forget(a)
 	}
 	k, owned := l.owned[a]
@@ -213,12 +213,12 @@ func (l *Index) observe(a netip.Addr, e entry) {
 // to whom. Until then nobody else may have it.
 func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	now := l.clock.Now()
-	l.room.Add(1)
 	k, owned := l.disown(a)
 	wanted := owned && l.wanted(a, k, now)
-	f, flying := l.inFlight[a]
-	if flying && f.writing && f.gone != "" && f.seen("") {
-		delete(l.inFlight, a)
+	f := l.flights.at[a]
+	flying, written := f != nil, f != nil && f.write != nil
+	if written && f.write.gone != "" && f.write.seen("") {
+		l.flights.remove(f)
 		l.pool.Forget(a)
 		flying = false
 	}
@@ -232,9 +232,9 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	}
 	switch {
 	case flying:
-	case wanted && !f.writing:
+	case wanted && !written:
 		l.pool.Assume(a)
-		l.enterFlight(a, inFlight{until: now.Add(handedElsewhere)})
+		l.enterFlight(&flight{address: a, until: now.Add(handedElsewhere)}, Holder{})
 	case owned && k.Purpose == v1alpha1.PurposeAdditional && k.Service.Name != "" && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
 		l.cool(a, CoolDown{Service: k.Service, Released: now})
 	case !owned && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):

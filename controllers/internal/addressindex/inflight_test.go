@@ -18,10 +18,18 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
+// forService is who an address is handed out to: a Service of a name.
+func forService(name string) Holder { return Holder{Service: named(name)} }
+
+// left is how much a register remembers of flights.
+func (r *register) left() int {
+	return len(r.at) + r.handed.Len() + r.writing.Len() + len(r.ends) + len(r.additional) + len(r.accounts.all) - len(r.accounts.failing)
+}
+
 // draw draws the one address that there is.
 func (b timed) draw(t *testing.T, ip, to string) {
 	t.Helper()
-	drawn, err := b.Draw(tier(t, ip), named(to))
+	drawn, err := b.Draw(tier(t, ip), forService(to))
 	if err != nil || drawn.Addr != addr(ip) {
 		t.Fatalf("drawing %s: %v, %v", ip, drawn, err)
 	}
@@ -44,7 +52,7 @@ func TestFlightEnds(t *testing.T) {
 		"its IPAddress appears":             {func(b timed, ip string) { b.objects.OnAdd(allocated(ip, "a"), false) }, allocator.Allocated},
 		"its Service appears":               {func(b timed, ip string) { b.services.OnAdd(service("a", ip), false) }, allocator.Allocated},
 		"somebody else's IPAddress":         {func(b timed, ip string) { b.objects.OnAdd(object(ip, "somebody.example"), false) }, allocator.Reserved},
-		"it is given back":                  {func(b timed, ip string) { b.Forget(addr(ip)) }, allocator.Free},
+		"it is given back":                  {func(b timed, ip string) { b.Forget(addr(ip), forService("a")) }, allocator.Free},
 		"its time is over":                  {func(b timed, _ string) { b.pass(inFlightFor) }, allocator.Free},
 		"its time is over, under new rules": {func(b timed, _ string) { b.SetRules(rules{}); b.pass(inFlightFor) }, allocator.Free},
 	} {
@@ -79,12 +87,12 @@ func TestInFlightIsNobodyElses(t *testing.T) {
 		b := newTimed(rules{})
 		b.draw(t, ip, "a")
 		b.pass(yieldAfter)
-		if _, err := b.Draw(tier(t, ip), named("b")); !errors.Is(err, allocator.ErrFull) {
+		if _, err := b.Draw(tier(t, ip), forService("b")); !errors.Is(err, allocator.ErrFull) {
 			t.Errorf("drawing %s again: %v, want that nothing is left", ip, err)
 		}
 		for _, name := range []string{"a", "b"} {
-			if taken, busy := b.Take(addr(ip), named(name)); taken || busy {
-				t.Errorf("%s takes what was handed out: %v, %v", name, taken, busy)
+			if taken, busy := b.Take(addr(ip), forService(name)); taken || busy != nil {
+				t.Errorf("%s takes what was handed out: %v, %v", name, taken, busy != nil)
 			}
 		}
 		if b.BeginWrite(addr(ip)) {
@@ -115,8 +123,8 @@ func TestTake(t *testing.T) {
 				b := newTimed(rules{coolDown: time.Hour})
 				tc.before(b, ip)
 				state := b.State(addr(ip))
-				if got, busy := b.Take(addr(ip), named("x")); got != tc.want || busy != (name == "being written") {
-					t.Fatalf("taking %s: %v, busy: %v; want %v", ip, got, busy, tc.want)
+				if got, busy := b.Take(addr(ip), forService("x")); got != tc.want || (busy != nil) != (name == "being written") {
+					t.Fatalf("taking %s: %v, busy: %v; want %v", ip, got, busy != nil, tc.want)
 				}
 				if !tc.want {
 					b.expect(t, "not taken", ip, state)
@@ -125,7 +133,7 @@ func TestTake(t *testing.T) {
 				}
 				b.expect(t, "taken", ip, allocator.Assumed)
 				b.expectHolder(t, "taken", ip, "x")
-				b.Forget(addr(ip))
+				b.Forget(addr(ip), forService("x"))
 				b.expect(t, "given back", ip, state)
 			}
 		})
@@ -145,7 +153,7 @@ func TestMakingRoom(t *testing.T) {
 				b := newTimed(r)
 				ours := ownedIP(ip, tc.purpose, "1")
 				b.objects.OnAdd(ours, true)
-				if taken, _ := b.Take(addr(ip), named("x")); !taken {
+				if taken, _ := b.Take(addr(ip), forService("x")); !taken {
 					t.Fatal("it cannot be taken")
 				}
 				b.objects.OnDelete(ours)
@@ -163,7 +171,7 @@ func TestMakingRoom(t *testing.T) {
 func TestLateNewsOfTheServiceBefore(t *testing.T) {
 	for _, ip := range []string{"10.0.0.9", "fd00::9"} {
 		b := newTimed(rules{})
-		if taken, _ := b.Take(addr(ip), named("new")); !taken {
+		if taken, _ := b.Take(addr(ip), forService("new")); !taken {
 			t.Fatal("a free address is not to be had")
 		}
 		old := service("old", ip)
@@ -190,7 +198,7 @@ func TestInFlightYields(t *testing.T) {
 		other := map[string]string{"10.0.0.1": "10.0.0.99", "fd00::1": "fd00::99"}[ips[0]]
 		b.draw(t, other, "later")
 		b.pass(yieldAfter - 150*time.Millisecond) // the first is old enough, the second is not
-		if _, err := b.Draw(tier(t, ips[:2]...), named("early")); !errors.Is(err, allocator.ErrFull) {
+		if _, err := b.Draw(tier(t, ips[:2]...), forService("early")); !errors.Is(err, allocator.ErrFull) {
 			t.Errorf("the watch may be behind: %v", err)
 		}
 		b.serve("later", other)
@@ -199,13 +207,13 @@ func TestInFlightYields(t *testing.T) {
 			t.Error("full, although one may yield")
 		}
 		for i, want := range []string{ips[0], ips[2]} {
-			drawn, err := b.Draw(l, named(fmt.Sprint("new", i)))
+			drawn, err := b.Draw(l, forService(fmt.Sprint("new", i)))
 			if err != nil || drawn.Addr != addr(want) {
 				t.Fatalf("draw %d: %v, %v; want %s", i, drawn, err, want)
 			}
 			b.expectHolder(t, "drawn again", want, fmt.Sprint("new", i))
 		}
-		if _, err := b.Draw(l, named("x")); !errors.Is(err, allocator.ErrFull) || !b.Full(l) {
+		if _, err := b.Draw(l, forService("x")); !errors.Is(err, allocator.ErrFull) || !b.Full(l) {
 			t.Errorf("drawing what was handed out a moment ago: %v; full: %v", err, b.Full(l))
 		}
 		b.expectHolder(t, "too young to yield", ips[1], "s1")
@@ -223,7 +231,7 @@ func TestFailingCreationsKeepNobodyOut(t *testing.T) {
 	b.release("s", ips[0])
 	l := tier(t, ips...)
 	for i := range 600 { // 20 a second, half a minute
-		if _, err := b.Draw(l, named("quota")); err != nil {
+		if _, err := b.Draw(l, forService("quota")); err != nil {
 			t.Fatalf("after %d creations that failed: %v", i, err)
 		}
 		b.pass(50 * time.Millisecond)
@@ -240,7 +248,7 @@ func TestInFlightIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxInFlight + 10 {
-		if _, err := b.Draw([]*allocator.Tier{tier}, types.NamespacedName{}); err != nil {
+		if _, err := b.Draw([]*allocator.Tier{tier}, Holder{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -325,10 +333,10 @@ func TestWrites(t *testing.T) {
 				if !b.BeginWrite(addr(ip)) || b.BeginWrite(addr(ip)) {
 					t.Fatal("one may write, and one alone")
 				}
-				if _, err := b.Draw(tier(t, ip), named("x")); !errors.Is(err, allocator.ErrFull) {
+				if _, err := b.Draw(tier(t, ip), forService("x")); !errors.Is(err, allocator.ErrFull) {
 					t.Errorf("%s: drawn while it is written: %v", name, err)
 				}
-				if _, busy := b.Take(addr(ip), named("x")); !busy {
+				if _, busy := b.Take(addr(ip), forService("x")); busy == nil {
 					t.Errorf("%s: not busy while it is written", name)
 				}
 				end(b)
@@ -406,7 +414,7 @@ func TestClaimsOutrankLabels(t *testing.T) {
 			relabelled.Spec.ParentRef = allocated(ip, "a").Spec.ParentRef
 			b.objects.OnUpdate(allocated(ip, "a"), relabelled)
 			b.expect(t, "relabelled "+purpose, ip, allocator.Allocated)
-			if _, err := b.Draw(tier(t, ip), named("x")); err == nil {
+			if _, err := b.Draw(tier(t, ip), forService("x")); err == nil {
 				t.Errorf("%s, relabelled %q, was drawn", ip, purpose)
 			}
 			if got := b.Additional(named("a")); len(got) != 0 {
@@ -433,7 +441,7 @@ func TestCollisions(t *testing.T) {
 		{types.NamespacedName{}, "a", 2},
 	} {
 		ip := fmt.Sprintf("10.0.0.%d", i+1)
-		if _, err := b.Draw(tier(t, ip), tc.to); err != nil {
+		if _, err := b.Draw(tier(t, ip), Holder{Service: tc.to}); err != nil {
 			t.Fatal(err)
 		}
 		b.objects.OnAdd(allocated(ip, tc.owns), false)
@@ -448,10 +456,10 @@ func TestCollisions(t *testing.T) {
 func TestLost(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{})
-		b.Lost(addr(ip))
+		b.Lost(addr(ip), forService("x"))
 		b.expectNothing(t, "what was never handed out cannot be lost")
 		b.draw(t, ip, "x")
-		b.Lost(addr(ip))
+		b.Lost(addr(ip), forService("x"))
 		b.expectHolder(t, "lost", ip, "")
 		b.expect(t, "lost", ip, allocator.Assumed)
 		b.pass(writeSeenWithin)

@@ -101,10 +101,8 @@ func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIPA
 			out[a] = l.owned[a]
 		}
 	}
-	for a, f := range l.inFlight { // mostly few
-		if f.written.Purpose == v1alpha1.PurposeAdditional && f.written.Service == service {
-			out[a] = f.written
-		}
+	for a, f := range l.flights.additional[service] {
+		out[a] = f.write.written
 	}
 	return out
 }

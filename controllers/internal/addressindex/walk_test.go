@@ -156,7 +156,7 @@ func (w *walk) deliver(watch int) {
 
 // draw draws an address, and sends it on its way.
 func (w *walk) draw() {
-	drawn, err := w.Draw(w.orders[w.random.IntN(2)], named("x"))
+	drawn, err := w.Draw(w.orders[w.random.IntN(2)], forService("x"))
 	if err != nil {
 		if !errors.Is(err, allocator.ErrFull) {
 			w.errorf("drawing: %v", err)
@@ -166,7 +166,7 @@ func (w *walk) draw() {
 	ip := drawn.Addr.String()
 	since, again := w.since[ip]
 	_, twice := w.drawn[ip]
-	if twice && !w.yielded[ip] && w.clock.Since(since) <= yieldAfter {
+	if twice && !w.yielded[ip] && w.clock.Since(since) < yieldSoonest {
 		w.errorf("%s was drawn twice, the first time %s ago", ip, w.clock.Since(since))
 	}
 	w.since[ip], w.yielded[ip] = w.clock.Now(), w.yielded[ip] || again && w.clock.Since(since) < inFlightFor
@@ -176,13 +176,13 @@ func (w *walk) draw() {
 	}
 	if k, ok := w.Owned(drawn.Addr); ok {
 		if o := w.objects[ip]; o == nil || o.UID != k.UID {
-			w.Lost(drawn.Addr)
+			w.Lost(drawn.Addr, forService("x"))
 			return
 		}
 		w.remove(ip)
 	}
 	if w.random.IntN(8) == 0 {
-		w.Forget(drawn.Addr)
+		w.Forget(drawn.Addr, forService("x"))
 		return
 	}
 	w.drawn[ip] = w.clock.Now().Add(time.Duration(w.random.IntN(10000)) * time.Millisecond)
@@ -277,7 +277,7 @@ func TestRandomWalkOfASingleReplica(t *testing.T) {
 // arriveAll lets everything arrive that is on its way, and every assumption end.
 func (w *walk) arriveAll() {
 	for _, ip := range slices.Sorted(maps.Keys(w.drawn)) {
-		w.Forget(addr(ip))
+		w.Forget(addr(ip), forService("x"))
 		delete(w.drawn, ip)
 	}
 	for len(w.pending[0])+len(w.pending[1]) > 0 {

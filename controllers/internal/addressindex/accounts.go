@@ -1,0 +1,221 @@
+package addressindex
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+)
+
+const (
+	// yieldAfter is the age from which an address in flight is drawn again when nothing else is free, if the watch has
+	// shown one that was handed out later. What refuses a Service behind our webhook may refuse it for ever.
+	yieldAfter = time.Second
+	// yieldUnshown is the same while the watch has shown nothing: it may be behind.
+	yieldUnshown = 3 * time.Second
+	// yieldSoonest is the age at which an address in flight yields, however few of its namespace arrive: the API server
+	// needs some milliseconds between our answer and its IPAddress.
+	yieldSoonest = 50 * time.Millisecond
+	// overtakenFor is how old an address in flight is that counts as one which does not arrive, if the watch has shown
+	// one that was handed out later; unshownFor is the same while it has not.
+	overtakenFor = 250 * time.Millisecond
+	unshownFor   = time.Second
+	// halfLife is how long it takes until addresses that did not arrive count half.
+	halfLife = 10 * time.Second
+	// maxFailing is how many namespaces are told apart by what does not arrive. They are visited in each draw that finds
+	// nothing free. Those beyond them, which fail less, yield by age.
+	maxFailing = 64
+)
+
+// patience is the age at which an address in flight yields, handed out at a time, of a namespace of which so many have
+// not arrived lately. Each of these but the two that one slow Service may have shortens it: so a namespace whose creations
+// fail now and then is treated as others, and one whose creations all fail keeps no more than what it asked for in the
+// last 50 ms, whatever its rate.
+func (r *register) patience(since time.Time, missing float64) time.Duration {
+	whole := yieldUnshown
+	if since.Before(r.shown) {
+		whole = yieldAfter
+	}
+	return max(yieldSoonest, time.Duration(float64(whole)/(1+max(0, missing-2))))
+}
+
+// accounts tell what each namespace has in flight, and how many of its addresses have not arrived lately. The zero
+// accounts are none.
+type accounts struct {
+	all map[string]*account // by namespace: all that have something in flight, or fail
+	// failing are those of which addresses did not arrive lately, in no order.
+	failing []*account
+	// young are the flights that may still count as ones that do not arrive, the oldest first.
+	young []*flight
+}
+
+// account is what the register knows of a namespace.
+type account struct {
+	namespace string
+	flights   allocator.Ages
+	// missing is how many addresses had not arrived at a time; see count.
+	missing float64
+	at      time.Time
+	failing bool
+}
+
+// count is how many addresses of the namespace have not arrived, those that are longer ago counting less.
+func (a *account) count(now time.Time) float64 {
+	if a.missing == 0 {
+		return 0
+	}
+	return a.missing * math.Exp2(-float64(now.Sub(a.at))/float64(halfLife))
+}
+
+// of returns the account of a namespace.
+func (s *accounts) of(namespace string) *account {
+	if a := s.all[namespace]; a != nil {
+		return a
+	}
+	if s.all == nil {
+		s.all = map[string]*account{}
+	}
+	a := &account{namespace: namespace}
+	s.all[namespace] = a
+	return a
+}
+
+// enter notes that a flight has begun.
+func (s *accounts) enter(f *flight) {
+	if f.of != nil {
+		f.of.flights.Put(f.address, f.since)
+		s.young = append(s.young, f)
+	}
+}
+
+// leave notes that a flight has ended, or has become a write.
+func (s *accounts) leave(f *flight) {
+	if f.of != nil {
+		f.of.flights.Remove(f.address)
+		s.tidy(f.of)
+	}
+}
+
+// tidy forgets an account that says nothing any more.
+func (s *accounts) tidy(a *account) {
+	if a.flights.Len() == 0 && !a.failing {
+		delete(s.all, a.namespace)
+	}
+}
+
+// age counts the flights that should have arrived by now, each once. It costs nothing but for these.
+func (r *register) age(now time.Time) {
+	s := &r.accounts
+	for len(s.young) > 0 {
+		f, due := s.young[0], unshownFor
+		if f.since.Before(r.shown) {
+			due = overtakenFor
+		}
+		ended := f.landed || f.write != nil
+		if !ended && now.Sub(f.since) < due {
+			return
+		}
+		s.young[0], s.young = nil, s.young[1:]
+		if !ended {
+			f.late = true
+			s.miss(f.of, now)
+		}
+	}
+}
+
+// miss counts an address that does not arrive.
+func (s *accounts) miss(a *account, now time.Time) {
+	a.missing, a.at = a.count(now)+1, now
+	if a.failing {
+		return
+	}
+	if len(s.failing) == maxFailing {
+		least := slices.MinFunc(s.failing, func(a, b *account) int { return compareCounts(a, b, now) })
+		if compareCounts(a, least, now) <= 0 {
+			return
+		}
+		s.excuse(least)
+	}
+	a.failing = true
+	s.failing = append(s.failing, a)
+}
+
+func compareCounts(a, b *account, now time.Time) int { return cmp.Compare(a.count(now), b.count(now)) }
+
+// replace takes a flight out whose address is handed out anew: it does not arrive any more.
+func (r *register) replace(f *flight, now time.Time) {
+	if f.of != nil && !f.late {
+		r.accounts.miss(f.of, now)
+	}
+	r.remove(f)
+}
+
+// settle takes back that a flight counts as one that does not arrive: it has arrived, or was given back.
+func (s *accounts) settle(f *flight, now time.Time) {
+	if f.late && f.of != nil {
+		f.of.missing, f.of.at = max(0, f.of.count(now)-1), now
+	}
+}
+
+// excuse treats a namespace as others.
+func (s *accounts) excuse(a *account) {
+	a.failing, a.missing = false, 0
+	s.failing = slices.DeleteFunc(s.failing, func(b *account) bool { return a == b })
+	s.tidy(a)
+}
+
+// forgive excuses the namespaces whose addresses did not arrive long ago.
+func (s *accounts) forgive(now time.Time) {
+	for _, a := range slices.Clone(s.failing) {
+		if a.count(now) < 0.5 {
+			s.excuse(a)
+		}
+	}
+}
+
+// worst is the account that has something in flight and of which most has not arrived, nil if all arrives.
+func (s *accounts) worst(now time.Time) (worst *account) {
+	most := 0.0
+	for _, a := range s.failing {
+		if n := a.count(now); n > most && a.flights.Len() > 0 {
+			worst, most = a, n
+		}
+	}
+	return worst
+}
+
+// yieldsFirst is the oldest flight in some tiers of the namespace of which most has not arrived, among those that are
+// old enough to yield.
+func (r *register) yieldsFirst(order []*allocator.Tier, now time.Time) *flight {
+	var first *flight
+	most := 0.0
+	for _, a := range r.accounts.failing {
+		n := a.count(now)
+		if n <= most {
+			continue
+		}
+		if address, since, ok := a.flights.OldestIn(order); ok && now.Sub(since) >= r.patience(since, n) {
+			first, most = r.at[address], n
+		}
+	}
+	return first
+}
+
+// yieldsAt is when a flight of some tiers may yield that does not yet; false if none is in flight there.
+func (r *register) yieldsAt(order []*allocator.Tier, now time.Time) (at time.Time, ok bool) {
+	_, since, ok := r.handed.OldestIn(order)
+	if !ok {
+		return time.Time{}, false
+	}
+	at = since.Add(r.patience(since, 0))
+	for _, a := range r.accounts.failing {
+		if _, since, ok := a.flights.OldestIn(order); ok {
+			if sooner := since.Add(r.patience(since, a.count(now))); sooner.Before(at) {
+				at = sooner
+			}
+		}
+	}
+	return at, true
+}

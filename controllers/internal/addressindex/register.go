@@ -1,0 +1,235 @@
+package addressindex
+
+import (
+	"container/heap"
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+const (
+	// maxInFlight bounds the memory of the register: some 300 bytes for each address.
+	maxInFlight = 1 << 16
+	// maxOfNamespace is how many addresses of one namespace are in flight at most, so that no namespace fills the
+	// register. An API server creates a thousand Services a second at most: these are four seconds of its work.
+	maxOfNamespace = 1 << 12
+)
+
+// Holder is who an address is handed out to.
+type Holder struct {
+	// Service may lack its name when the API server has yet to generate it.
+	Service types.NamespacedName
+	// Review is the UID of the AdmissionReview that is answered with the address. An API server makes a new one for
+	// each call, also when it asks a second time about the same request. So it does not tell requests apart, but
+	// reviews: one that gives up late gives back only what it took itself, and not what a later review of the same
+	// Service has got meanwhile.
+	Review types.UID
+}
+
+// flight is the entry of an address that this process has handed out, or at which it writes an IPAddress, and that
+// the cluster does not show yet. The pool has such an address as Assumed, so that it is not drawn again.
+type flight struct {
+	address      netip.Addr
+	of           *account // whose namespace the Service is in; nil for an address that is kept for nobody
+	name         string
+	review       types.UID
+	since, until time.Time
+	place        int // in the queue of those whose time will be over
+	// late: it was there for lateAfter, and was counted as one that does not arrive.
+	late, landed bool
+	// write is set while this process writes an IPAddress of ours at the address, and until the watch shows that write.
+	write *write
+}
+
+// write is an IPAddress of ours that is being written or deleted.
+type write struct {
+	// written is the IPAddress that was written, gone the UID of the one that was deleted last. Both are empty while
+	// the write is under way.
+	written OwnedIPAddress
+	gone    types.UID
+	// over is closed when the flight ends.
+	over chan struct{}
+}
+
+// holder is who the address was handed out to, the zero Holder for nobody.
+func (f *flight) holder() Holder {
+	if f.of == nil {
+		return Holder{}
+	}
+	return Holder{Service: types.NamespacedName{Namespace: f.of.namespace, Name: f.name}, Review: f.review}
+}
+
+// seen reports whether the watch shows the last write, when it shows an IPAddress of ours with this UID, empty for none.
+func (w *write) seen(at types.UID) bool {
+	if w.written.UID != "" {
+		return at == w.written.UID
+	}
+	return at != w.gone || at == ""
+}
+
+// register has the flights, and finds in logarithmic time the one that an event, a draw or the time asks for. It
+// knows neither clock nor lock: times are told to it, and Index.mu guards it. The zero register is empty and ready.
+type register struct {
+	at map[netip.Addr]*flight
+	// at has all by address; handed are those that were handed out, since when, writing those at which this process writes.
+	handed, writing allocator.Ages
+	ends            ending
+	// additional are the addresses of additional IPAddresses that were written for a Service.
+	additional map[types.NamespacedName]map[netip.Addr]*flight
+	accounts   accounts
+	// shown is when the latest flight began that the watch has shown.
+	shown time.Time
+}
+
+// enter adds a flight, of an address that has none. It returns the one that has to make room, if the register or the
+// share of the namespace is full; the caller removes that.
+func (r *register) enter(f *flight, to Holder) (leaves *flight) {
+	if r.at == nil {
+		r.at = map[netip.Addr]*flight{}
+	}
+	if to.Service.Namespace != "" {
+		f.of, f.name, f.review = r.accounts.of(to.Service.Namespace), to.Service.Name, to.Review
+	}
+	switch {
+	case f.of != nil && f.of.flights.Len() >= maxOfNamespace:
+		leaves = r.first(&f.of.flights)
+	case len(r.at) >= maxInFlight:
+		leaves = r.leaves(f.since)
+	}
+	r.at[f.address] = f
+	heap.Push(&r.ends, f)
+	if f.write != nil {
+		r.writing.Put(f.address, f.since)
+		return leaves
+	}
+	r.handed.Put(f.address, f.since)
+	r.accounts.enter(f)
+	return leaves
+}
+
+// leaves is the flight that a full register can do best without: the oldest of the namespace of which most have not
+// arrived lately, or the oldest of all.
+func (r *register) leaves(now time.Time) *flight {
+	if worst := r.accounts.worst(now); worst != nil {
+		return r.first(&worst.flights)
+	}
+	if r.handed.Len() > 0 {
+		return r.first(&r.handed)
+	}
+	return r.ends[0]
+}
+
+// first is the oldest flight of some.
+func (r *register) first(of *allocator.Ages) *flight {
+	a, _, _ := of.Oldest()
+	return r.at[a]
+}
+
+// remove takes a flight out, which has arrived or not.
+func (r *register) remove(f *flight) {
+	f.landed = true
+	delete(r.at, f.address)
+	heap.Remove(&r.ends, f.place)
+	if f.write == nil {
+		r.handed.Remove(f.address)
+		r.accounts.leave(f)
+		return
+	}
+	r.writing.Remove(f.address)
+	close(f.write.over)
+	if own := r.additional[f.write.written.Service]; own[f.address] == f {
+		if delete(own, f.address); len(own) == 0 {
+			delete(r.additional, f.write.written.Service)
+		}
+	}
+}
+
+// begin makes a flight one at which this process writes, until the time that is given.
+func (r *register) begin(f *flight, until time.Time) {
+	if f.write == nil {
+		f.write = newWrite()
+		r.handed.Remove(f.address)
+		r.accounts.leave(f)
+		r.writing.Put(f.address, f.since)
+	}
+	f.until = until
+	heap.Fix(&r.ends, f.place)
+}
+
+func newWrite() *write { return &write{over: make(chan struct{})} }
+
+// wrote notes the IPAddress that was written.
+func (r *register) wrote(f *flight, k OwnedIPAddress) {
+	f.write.written = k
+	if k.Purpose != v1alpha1.PurposeAdditional {
+		return
+	}
+	if r.additional == nil {
+		r.additional = map[types.NamespacedName]map[netip.Addr]*flight{}
+	}
+	if r.additional[k.Service] == nil {
+		r.additional[k.Service] = map[netip.Addr]*flight{}
+	}
+	r.additional[k.Service][f.address] = f
+}
+
+// yields is the flight of some tiers that is drawn again when nothing is free, nil if none is old enough. The
+// namespaces whose addresses have not arrived most often lately come first; then the oldest of all.
+func (r *register) yields(order []*allocator.Tier, now time.Time) *flight {
+	r.age(now)
+	if f := r.yieldsFirst(order, now); f != nil {
+		return f
+	}
+	if a, since, ok := r.handed.OldestIn(order); ok && now.Sub(since) >= r.patience(since, 0) {
+		return r.at[a]
+	}
+	return nil
+}
+
+// moving reports whether an address of some tiers is in flight.
+func (r *register) moving(order []*allocator.Tier) bool {
+	_, _, handed := r.handed.OldestIn(order)
+	_, _, writing := r.writing.OldestIn(order)
+	return handed || writing
+}
+
+// over is a flight whose time is over, nil if there is none.
+func (r *register) over(now time.Time) *flight {
+	if len(r.ends) > 0 && !now.Before(r.ends[0].until) {
+		return r.ends[0]
+	}
+	return nil
+}
+
+// ending is a heap of flights; the one whose time is over first is on top.
+type ending []*flight
+
+// Len implements heap.Interface.
+func (e ending) Len() int { return len(e) }
+
+// Less implements heap.Interface.
+func (e ending) Less(i, j int) bool { return e[i].until.Before(e[j].until) }
+
+// Swap implements heap.Interface.
+func (e ending) Swap(i, j int) {
+	e[i], e[j] = e[j], e[i]
+	e[i].place, e[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (e *ending) Push(f any) {
+	f.(*flight).place = len(*e)
+	*e = append(*e, f.(*flight))
+}
+
+// Pop implements heap.Interface.
+func (e *ending) Pop() any {
+	last := len(*e) - 1
+	f := (*e)[last]
+	(*e)[last], *e = nil, (*e)[:last]
+	return f
+}
