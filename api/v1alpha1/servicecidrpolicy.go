@@ -6,8 +6,9 @@ import (
 
 // ServiceCIDRPolicy says which Services get their addresses from which ServiceCIDRs, who else may, and which addresses are kept free.
 //
-// Of several policies that select a Service the one of the highest priority steers it; among equals the oldest, then the first by
-// name. The same order decides between policies that want the same range for themselves, or the same address.
+// Of several policies that select a Service the one of the highest priority steers it; among equals the first by name, so
+// that a restore from a backup, which changes ages, changes no owner. The same order decides between policies that want the
+// same range for themselves, or the same address.
 //
 // A policy steers only the families of which it has ranges: with IPv4 ranges alone it leaves the IPv6 address of a dual-stack
 // Service to others.
@@ -93,7 +94,7 @@ type ServiceCIDRPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Fallback
 	OnFull OnFull `json:"onFull,omitempty"`
-	// Priority orders policies, higher first.
+	// Priority orders policies, higher first. Equal priorities go by name, in the order of the alphabet.
 	// +optional
 	// +kubebuilder:default=0
 	Priority int32 `json:"priority,omitempty"`
@@ -115,6 +116,15 @@ type ServiceCIDRPolicySpec struct {
 	// Growth has the operator create ServiceCIDRs with the labels of ServiceCIDRSelector before the ranges are full. Left out: ranges are the admin's.
 	// +optional
 	Growth *Growth `json:"growth,omitempty"`
+}
+
+// SelectsByServiceLabelsAlone reports whether an exclusive policy keeps its ranges for Services by labels that the author of
+// a Service chooses, so that it keeps no tenant out.
+func (s *ServiceCIDRPolicySpec) SelectsByServiceLabelsAlone() bool {
+	selects := func(by *metav1.LabelSelector) bool {
+		return by != nil && len(by.MatchLabels)+len(by.MatchExpressions) > 0
+	}
+	return s.Exclusive && !selects(s.NamespaceSelector) && selects(s.ServiceSelector)
 }
 
 // Enforcement is who keeps Services out of exclusive ranges.

@@ -128,7 +128,7 @@ func (h *ServiceSteerer) source(in inputs, s slot) (out Source, full *steering.R
 }
 
 func (h *ServiceSteerer) step(policies *steering.Compiled, s slot, from steering.Origin, t *allocator.Tier) Step {
-	out := Step{Band: from.Band.String(), Ranges: policies.RangesOf(from, s.is4), tier: t}
+	out := Step{Band: from.Band.String(), Ranges: policies.RangesOf(from, s.is4, t), tier: t}
 	if from.Policy != nil {
 		out.Policy = from.Policy.Name
 	}

@@ -226,14 +226,14 @@ func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
 }
 
 // mayHold returns the best exclusive owner of what lies in all of these prefixes, and the policies whose Services may have it, the best first: the owner, and
-// better policies that have one of the prefixes too. None where it has no owner.
+// better policies that have one of the prefixes too. A policy of which no form can be read is not among them. None where it has no owner.
 func mayHold(around iter.Seq[*ownedPrefix]) (owner *Policy, by []*Policy) {
 	if owner = bestOwner(around); owner == nil {
 		return nil, nil
 	}
 	for at := range around {
 		for _, p := range at.holders {
-			if p.rank <= owner.rank {
+			if p.rank <= owner.rank && !p.selectsNobody() {
 				by = append(by, p)
 			}
 		}
