@@ -226,7 +226,8 @@ type ServiceCIDRPolicyStatus struct {
 	// +listMapKey=serviceCIDR
 	// +listMapKey=cidr
 	Ranges []PolicyRange `json:"ranges,omitempty"`
-	// Refusals are the last ten Services that were refused in the name of this policy, the latest first.
+	// Refusals are the latest refusals in the name of this policy, the latest first, folded by namespace and reason: ten at
+	// most. Where there are more, the oldest goes of the namespace that has the most, so that no tenant hides those of another.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -272,12 +273,21 @@ type PolicyRange struct {
 	Static BandStatus `json:"static"`
 }
 
-// PolicyRefusal is a Service that was refused.
+// PolicyRefusal are the Services of one namespace that were refused for one reason. It speaks to admins: the users are told
+// less than the message says, and never which other Service has an address.
 type PolicyRefusal struct {
-	// Time is when.
+	// Time is when the last of them was refused.
 	Time metav1.MicroTime `json:"time"`
-	// Service is which, namespace/name.
+	// First is when the first of them was refused; left out where there is one.
+	// +optional
+	First *metav1.MicroTime `json:"first,omitempty"`
+	// Count is how many there were; left out where there is one. A write whose answer was lost may count twice.
+	// +optional
+	Count int64 `json:"count,omitempty"`
+	// Service is the last of them, namespace/name. Behind a name that is to be generated stands an asterisk.
+	// +kubebuilder:validation:MaxLength=128
 	Service string `json:"service"`
-	// Message is what the user was told.
+	// Message is the reason. Characters that would steer a terminal are taken out.
+	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message"`
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/xml"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 )
 
 // reportKind marks a file as the report of a check.
@@ -184,7 +184,7 @@ func (r checkReport) junit(w io.Writer) error {
 	slices.SortFunc(suite.Cases, func(a, b test) int { return cmp.Compare(a.Name, b.Name) })
 	text, err := xml.MarshalIndent(suite, "", "  ")
 	if err == nil {
-		_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, text)
+		_, err = io.WriteString(w, plain.Lines(xml.Header+string(text)+"\n"))
 	}
 	return err
 }

@@ -92,8 +92,3 @@ func (r Reservation) Addresses() iter.Seq[netip.Addr] {
 		}
 	}
 }
-
-// Refusal says in whose name a Service may not have what it asks for, and what its user is told.
-type Refusal struct {
-	Policy, Message string
-}
