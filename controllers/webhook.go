@@ -57,7 +57,7 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressi
 	if err != nil {
 		return err
 	}
-	refusals := steerer.NewRefusals(writer)
+	refusals := steerer.NewRefusals(writer, mgr.GetEventRecorder("clusterip-operator-admission"))
 	self := username(ctx, mgr)
 	here := steerer.ServiceSteerer{
 		Writer: writer, Namespaces: mgr.GetClient(), Live: writer, Index: index, Policies: policies, Refusals: refusals, Clock: clock.RealClock{},

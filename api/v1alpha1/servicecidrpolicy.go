@@ -6,8 +6,9 @@ import (
 
 // ServiceCIDRPolicy says which Services get their addresses from which ServiceCIDRs, who else may, and which addresses are kept free.
 //
-// Of several policies that select a Service the one of the highest priority steers it; among equals the oldest, then the first by
-// name. The same order decides between policies that want the same range for themselves, or the same address.
+// Of several policies that select a Service the one of the highest priority steers it; among equals the first by name, so
+// that a restore from a backup, which changes ages, changes no owner. The same order decides between policies that want the
+// same range for themselves, or the same address.
 //
 // A policy steers only the families of which it has ranges: with IPv4 ranges alone it leaves the IPv6 address of a dual-stack
 // Service to others.
@@ -93,7 +94,7 @@ type ServiceCIDRPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Fallback
 	OnFull OnFull `json:"onFull,omitempty"`
-	// Priority orders policies, higher first.
+	// Priority orders policies, higher first. Equal priorities go by name, in the order of the alphabet.
 	// +optional
 	// +kubebuilder:default=0
 	Priority int32 `json:"priority,omitempty"`
@@ -115,6 +116,15 @@ type ServiceCIDRPolicySpec struct {
 	// Growth has the operator create ServiceCIDRs with the labels of ServiceCIDRSelector before the ranges are full. Left out: ranges are the admin's.
 	// +optional
 	Growth *Growth `json:"growth,omitempty"`
+}
+
+// SelectsByServiceLabelsAlone reports whether an exclusive policy keeps its ranges for Services by labels that the author of
+// a Service chooses, so that it keeps no tenant out.
+func (s *ServiceCIDRPolicySpec) SelectsByServiceLabelsAlone() bool {
+	selects := func(by *metav1.LabelSelector) bool {
+		return by != nil && len(by.MatchLabels)+len(by.MatchExpressions) > 0
+	}
+	return s.Exclusive && !selects(s.NamespaceSelector) && selects(s.ServiceSelector)
 }
 
 // Enforcement is who keeps Services out of exclusive ranges.
@@ -216,7 +226,8 @@ type ServiceCIDRPolicyStatus struct {
 	// +listMapKey=serviceCIDR
 	// +listMapKey=cidr
 	Ranges []PolicyRange `json:"ranges,omitempty"`
-	// Refusals are the last ten Services that were refused in the name of this policy, the latest first.
+	// Refusals are the latest refusals in the name of this policy, the latest first, folded by namespace and reason: ten at
+	// most. Where there are more, the oldest goes of the namespace that has the most, so that no tenant hides those of another.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -262,12 +273,21 @@ type PolicyRange struct {
 	Static BandStatus `json:"static"`
 }
 
-// PolicyRefusal is a Service that was refused.
+// PolicyRefusal are the Services of one namespace that were refused for one reason. It speaks to admins: the users are told
+// less than the message says, and never which other Service has an address.
 type PolicyRefusal struct {
-	// Time is when.
+	// Time is when the last of them was refused.
 	Time metav1.MicroTime `json:"time"`
-	// Service is which, namespace/name.
+	// First is when the first of them was refused; left out where there is one.
+	// +optional
+	First *metav1.MicroTime `json:"first,omitempty"`
+	// Count is how many there were; left out where there is one. A write whose answer was lost may count twice.
+	// +optional
+	Count int64 `json:"count,omitempty"`
+	// Service is the last of them, namespace/name. Behind a name that is to be generated stands an asterisk.
+	// +kubebuilder:validation:MaxLength=128
 	Service string `json:"service"`
-	// Message is what the user was told.
+	// Message is the reason. Characters that would steer a terminal are taken out.
+	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message"`
 }

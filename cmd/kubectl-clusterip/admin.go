@@ -25,6 +25,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 )
 
 // admin is what the commands share that look at a cluster as it runs.
@@ -160,7 +161,7 @@ func (o *output) print(w io.Writer, l listing) error {
 	}
 	for _, row := range l.table.Rows {
 		for i, cell := range row.Cells {
-			row.Cells[i] = harmless(fmt.Sprint(cell))
+			row.Cells[i] = plain.Lines(fmt.Sprint(cell))
 		}
 	}
 	return printers.NewTablePrinter(printers.PrintOptions{Wide: o.format == "wide", NoHeaders: o.noHeaders}).PrintObj(&l.table, w)

@@ -42,6 +42,7 @@ var checks = map[string]string{
 	"PolicyNotEnforced":     "the API server does not keep strangers out of a policy's ranges",
 	"PolicyGrowthExhausted": "no further range can be created for a ServiceCIDRPolicy",
 	"PolicyViolated":        "Services have addresses that an exclusive policy keeps for others",
+	"PolicyByServiceLabels": "an exclusive policy selects by labels of Services alone, which their authors choose",
 }
 
 // driftChecks are the checks of the types of drift.

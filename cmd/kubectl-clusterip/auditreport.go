@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/xml"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 )
 
 // reportKind marks a file as the report of a check.
@@ -105,7 +105,7 @@ func policyCheck(c metav1.Condition) string {
 	return ""
 }
 
-// conditionItems are what the conditions of ServiceCIDRs and policies say to be wrong.
+// conditionItems are what the conditions of ServiceCIDRs and policies say to be wrong, and a spec that keeps out no tenant.
 func conditionItems(ranges []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []item) {
 	add := func(object string, conditions []metav1.Condition, check func(metav1.Condition) string) {
 		for _, c := range conditions {
@@ -119,6 +119,10 @@ func conditionItems(ranges []networkingv1.ServiceCIDR, policies []v1alpha1.Servi
 	}
 	for _, o := range policies {
 		add("servicecidrpolicy/"+o.Name, o.Status.Conditions, policyCheck)
+		if o.Spec.SelectsByServiceLabelsAlone() {
+			all = append(all, item{Check: "PolicyByServiceLabels", Object: "servicecidrpolicy/" + o.Name,
+				Message: "The author of a Service chooses its labels, so any tenant can have addresses of these ranges; set namespaceSelector to keep tenants apart."})
+		}
 	}
 	slices.SortStableFunc(all, item.compare)
 	return all
@@ -180,7 +184,7 @@ func (r checkReport) junit(w io.Writer) error {
 	slices.SortFunc(suite.Cases, func(a, b test) int { return cmp.Compare(a.Name, b.Name) })
 	text, err := xml.MarshalIndent(suite, "", "  ")
 	if err == nil {
-		_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, text)
+		_, err = io.WriteString(w, plain.Lines(xml.Header+string(text)+"\n"))
 	}
 	return err
 }

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
@@ -34,5 +36,29 @@ func TestFindingsOfBitmaps(t *testing.T) {
 		if !strings.Contains(flat, tc.want) || strings.Contains(flat, "LeakedBit") != tc.r.Bitmaps {
 			t.Errorf("%s: %s", name, text.String())
 		}
+	}
+}
+
+// An exclusive policy keeps out no tenant if it selects by labels of Services alone.
+func TestPoliciesThatSelectByLabelsOfServicesAloneAreFound(t *testing.T) {
+	by := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	exists := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}}}
+	for name, tc := range map[string]struct {
+		spec v1alpha1.ServiceCIDRPolicySpec
+		want bool
+	}{
+		"by Services":                            {v1alpha1.ServiceCIDRPolicySpec{Exclusive: true, ServiceSelector: by}, true},
+		"by an expression, and all namespaces":   {v1alpha1.ServiceCIDRPolicySpec{Exclusive: true, ServiceSelector: exists, NamespaceSelector: &metav1.LabelSelector{}}, true},
+		"by namespaces and Services":             {v1alpha1.ServiceCIDRPolicySpec{Exclusive: true, ServiceSelector: by, NamespaceSelector: exists}, false},
+		"by namespaces":                          {v1alpha1.ServiceCIDRPolicySpec{Exclusive: true, NamespaceSelector: by}, false},
+		"all Services":                           {v1alpha1.ServiceCIDRPolicySpec{Exclusive: true}, false},
+		"by Services, and others may come along": {v1alpha1.ServiceCIDRPolicySpec{ServiceSelector: by}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := conditionItems(nil, []v1alpha1.ServiceCIDRPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tc.spec}})
+			if (len(got) == 1) != tc.want || tc.want && (got[0].Check != "PolicyByServiceLabels" || got[0].Object != "servicecidrpolicy/p") {
+				t.Errorf("found %+v, want one: %v", got, tc.want)
+			}
+		})
 	}
 }

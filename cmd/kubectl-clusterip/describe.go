@@ -14,6 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 )
 
 // describe prints an answer for people.
@@ -22,7 +23,7 @@ func (o answer) describe(w io.Writer, now time.Time) {
 		describeAddress(w, a, now)
 	}
 	for _, r := range o.Refusals {
-		write(w, "%s was refused %s ago: %s\n", r.Service, duration.HumanDuration(now.Sub(r.Time.Time)), r.Message)
+		describeRefusal(w, r, now)
 	}
 	if o.IfCreated != nil {
 		switch {
@@ -36,6 +37,20 @@ func (o answer) describe(w io.Writer, now time.Time) {
 	if o.Range != nil {
 		describeRange(w, *o.Range)
 	}
+}
+
+// describeRefusal tells of the Services of one namespace that were refused for one reason. An earlier version stored texts as
+// tenants wrote them.
+func describeRefusal(w io.Writer, r pastRefusal, now time.Time) {
+	ago := func(t metav1.MicroTime) string { return duration.HumanDuration(now.Sub(t.Time)) }
+	service, why := plain.Text(r.Service), plain.Text(r.Message)
+	if r.Count > 1 && r.First != nil {
+		namespace, _, _ := strings.Cut(service, "/")
+		write(w, "%d requests of namespace %s were refused in the last %s, the last one for %s %s ago, by ServiceCIDRPolicy %q: %s\n",
+			r.Count, namespace, ago(*r.First), service, ago(r.Time), r.Policy, why)
+		return
+	}
+	write(w, "%s was refused %s ago by ServiceCIDRPolicy %q: %s\n", service, ago(r.Time), r.Policy, why)
 }
 
 func describeAddress(w io.Writer, a controllers.Address, now time.Time) {
@@ -91,6 +106,13 @@ func describeExplanation(w io.Writer, e admission.Explanation, has []controllers
 	}
 	if e.Refused != "" {
 		write(w, "The Service is refused: %s\n", e.Refused)
+	}
+	switch {
+	case e.Reason == "" || e.Reason == e.Refused:
+	case e.Policy != "":
+		write(w, "  by ServiceCIDRPolicy %q: %s\n", e.Policy, e.Reason)
+	default:
+		write(w, "  for admins: %s\n", e.Reason)
 	}
 	for _, warning := range e.Warnings {
 		write(w, "The user is warned: %s\n", warning)

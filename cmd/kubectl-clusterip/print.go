@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 )
 
 func addOutput(cmd *cobra.Command, output *string, choices string) {
@@ -43,19 +43,9 @@ func validOutput(format string) error {
 	return nil
 }
 
-// write prints what a buffer will hold; whoever flushes it meets its error.
+// write prints what a buffer will hold; whoever flushes it meets its error. Nothing that it prints steers a terminal.
 func write(w io.Writer, format string, args ...any) {
-	_, _ = io.WriteString(w, harmless(fmt.Sprintf(format, args...)))
-}
-
-// harmless takes out what would steer a terminal; lines and tabs are ours.
-func harmless(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
+	_, _ = io.WriteString(w, plain.Lines(fmt.Sprintf(format, args...)))
 }
 
 // say prints a line of the result. When nobody reads it any more there is nobody to tell.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 )
 
 // seven are findings of two kinds, more than are shown.
@@ -168,7 +169,7 @@ func TestPrintIsHarmless(t *testing.T) {
 	if strings.ContainsAny(b.String(), "\x1b\x07\r\u0085\u009b") {
 		t.Errorf("it prints %q", b.String())
 	}
-	if got := harmless("one\ttwo\nthree \u00fc"); got != "one\ttwo\nthree \u00fc" {
+	if got := plain.Lines("one\ttwo\nthree \u00fc"); got != "one\ttwo\nthree \u00fc" {
 		t.Errorf("what is harmless becomes %q", got)
 	}
 }

@@ -218,7 +218,8 @@ func (s *session) whyNamespace(ctx context.Context, namespace string, set labels
 	return out, explainAnew(ctx, v, service, &out)
 }
 
-// refusals are those of the past that the status of policies has of a Service, or of a namespace if the name ends with a slash.
+// refusals are those of the past that the status of policies has of a Service, or of a namespace if the name ends with a
+// slash. Of several for one reason the status names the last Service: the others of its namespace may be among them.
 func (s *session) refusals(ctx context.Context, of string) (all []pastRefusal, err error) {
 	list := &v1alpha1.ServiceCIDRPolicyList{}
 	if !s.policies {
@@ -229,7 +230,8 @@ func (s *session) refusals(ctx context.Context, of string) (all []pastRefusal, e
 	}
 	for _, p := range list.Items {
 		for _, r := range p.Status.Refusals {
-			if r.Service == of || strings.HasSuffix(of, "/") && strings.HasPrefix(r.Service, of) {
+			namespace, _, _ := strings.Cut(of, "/")
+			if r.Service == of || (r.Count > 1 || strings.HasSuffix(of, "/")) && strings.HasPrefix(r.Service, namespace+"/") {
 				all = append(all, pastRefusal{p.Name, r})
 			}
 		}

@@ -60,7 +60,7 @@ func (e eventSource) healthCheckFailed(n model.ServiceName, port uint16, err err
 func (e eventSource) Disputed(d model.Dispute) {
 	note := fmt.Sprintf("%s is not served for this Service on node %s", d.Addr, e.node.Name)
 	if d.Winner != (model.ServiceName{}) {
-		note += fmt.Sprintf(": Service %s has it", d.Winner)
+		note += ": another Service has it" // which, the log says: it may be of another tenant
 	}
 	e.log.Info("A Service does not get an address", "service", d.Loser, "address", d.Addr, "winner", d.Winner, "reason", d.Reason)
 	e.recorder.Eventf(service(d.Loser), nil, corev1.EventTypeWarning, string(d.Reason), "Serve"+model.FamilyOf(d.Addr).String(), "%s", note)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,7 +100,7 @@ func (c *cluster) replica(t testing.TB, s setting) *ServiceSteerer {
 		return policies.Synced() && index.Synced() && len(policies.Current().Policies()) == len(s.policies) && policies.Current().Knows(v1alpha1.DefaultServiceCIDR)
 	})
 	return &ServiceSteerer{
-		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Index: index, Policies: policies, Refusals: NewRefusals(nil), Clock: clock.RealClock{},
+		Writer: c, Namespaces: s.namespaces, Live: liveReader{s.namespaces, c}, Index: index, Policies: policies, Refusals: NewRefusals(nil, &events.FakeRecorder{}), Clock: clock.RealClock{},
 	}
 }
 

@@ -91,7 +91,7 @@ func refuse(in inputs) *steering.Refusal {
 			return r
 		}
 		if c.holder.Name != "" {
-			return &steering.Refusal{Message: fmt.Sprintf("the address %s belongs to Service %s; choose another address, or leave the choice to the cluster", c.address, c.holder)}
+			return steering.Taken("", c.address, fmt.Sprintf("Service %s has the address %s", c.holder, c.address))
 		}
 	}
 	return nil
@@ -109,9 +109,8 @@ func (in inputs) refuseCooling(c choice) *steering.Refusal {
 	if policy == nil {
 		return nil
 	}
-	return &steering.Refusal{Policy: policy.Name, Message: fmt.Sprintf(
-		"ServiceCIDRPolicy %q: the address %s cools down until %s after Service %s had it; choose another address, or leave the choice to the cluster",
-		policy.Name, c.address, c.coolDown.Released.Add(d).UTC().Format(time.RFC3339), c.coolDown.Service)}
+	return steering.Taken(policy.Name, c.address, fmt.Sprintf("the address %s cools down until %s after Service %s had it",
+		c.address, c.coolDown.Released.Add(d).UTC().Format(time.RFC3339), c.coolDown.Service))
 }
 
 // additional checks the annotation that asks for additional addresses, when it is new.

@@ -20,6 +20,7 @@ import (
 // decided is a decision in short.
 type decided struct {
 	Policy, Message string
+	Why             string // for admins; empty where it is the message
 	Take, Have      []string
 	// Fill are the families that are drawn (true: IPv4), Kept the reservations among what they are drawn from, Steered by whom.
 	Fill          []bool
@@ -30,7 +31,7 @@ type decided struct {
 func inShort(from decision) decided {
 	d := decided{Have: from.have, Warnings: from.warnings}
 	if from.refusal != nil {
-		return decided{Policy: from.refusal.Policy, Message: from.refusal.Message}
+		return decided{Policy: from.refusal.Policy, Message: from.refusal.Message, Why: from.refusal.Reason}
 	}
 	for _, a := range from.take {
 		d.Take = append(d.Take, a.String())
@@ -89,6 +90,9 @@ func TestDecide(t *testing.T) {
 		return &addressindex.CoolDown{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
 	}
 	const elsewhere = "; choose another address, or leave the choice to the cluster"
+	taken := func(a string) string {
+		return "failed to allocate IP " + a + ": provided IP is already allocated" + elsewhere
+	}
 	for name, tc := range map[string]decideCase{
 		"nobody steers it": {service: corev1Service("a"), want: decided{Fill: []bool{true}}},
 		"two families":     {service: dualStack(corev1Service("a")), want: decided{Fill: []bool{true, false}}},
@@ -111,22 +115,22 @@ func TestDecide(t *testing.T) {
 		"a second family": {service: dualStack(corev1Service("a", "fd00::77")), old: corev1Service("a", "fd00::77"),
 			want: decided{Have: []string{"fd00::77"}, Fill: []bool{true}}},
 		"a closed range": {service: corev1Service("a", "10.0.1.77"), want: decided{Policy: "blue",
-			Message: `ServiceCIDRPolicy "blue": the address 10.0.1.77 lies in a range that this policy keeps for the Services that it selects` + elsewhere}},
+			Message: `ServiceCIDRPolicy "blue": the address 10.0.1.77 is not open to this Service` + elsewhere, Why: "the address 10.0.1.77 lies in a range that the policy keeps for the Services that it selects"}},
 		"a closed range, as second address": {service: dualStack(corev1Service("a", "10.0.0.77", "fd00:1::77")), want: decided{Policy: "blue",
-			Message: `ServiceCIDRPolicy "blue": the address fd00:1::77 lies in a range that this policy keeps for the Services that it selects` + elsewhere}},
+			Message: `ServiceCIDRPolicy "blue": the address fd00:1::77 is not open to this Service` + elsewhere, Why: "the address fd00:1::77 lies in a range that the policy keeps for the Services that it selects"}},
 		"a closed range, by an update that adds a family": {service: dualStack(corev1Service("a", "10.0.0.77", "fd00:1::77")), old: corev1Service("a", "10.0.0.77"),
-			want: decided{Policy: "blue", Message: `ServiceCIDRPolicy "blue": the address fd00:1::77 lies in a range that this policy keeps for the Services that it selects` + elsewhere}},
+			want: decided{Policy: "blue", Message: `ServiceCIDRPolicy "blue": the address fd00:1::77 is not open to this Service` + elsewhere, Why: "the address fd00:1::77 lies in a range that the policy keeps for the Services that it selects"}},
 		"a closed range, written as IPv4 in IPv6": {service: corev1Service("a", "::ffff:10.0.1.77"), want: decided{Policy: "blue",
-			Message: `ServiceCIDRPolicy "blue": the address 10.0.1.77 lies in a range that this policy keeps for the Services that it selects` + elsewhere}},
+			Message: `ServiceCIDRPolicy "blue": the address 10.0.1.77 is not open to this Service` + elsewhere, Why: "the address 10.0.1.77 lies in a range that the policy keeps for the Services that it selects"}},
 		"its own closed range": {service: labelled(corev1Service("a", "10.0.1.77")), want: decided{Take: []string{"10.0.1.77"}, Have: []string{"10.0.1.77"}}},
 		"its own reservation":  {service: corev1Service("dns", "10.0.0.10"), want: decided{Take: []string{"10.0.0.10"}, Have: []string{"10.0.0.10"}}},
 		"another's reservation": {service: corev1Service("a", "fd00::10"), want: decided{Policy: "reserving",
-			Message: `ServiceCIDRPolicy "reserving": the address fd00::10 is kept for Service ns/dns by the reservation "six"` + elsewhere}},
+			Message: taken("fd00::10"), Why: `the address fd00::10 is kept for Service ns/dns by the reservation "six"`}},
 		"nobody's reservation": {service: corev1Service("dns", "10.0.0.11"), want: decided{Policy: "reserving",
-			Message: `ServiceCIDRPolicy "reserving": the address 10.0.0.11 is kept for nobody by the reservation "nobody"` + elsewhere}},
+			Message: taken("10.0.0.11"), Why: `the address 10.0.0.11 is kept from all by the reservation "nobody"`}},
 		"it cools after another one": {service: labelled(corev1Service("a", "10.0.1.9")),
 			chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Policy: "blue",
-				Message: `ServiceCIDRPolicy "blue": the address 10.0.1.9 cools down until 2026-11-21T13:00:00Z after Service ns/b had it` + elsewhere}},
+				Message: taken("10.0.1.9"), Why: "the address 10.0.1.9 cools down until 2026-11-21T13:00:00Z after Service ns/b had it"}},
 		"it cools after this one": {service: labelled(corev1Service("a", "10.0.1.9")), chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, coolDown: after("a")}},
 			want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
 		"it cools, and its policy has no cool-down any more": {service: corev1Service("a", "10.0.0.9"),
@@ -135,12 +139,12 @@ func TestDecide(t *testing.T) {
 			chosen: map[string]choice{"10.0.1.9": {state: allocator.Allocated, coolDown: after("b")}}, want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
 		"a living Service has it": {service: corev1Service("a", "10.0.0.9"),
 			chosen: map[string]choice{"10.0.0.9": {state: allocator.Allocated, holder: types.NamespacedName{Namespace: "ns", Name: "b"}}}, want: decided{
-				Message: `the address 10.0.0.9 belongs to Service ns/b` + elsewhere}},
+				Message: taken("10.0.0.9"), Why: "Service ns/b has the address 10.0.0.9"}},
 		"it cools, and is reserved for this one": {service: corev1Service("dns", "10.0.1.10"),
 			chosen: map[string]choice{"10.0.1.10": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Take: []string{"10.0.1.10"}, Have: []string{"10.0.1.10"}}},
 		"additional addresses of its own": {service: labelled(annotated(corev1Service("a"), "blue, kubernetes")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
 		"additional addresses of others": {service: annotated(corev1Service("a"), "kubernetes,blue"), want: decided{Policy: "blue",
-			Message: `ServiceCIDRPolicy "blue": it keeps 10.0.1.0/24 for the Services that it selects`}},
+			Message: `ServiceCIDRPolicy "blue": ServiceCIDR blue is not open to this Service`, Why: "the policy keeps 10.0.1.0/24 for the Services that it selects"}},
 		"additional addresses of others, which it has had": {service: annotated(corev1Service("a", "10.0.0.77"), "blue"),
 			old: annotated(corev1Service("a", "10.0.0.77"), "blue"), want: decided{Have: []string{"10.0.0.77"}}},
 		"additional addresses of nothing": {service: annotated(corev1Service("a"), "green,grey"), want: decided{Fill: []bool{true}, Warnings: []string{

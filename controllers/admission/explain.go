@@ -24,6 +24,8 @@ type Explanation struct {
 	// Refused is what the user is told, empty if the webhook lets the Service pass. Policy is in whose name, empty for none.
 	Refused string `json:"refused,omitempty"`
 	Policy  string `json:"policy,omitempty"`
+	// Reason is why, for admins: with names that the user is not told.
+	Reason string `json:"reason,omitempty"`
 	// Warnings are what the user is told although the Service passes.
 	Warnings []string `json:"warnings,omitempty"`
 	// Chosen are the addresses that the Service names.
@@ -41,7 +43,7 @@ type Source struct {
 	Order []Step `json:"order,omitempty"`
 	// Policies say of each policy whether it steers the Service, the best first.
 	Policies []PolicySelection `json:"policies,omitempty"`
-	// Full is what the user is told when nothing is free: empty if the API server may still look for itself.
+	// Full says, for admins, why nothing is free: empty if the API server may still look for itself.
 	Full string `json:"full,omitempty"`
 }
 
@@ -95,7 +97,7 @@ func (h *ServiceSteerer) Explain(ctx context.Context, o *corev1.Service) (Explan
 		d.refusal = cmp.Or(d.refusal, full)
 	}
 	if d.refusal != nil {
-		out.Refused, out.Policy = d.refusal.Message, d.refusal.Policy
+		out.Refused, out.Policy, out.Reason = d.refusal.Message, d.refusal.Policy, d.refusal.Why()
 	}
 	return out, nil
 }
@@ -121,14 +123,14 @@ func (h *ServiceSteerer) source(in inputs, s slot) (out Source, full *steering.R
 	}
 	if len(out.Reserved) == 0 && h.Index.Full(s.route.Tiers) {
 		if full = cmp.Or(in.policies.Full(s.route, s.is4), h.missing()); full != nil {
-			out.Full = full.Message
+			out.Full = full.Why()
 		}
 	}
 	return out, full
 }
 
 func (h *ServiceSteerer) step(policies *steering.Compiled, s slot, from steering.Origin, t *allocator.Tier) Step {
-	out := Step{Band: from.Band.String(), Ranges: policies.RangesOf(from, s.is4), tier: t}
+	out := Step{Band: from.Band.String(), Ranges: policies.RangesOf(from, s.is4, t), tier: t}
 	if from.Policy != nil {
 		out.Policy = from.Policy.Name
 	}

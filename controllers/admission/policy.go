@@ -70,9 +70,6 @@ func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steerin
 
 // warnings compiles the cluster as it would be with the policy, as far as that has to do with it, and reads off what would come of it.
 func warnings(p *v1alpha1.ServiceCIDRPolicy, before *steering.Compiled) []string {
-	if p.CreationTimestamp.IsZero() {
-		p.CreationTimestamp = metav1.Now()
-	}
 	after := steering.Compile(before.With(p))
 	return slices.Concat(careless(p.Spec), closing(p, before, after), prospects(p.Name, before, after))
 }
@@ -112,8 +109,8 @@ func careless(spec v1alpha1.ServiceCIDRPolicySpec) []string {
 		out = append(out, "onFull: Fail without namespaceSelector and serviceSelector refuses every new Service of the cluster, those of "+
 			"kube-system included, when the ranges are full and as long as none of them exists; select Services, or set onFull: Fallback")
 	}
-	if spec.Exclusive && !namespaces && services {
-		out = append(out, "exclusive without namespaceSelector: labels of Services belong to whoever creates them, so everybody can have "+
+	if spec.SelectsByServiceLabelsAlone() {
+		out = append(out, "exclusive without namespaceSelector: the author of a Service chooses its labels, so any tenant can have "+
 			"addresses of these ranges; set namespaceSelector to keep tenants apart")
 	}
 	return out

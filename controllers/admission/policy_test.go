@@ -90,7 +90,6 @@ func TestOverlappingReservations(t *testing.T) {
 }
 
 func TestProspects(t *testing.T) {
-	later := func(p *v1alpha1.ServiceCIDRPolicy) { p.CreationTimestamp = metav1.Unix(2, 0) }
 	for name, tc := range map[string]struct {
 		others []*v1alpha1.ServiceCIDRPolicy
 		now    *v1alpha1.ServiceCIDRPolicy
@@ -99,13 +98,13 @@ func TestProspects(t *testing.T) {
 		"all is there":         {now: policy("mine", from("blue", "red"))},
 		"one is missing":       {now: policy("mine", from("blue", "gone")), want: []string{"ServiceCIDR gone does not exist; the policy has its ranges when it does"}},
 		"one is being deleted": {now: policy("mine", from("going")), want: []string{"ServiceCIDR going is being deleted; the policy gets no addresses from it"}},
-		"another one keeps out": {others: []*v1alpha1.ServiceCIDRPolicy{policy("theirs", from("blue"), exclusively)}, now: policy("mine", from("blue", "red"), later), want: []string{
+		"another one keeps out": {others: []*v1alpha1.ServiceCIDRPolicy{policy("theirs", from("blue"), exclusively, first)}, now: policy("mine", from("blue", "red")), want: []string{
 			`ServiceCIDR blue (10.1.0.0/24): ServiceCIDRPolicy "theirs" has 10.1.0.0/24 for itself, and outranks this one`,
 			`ServiceCIDR blue (fd01::/112): ServiceCIDRPolicy "theirs" has fd01::/112 for itself, and outranks this one`}},
 		"it keeps another one out": {others: []*v1alpha1.ServiceCIDRPolicy{policy("theirs", from("blue"))}, now: policy("mine", from("blue"), exclusively, first), want: []string{
 			`ServiceCIDRPolicy theirs: ServiceCIDR blue (10.1.0.0/24): ServiceCIDRPolicy "mine" has 10.1.0.0/24 for itself, and outranks this one`,
 			`ServiceCIDRPolicy theirs: ServiceCIDR blue (fd01::/112): ServiceCIDRPolicy "mine" has fd01::/112 for itself, and outranks this one`}},
-		"what others quarrel about is not said": {others: []*v1alpha1.ServiceCIDRPolicy{policy("a", from("blue"), exclusively), policy("b", from("blue"), later)}, now: policy("mine", from("red"))},
+		"what others quarrel about is not said": {others: []*v1alpha1.ServiceCIDRPolicy{policy("a", from("blue"), exclusively), policy("b", from("blue"))}, now: policy("mine", from("red"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := steering.Compile(steering.Inputs{Policies: tc.others, ServiceCIDRs: ranges(t)})

@@ -1,15 +1,15 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// remembered is how many refusals a policy shows.
-	remembered = 10
 	// gathering is how long a refusal waits for others of its policy, so that a client in a loop does not turn into writes.
 	gathering = time.Second
 	// writesASecond is how often statuses are written at most, whichever policy, by each replica.
 	writesASecond = 10
+	// eventsASecond and eventsAtOnce bound the events about policies: the status has what they leave out.
+	eventsASecond, eventsAtOnce = 1, 10
 	// writeTimeout ends a write, so that others get their turn.
 	writeTimeout = 5 * time.Second
 )
@@ -32,33 +32,30 @@ const (
 // concurrent use.
 type Refusals struct {
 	client client.Client
-	queue  workqueue.TypedDelayingInterface[string]
+	events events.EventRecorder
+	// told bounds the events, of which client-go makes one object for each policy.
+	told  *rate.Limiter
+	queue workqueue.TypedDelayingInterface[string]
 
 	mu      sync.Mutex
-	pending map[string][]v1alpha1.PolicyRefusal // by policy, the latest first
+	pending map[string][]v1alpha1.PolicyRefusal // policy -> what is not written yet, folded
 }
 
-// NewRefusals returns a Refusals that reads and writes with c, which must not read from a cache.
-func NewRefusals(c client.Client) *Refusals {
-	return &Refusals{client: c, queue: workqueue.NewTypedDelayingQueue[string](), pending: map[string][]v1alpha1.PolicyRefusal{}}
+// NewRefusals returns a Refusals that reads and writes with c, which must not read from a cache. It tells events of the
+// policies, where admins look; the user of a refused Service gets none, for the refusal is an answer.
+func NewRefusals(c client.Client, recorder events.EventRecorder) *Refusals {
+	return &Refusals{
+		client: c, events: recorder, told: rate.NewLimiter(eventsASecond, eventsAtOnce),
+		queue: workqueue.NewTypedDelayingQueue[string](), pending: map[string][]v1alpha1.PolicyRefusal{},
+	}
 }
 
 // Add notes refusals. They are written about a second later; when more than ten policies wait, those that wait longest come first, ten in a second.
 func (r *Refusals) Add(policy string, refusals ...v1alpha1.PolicyRefusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending[policy] = latest(append(r.pending[policy], refusals...))
+	r.pending[policy] = fold(append(r.pending[policy], refusals...))
 	r.queue.AddAfter(policy, gathering)
-}
-
-// latest returns the last ten refusals, the latest first, each once.
-func latest(all []v1alpha1.PolicyRefusal) []v1alpha1.PolicyRefusal {
-	out := slices.Clone(all)
-	slices.SortStableFunc(out, func(a, b v1alpha1.PolicyRefusal) int {
-		return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Service, b.Service))
-	})
-	out = slices.CompactFunc(out, func(a, b v1alpha1.PolicyRefusal) bool { return a.Time.Equal(&b.Time) && a.Service == b.Service })
-	return out[:min(len(out), remembered)]
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica refuses.
@@ -99,16 +96,20 @@ func (r *Refusals) publish(ctx context.Context, policy string) {
 	r.Add(policy, list...)
 }
 
-// write merges refusals into the status, where other replicas write theirs: with the version that was read, so that none is lost.
+// write merges refusals into the status, where other replicas write theirs: with the version that was read, so that none is lost. What
+// is pending counts only what is not written, so that a merge that meets a conflict is made again with the same counts.
 func (r *Refusals) write(ctx context.Context, name string, list []v1alpha1.PolicyRefusal) error {
 	policy := &v1alpha1.ServiceCIDRPolicy{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, policy); err != nil {
 		return fmt.Errorf("reading ServiceCIDRPolicy %s: %w", name, err)
 	}
 	patch := client.MergeFromWithOptions(policy.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	policy.Status.Refusals = latest(append(policy.Status.Refusals, list...))
+	policy.Status.Refusals = fold(append(policy.Status.Refusals, list...))
 	if err := r.client.Status().Patch(ctx, policy, patch, client.FieldOwner(v1alpha1.ManagerAdmission)); err != nil {
 		return fmt.Errorf("writing refusals of ServiceCIDRPolicy %s: %w", name, err)
+	}
+	if r.told.Allow() {
+		r.events.Eventf(policy, nil, corev1.EventTypeWarning, "ServiceRefused", "Admit", "Refused Service %s: %s", list[0].Service, list[0].Message)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -16,34 +15,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// refusalAt is the refusal of a Service so many seconds after the beginning.
+// refusalAt is the refusal of a Service so many seconds after the beginning, for a reason of its own.
 func refusalAt(second int, name string) v1alpha1.PolicyRefusal {
-	return v1alpha1.PolicyRefusal{Time: metav1.NewMicroTime(time.Unix(int64(1_700_000_000+second), 123_456_000).UTC()), Service: "ns/" + name, Message: "full"}
+	return v1alpha1.PolicyRefusal{Time: metav1.NewMicroTime(time.Unix(int64(1_700_000_000+second), 123_456_000).UTC()), Service: "ns/" + name, Message: "no room for " + name}
 }
 
-func TestLatestRefusals(t *testing.T) {
-	var all, want []v1alpha1.PolicyRefusal
-	for i := range 30 {
-		all = append(all, refusalAt(i, "a"), refusalAt(i, "a")) // each twice
-	}
-	for i := range remembered {
-		want = append(want, refusalAt(29-i, "a"))
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
-		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		if diff := cmp.Diff(want, latest(all)); diff != "" {
-			t.Fatalf("(-want +got):\n%s", diff)
-		}
-	}
-	if got := latest([]v1alpha1.PolicyRefusal{refusalAt(1, "b"), refusalAt(1, "a")}); len(got) != 2 || got[0].Service != "ns/a" {
-		t.Errorf("two at once: %v", got)
-	}
+// folded is a refusal that stands for several, the first of them at another second.
+func folded(r v1alpha1.PolicyRefusal, count int64, first int) v1alpha1.PolicyRefusal {
+	r.Count, r.First = count, new(refusalAt(first, "").Time)
+	return r
 }
 
 // policyStore is a client of policies, which keeps refusals as the API server does.
@@ -56,13 +42,16 @@ type policyStore struct {
 	at       []time.Duration
 }
 
+// version changes with every write.
+func (s *policyStore) version(policy string) string { return fmt.Sprint(s.refusals[policy]) }
+
 // Get implements client.Reader.
 func (s *policyStore) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	refusals, ok := s.refusals[key.Name]
 	if !ok {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "servicecidrpolicies"}, key.Name)
 	}
-	p := v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: key.Name, ResourceVersion: fmt.Sprint(len(refusals))}}
+	p := v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: key.Name, ResourceVersion: s.version(key.Name)}}
 	p.Status.Refusals = refusals
 	p.DeepCopyInto(into.(*v1alpha1.ServiceCIDRPolicy))
 	return nil
@@ -93,7 +82,7 @@ func (w statuses) Patch(_ context.Context, o client.Object, p client.Patch, _ ..
 	if err := json.Unmarshal(body, &in); err != nil || p.Type() != types.MergePatchType {
 		return fmt.Errorf("a patch of type %s: %w", p.Type(), err)
 	}
-	if in.ResourceVersion != fmt.Sprint(len(s.refusals[name])) {
+	if in.ResourceVersion != s.version(name) {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "servicecidrpolicies"}, name, nil)
 	}
 	s.refusals[name] = in.Status.Refusals
@@ -107,7 +96,7 @@ func storeWith(refusals ...v1alpha1.PolicyRefusal) *policyStore {
 // Two replicas refuse at once: each merges with what is there, and what meets a conflict is written the next time.
 func TestRefusalsOfTwoReplicas(t *testing.T) {
 	store := storeWith(refusalAt(0, "old"))
-	mine, theirs := NewRefusals(store), NewRefusals(store)
+	mine, theirs := NewRefusals(store, &events.FakeRecorder{}), NewRefusals(store, &events.FakeRecorder{})
 	mine.Add("p", refusalAt(1, "a"))
 	theirs.Add("p", refusalAt(2, "b"))
 	inTheWay := true
@@ -128,6 +117,17 @@ func TestRefusalsOfTwoReplicas(t *testing.T) {
 	if diff := cmp.Diff(want, store.refusals["p"]); diff != "" {
 		t.Errorf("the next time (-want +got):\n%s", diff)
 	}
+	for i := range 3 { // the same again, by both
+		mine.Add("p", refusalAt(4+i, "c"))
+		theirs.Add("p", refusalAt(5+i, "c"))
+	}
+	inTheWay = true
+	mine.publish(t.Context(), "p") // theirs is written, this one meets the conflict
+	mine.publish(t.Context(), "p")
+	want[0] = folded(refusalAt(7, "c"), 7, 3)
+	if diff := cmp.Diff(want, store.refusals["p"]); diff != "" {
+		t.Errorf("counted by both (-want +got):\n%s", diff)
+	}
 	n := len(store.writes)
 	if mine.publish(t.Context(), "p"); len(store.writes) != n {
 		t.Error("nothing is pending, and it is written")
@@ -137,10 +137,10 @@ func TestRefusalsOfTwoReplicas(t *testing.T) {
 // While the API server is away the last ten wait; a policy that is gone is waited for by nobody.
 func TestRefusalsWait(t *testing.T) {
 	store := storeWith()
-	r := NewRefusals(store)
+	r := NewRefusals(store, &events.FakeRecorder{})
 	store.before = func(string) error { return errDown }
 	for i := range 25 {
-		r.Add("p", refusalAt(i, "a"))
+		r.Add("p", refusalAt(i, fmt.Sprint("s", i)))
 		r.publish(t.Context(), "p")
 	}
 	if n := len(r.pending["p"]); n != remembered || len(store.writes) != 25 {
@@ -148,7 +148,7 @@ func TestRefusalsWait(t *testing.T) {
 	}
 	store.before = nil
 	r.publish(t.Context(), "p")
-	if got := store.refusals["p"]; len(got) != remembered || got[0].Service != "ns/a" || !got[0].Time.Equal(new(refusalAt(24, "a").Time)) {
+	if got := store.refusals["p"]; len(got) != remembered || got[0].Service != "ns/s24" || !got[0].Time.Equal(new(refusalAt(24, "").Time)) {
 		t.Errorf("written are %v", got)
 	}
 	delete(store.refusals, "p")
@@ -172,7 +172,7 @@ func TestRefusalsOfManyPoliciesAreWrittenAtABoundedRate(t *testing.T) {
 			}
 			return nil
 		}
-		r := NewRefusals(store)
+		r := NewRefusals(store, &events.FakeRecorder{})
 		r.Add("broken", refusalAt(0, "a"))
 		r.Add("looping", refusalAt(0, "a"))
 		var want []string

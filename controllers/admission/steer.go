@@ -175,7 +175,7 @@ func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a
 func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal, dryRun bool) admission.Response {
 	if m := in.service.Metadata; r.Policy != "" && !dryRun {
 		name := m.Namespace + "/" + cmp.Or(m.Name, m.GenerateName+"*") // of one without a name yet: what it will begin with
-		h.Refusals.Add(r.Policy, v1alpha1.PolicyRefusal{Time: metav1.NewMicroTime(h.Clock.Now()), Service: name, Message: r.Message})
+		h.Refusals.Add(r.Policy, v1alpha1.PolicyRefusal{Time: metav1.NewMicroTime(h.Clock.Now()), Service: name, Message: r.Why()})
 	}
 	return admission.Denied(r.Message)
 }
@@ -242,8 +242,8 @@ func (h *ServiceSteerer) missing() *steering.Refusal {
 	if claimed == covered {
 		return nil
 	}
-	return &steering.Refusal{Message: fmt.Sprintf("no address is left, and %d addresses that Services have lack their IPAddresses, which are being restored; "+
-		"try again, or add a ServiceCIDR", claimed-covered)}
+	return &steering.Refusal{Message: "no address is left for this Service: range is full; try again in a moment", Reason: fmt.Sprintf(
+		"no address is left, and %d addresses that Services have lack their IPAddresses, which are being restored; try again, or add a ServiceCIDR", claimed-covered)}
 }
 
 func patch(d decision, found []netip.Addr) admission.Response {

@@ -82,7 +82,7 @@ func TestFullRange(t *testing.T) {
 	}
 	t.Run("Fail", func(t *testing.T) {
 		c := newCluster(t, full(blue(nil)))
-		want := answer{Message: `ServiceCIDRPolicy "blue": no IPv4 address is left in its ranges (10.0.1.0/29); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback`}
+		want := answer{Message: `ServiceCIDRPolicy "blue": no IPv4 address is left for this Service: range is full; delete Services that are not needed, or ask an administrator`}
 		six := dualStack(corev1Service("a"))
 		six.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
 		for _, s := range []*corev1.Service{corev1Service("a"), dualStack(corev1Service("a")), six} {
@@ -91,7 +91,9 @@ func TestFullRange(t *testing.T) {
 			}
 		}
 		c.expectAtRest(t, nil)
-		if got := c.steerer.Refusals.pending["blue"]; len(got) != 3 || got[0].Service != "ns/a" || got[0].Message != want.Message {
+		got := c.steerer.Refusals.pending["blue"]
+		why := "no IPv4 address is left in its ranges (10.0.1.0/29); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback"
+		if len(got) != 1 || got[0].Service != "ns/a" || got[0].Count != 3 || got[0].Message != why {
 			t.Errorf("noted are %v", got)
 		}
 	})
@@ -108,8 +110,7 @@ func TestFullRange(t *testing.T) {
 				s.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}
 			}, "red")}})
 		got := newCluster(t, s).create(t, corev1Service("a"))
-		want := answer{Message: "no IPv4 address is left in the ranges that are open to this Service; " +
-			"other ranges are kept by ServiceCIDRPolicies for the Services that they select: delete Services, or add a ServiceCIDR"}
+		want := answer{Message: "no IPv4 address is left for this Service: range is full; delete Services that are not needed, or ask an administrator"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -126,7 +127,7 @@ func TestFullRange(t *testing.T) {
 		}
 		s.addresses = s.addresses[1:]
 		got := newCluster(t, s).create(t, corev1Service("a"))
-		if got.Allowed || !strings.Contains(got.Message, "1 addresses that Services have lack their IPAddresses") {
+		if diff := cmp.Diff(answer{Message: "no address is left for this Service: range is full; try again in a moment"}, got); diff != "" {
 			t.Errorf("an IPAddress is missing, and its address would be given to a second Service: %+v", got)
 		}
 	})
@@ -328,7 +329,7 @@ func TestAddressOfALivingService(t *testing.T) {
 			services: []*corev1.Service{corev1Service("lives", ip)},
 		}
 		c := newCluster(t, s)
-		want := answer{Message: "the address " + ip + " belongs to Service ns/lives; choose another address, or leave the choice to the cluster"}
+		want := answer{Message: "failed to allocate IP " + ip + ": provided IP is already allocated; choose another address, or leave the choice to the cluster"}
 		if diff := cmp.Diff(want, c.create(t, corev1Service("b", ip))); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

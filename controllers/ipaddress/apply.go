@@ -120,8 +120,9 @@ func (r *Reconciler) announce(in inputs, d decision) {
 	}
 	for _, loser := range d.losers {
 		if r.Tracker.Report(in.address, "not "+string(loser.UID)) {
-			r.send(loser, ip, reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to Service %s, "+
-				"which held it first; create this Service anew to give it an address of its own", label, key(in.owner())))
+			// The other one may be of another tenant: `kubectl clusterip why` tells admins which it is.
+			r.send(loser, ip, reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to another Service, "+
+				"which held it first; create this Service anew to give it an address of its own", label))
 		}
 	}
 }

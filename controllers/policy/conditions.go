@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
@@ -43,12 +44,28 @@ func accepted(in inputs) metav1.Condition {
 	switch {
 	case len(in.policy.Invalid) > 0:
 		return say(v1alpha1.PolicyAccepted, metav1.ConditionFalse, reasonInvalid,
-			listed(in.policy.Invalid, "; ")+". Correct this in the spec; until then what is wrong is left out.")
+			listed(in.policy.Invalid, "; ")+". Correct this in the spec; until then "+followed(in.policy)+".")
 	case !in.asks:
 		return say(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid,
 			"The policy names no ServiceCIDRs: it steers no Service, and keeps its reservations.")
 	default:
 		return say(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid, "The policy can be followed.")
+	}
+}
+
+// followed says what becomes of a policy with mistakes.
+func followed(p *steering.Policy) string {
+	switch p.Standing {
+	case steering.AsBefore:
+		return fmt.Sprintf("the policy is followed as it was in generation %d, the last whose selectors could be read", p.FollowedGeneration)
+	case steering.Closed:
+		return "the policy selects no Service, and if it is exclusive its ranges are closed to all: " +
+			"since the operator was started it has seen no form of the policy whose selectors could be read"
+	case steering.ClosedUnknown:
+		return "the policy selects no Service and no range: since the operator was started it has seen no form of the policy " +
+			"whose selectors could be read, so it cannot tell which ranges to close, and they are open; name them in spec.serviceCIDRs instead"
+	default:
+		return "what is wrong is left out"
 	}
 }
 

@@ -60,6 +60,23 @@ func TestConditions(t *testing.T) {
 			wantAccepted:   `False Invalid: serviceCIDRSelector: no. Correct this in the spec; until then what is wrong is left out.`,
 			wantProgrammed: "False NoRange: The policy has no range; see the condition Accepted.",
 		},
+		"selectors that cannot be read, after some that could": {
+			in: inputs{asks: true, ranges: both, policy: &steering.Policy{Invalid: []string{"serviceSelector: no"}, Standing: steering.AsBefore, FollowedGeneration: 2}},
+			wantAccepted: "False Invalid: serviceSelector: no. Correct this in the spec; until then the policy is followed as it was in generation 2, " +
+				"the last whose selectors could be read.",
+		},
+		"selectors that cannot be read, and never could": {
+			in: inputs{asks: true, ranges: both, policy: &steering.Policy{Invalid: []string{"serviceSelector: no"}, Standing: steering.Closed}},
+			wantAccepted: "False Invalid: serviceSelector: no. Correct this in the spec; until then the policy selects no Service, and if it is exclusive its ranges " +
+				"are closed to all: since the operator was started it has seen no form of the policy whose selectors could be read.",
+		},
+		"ranges by labels that cannot be read, and never could": {
+			in: inputs{asks: true, policy: &steering.Policy{Invalid: []string{"serviceCIDRSelector: no"}, Standing: steering.ClosedUnknown}},
+			wantAccepted: "False Invalid: serviceCIDRSelector: no. Correct this in the spec; until then the policy selects no Service and no range: since the operator " +
+				"was started it has seen no form of the policy whose selectors could be read, so it cannot tell which ranges to close, and they are open; " +
+				"name them in spec.serviceCIDRs instead.",
+			wantProgrammed: "False NoRange: The policy has no range; see the condition Accepted.",
+		},
 		"outranked": {
 			in:              inputs{asks: true, ranges: both, policy: &steering.Policy{Conflicts: []string{`ServiceCIDR a (10.0.0.0/24): ServiceCIDRPolicy "q" has it`}}},
 			wantConflicting: `True Outranked: ServiceCIDR a (10.0.0.0/24): ServiceCIDRPolicy "q" has it. Change one of the policies, or the order of their priorities.`,

@@ -82,6 +82,7 @@ func (r *Reconciler) changed() func() []string {
 // same reports whether a policy has the same status as before, as far as policies and ranges decide it.
 func same(before, now *steering.Policy) bool {
 	return before != nil && before.UID == now.UID && before.Generation == now.Generation &&
+		before.Standing == now.Standing && before.FollowedGeneration == now.FollowedGeneration &&
 		slices.Equal(before.Ranges, now.Ranges) && slices.Equal(before.Reservations, now.Reservations) &&
 		slices.Equal(before.Invalid, now.Invalid) && slices.Equal(before.Conflicts, now.Conflicts) &&
 		slices.Equal(before.Missing, now.Missing) && slices.Equal(before.Unready, now.Unready) && slices.Equal(before.Deleting, now.Deleting)

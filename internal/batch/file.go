@@ -9,6 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
@@ -70,16 +73,34 @@ func Save(file string, value any) error {
 
 // Encode writes a value as json, or as yaml.
 func Encode(w io.Writer, value any, format string) error {
+	var text []byte
+	var err error
 	if format == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(value)
+		text, err = json.MarshalIndent(value, "", "  ")
+		text = append(escaped(text), '\n')
+	} else {
+		text, err = yaml.Marshal(value)
 	}
-	text, err := yaml.Marshal(value)
 	if err == nil {
 		_, err = w.Write(text)
 	}
 	return err
+}
+
+// escaped escapes what steers a terminal and json leaves as it is. In JSON such characters stand in strings alone.
+func escaped(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		switch {
+		case r == '\n' || unicode.IsGraphic(r):
+			out = utf8.AppendRune(out, r)
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				out = fmt.Appendf(out, `\u%04x`, unit)
+			}
+		}
+	}
+	return out
 }
 
 // Replace puts a file into place in one step, when it is complete: half a plan might be read as a shorter one.

@@ -78,7 +78,7 @@ func (t *tour) reserve(ctx context.Context) error {
 	if err := t.program(ctx, "config/samples/servicecidrpolicy_reservations.yaml", "sample-reservations"); err != nil {
 		return err
 	}
-	if err := t.refusedService(ctx, "for Service "+namespace+"/"+name, "intruder", "10.116.0.20"); err != nil {
+	if err := t.refusedService(ctx, "already allocated", "intruder", "10.116.0.20"); err != nil {
 		return err
 	}
 	if _, err := t.kubectl(ctx, "create", "namespace", namespace); err != nil {
@@ -111,7 +111,7 @@ func (t *tour) coolDown(ctx context.Context) error {
 	if err := t.showKept(ctx, v1alpha1.PurposeCooling, freed4+"/32", freed6+"/128"); err != nil {
 		return err
 	}
-	if err := t.refusedService(ctx, "cools down until", "hasty", freed4); err != nil {
+	if err := t.refusedService(ctx, "already allocated", "hasty", freed4); err != nil {
 		return err
 	}
 	if _, err := t.kubectl(ctx, "wait", "scp", policy, "--for=jsonpath={.status.summary.cooling}=2", "--timeout=20s"); err != nil {

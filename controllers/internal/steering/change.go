@@ -14,7 +14,7 @@ import (
 // Two policies have to do with each other if they ask for ranges that overlap, or if there is such a chain between them. Reservations are not indexed by who wanted them:
 // if there are any in the chain, nothing is left out.
 func (s *Compiled) With(o *v1alpha1.ServiceCIDRPolicy) Inputs {
-	changed := newPolicy(o, 0)
+	changed := newPolicy(o)
 	s.want(changed)
 	met, queue := map[string]*Policy{o.Name: changed}, []*Policy{changed}
 	if before := s.byName[o.Name]; before != nil {
@@ -24,7 +24,7 @@ func (s *Compiled) With(o *v1alpha1.ServiceCIDRPolicy) Inputs {
 	s.copyServiceCIDRs(cidrs, v1alpha1.DefaultServiceCIDR)
 	for ; len(queue) > 0; queue = queue[1:] {
 		p := queue[0]
-		if len(p.object.Spec.Reservations) > 0 {
+		if len(p.spec().Reservations) > 0 {
 			return s.withAll(o)
 		}
 		s.copyServiceCIDRs(cidrs, s.asked(p)...)
@@ -38,7 +38,7 @@ func (s *Compiled) With(o *v1alpha1.ServiceCIDRPolicy) Inputs {
 			}
 		}
 	}
-	in := Inputs{ServiceCIDRs: slices.Collect(maps.Values(cidrs))}
+	in := Inputs{ServiceCIDRs: slices.Collect(maps.Values(cidrs)), LastReadable: s.inputs.LastReadable}
 	for _, p := range met {
 		in.Policies = append(in.Policies, p.object)
 	}

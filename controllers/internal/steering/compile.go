@@ -39,9 +39,8 @@ func Compile(in Inputs) *Compiled {
 		s.families = append(s.families, r.Prefix().Addr().Is4())
 		s.apiServer = append(s.apiServer, r.Span().First)
 	}
-	for rank, o := range sorted(in.Policies) {
-		p := newPolicy(o, rank)
-		s.policies = append(s.policies, p)
+	s.policies, s.inputs.LastReadable = in.read()
+	for _, p := range s.policies {
 		s.byName[p.Name] = p
 		s.want(p)
 	}
@@ -52,13 +51,6 @@ func Compile(in Inputs) *Compiled {
 	}
 	s.prepareBands()
 	return s
-}
-
-func sorted(policies []*v1alpha1.ServiceCIDRPolicy) []*v1alpha1.ServiceCIDRPolicy {
-	return slices.SortedFunc(slices.Values(policies), func(a, b *v1alpha1.ServiceCIDRPolicy) int {
-		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority),
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
 }
 
 // wantedRange is a range of a ServiceCIDR that a policy asks for and that exists.
@@ -91,14 +83,13 @@ func (s *Compiled) want(p *Policy) {
 
 // asked returns the names of the ServiceCIDRs that a policy asks for, sorted.
 func (s *Compiled) asked(p *Policy) []string {
-	switch spec := p.object.Spec; {
-	case !p.steers:
-		return nil
-	case spec.ServiceCIDRSelector != nil:
-		return s.labelled(p.selector.cidrs)
-	default:
-		return slices.Compact(slices.Sorted(slices.Values(spec.ServiceCIDRs)))
+	spec := p.spec()
+	names := slices.Clone(spec.ServiceCIDRs)
+	if spec.ServiceCIDRSelector != nil { // beside names it is a mistake, for which none of these ranges is opened
+		names = append(names, s.labelled(p.selector.cidrs)...)
 	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // labelled returns the names of the ServiceCIDRs with matching labels, sorted.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -176,30 +175,42 @@ func TestFamiliesAreThoseOfTheDefaultServiceCIDR(t *testing.T) {
 	}
 }
 
-// What people are told: whose the address is, and what to do.
+// The user is told no more than the API server would tell, and which policy refuses where the API server would not. Admins
+// are told the rest.
 func TestRefusalTexts(t *testing.T) {
-	s := Compile(inputs(serviceCIDRs{ready("red", "10.0.1.0/24"), ready("red-2", "10.0.2.0/24"), ready("red-3", "10.0.3.0/24"), ready("red-4", "10.0.4.0/24"), ready("blue", "10.0.9.0/24")},
-		with(policy("closed", 9), of("blue"), exclusive, selecting("b"), reserves("dns", "10.0.0.10", "kube-system/dns"), reserves("nobody", "10.0.0.11", "")),
+	s := Compile(inputs(serviceCIDRs{
+		ready("red", "10.0.1.0/24"), ready("red-2", "10.0.2.0/24"), ready("red-3", "10.0.3.0/24"), ready("red-4", "10.0.4.0/24"), ready("blue", "10.0.9.0/24", "fd00:9::/120"),
+	},
+		with(policy("closed", 9), of("blue"), exclusive, selecting("b"), reserves("dns", "10.0.0.10", "kube-system/dns"), reserves("nobody", "fd00::11", "")),
 		with(policy("full", 1), of("red", "red-2", "red-3", "red-4"), fails, selecting("a")),
 		with(policy("absent", 0), of("gone"), fails, selecting("c"))))
+	const elsewhere = "; choose another address, or leave the choice to the cluster"
+	_, additional := s.Additional(team("a"), "blue", false)
 	for name, tc := range map[string]struct {
-		got  *Refusal
-		want string
+		got               *Refusal
+		policy, told, why string
 	}{
-		"closed": {s.MayHold(addr("10.0.9.1"), team("a")), `ServiceCIDRPolicy "closed": the address 10.0.9.1 lies in a range that this policy keeps for the Services that it selects; ` +
-			`choose another address, or leave the choice to the cluster`},
-		"reserved": {s.MayHold(addr("10.0.0.10"), team("b")), `ServiceCIDRPolicy "closed": the address 10.0.0.10 is kept for Service kube-system/dns by the reservation "dns"; ` +
-			`choose another address, or leave the choice to the cluster`},
-		"reserved for nobody": {s.MayHold(addr("10.0.0.11"), team("b")), `ServiceCIDRPolicy "closed": the address 10.0.0.11 is kept for nobody by the reservation "nobody"; ` +
-			`choose another address, or leave the choice to the cluster`},
-		"full": {s.Full(s.Route(team("a"), true), true), `ServiceCIDRPolicy "full": no IPv4 address is left in its ranges (10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24 and 1 more); ` +
-			`delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback`},
-		"no range": {s.Full(s.Route(team("c"), false), false), `ServiceCIDRPolicy "absent": no IPv6 address is left in its ranges (it has no ready range); ` +
-			`delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback`},
+		"closed": {s.MayHold(addr("10.0.9.1"), team("a")), "closed", `ServiceCIDRPolicy "closed": the address 10.0.9.1 is not open to this Service` + elsewhere,
+			"the address 10.0.9.1 lies in a range that the policy keeps for the Services that it selects"},
+		"reserved": {s.MayHold(addr("10.0.0.10"), team("b")), "closed", "failed to allocate IP 10.0.0.10: provided IP is already allocated" + elsewhere,
+			`the address 10.0.0.10 is kept for Service kube-system/dns by the reservation "dns"`},
+		"reserved for nobody": {s.MayHold(addr("fd00::11"), team("b")), "closed", "failed to allocate IP fd00::11: provided IP is already allocated" + elsewhere,
+			`the address fd00::11 is kept from all by the reservation "nobody"`},
+		"full": {s.Full(s.Route(team("a"), true), true), "full",
+			`ServiceCIDRPolicy "full": no IPv4 address is left for this Service: range is full; delete Services that are not needed, or ask an administrator`,
+			"no IPv4 address is left in its ranges (10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24 and 1 more); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback"},
+		"no range": {s.Full(s.Route(team("c"), false), false), "absent",
+			`ServiceCIDRPolicy "absent": no IPv6 address is left for this Service: range is full; delete Services that are not needed, or ask an administrator`,
+			"no IPv6 address is left in its ranges (it has no ready range); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback"},
+		"what is left is closed": {s.Full(s.Route(team("d"), false), false), "",
+			"no IPv6 address is left for this Service: range is full; delete Services that are not needed, or ask an administrator",
+			"no IPv6 address is left in the ranges that are open to this Service; other ranges are kept by ServiceCIDRPolicies for the Services that they select: " +
+				"delete Services, or add a ServiceCIDR"},
+		"additional": {additional, "closed", `ServiceCIDRPolicy "closed": ServiceCIDR blue is not open to this Service`, "the policy keeps fd00:9::/120 for the Services that it selects"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.got == nil || tc.got.Message != tc.want || !strings.Contains(tc.want, fmt.Sprintf("%q", tc.got.Policy)) {
-				t.Errorf("got %+v, want\n%s", tc.got, tc.want)
+			if d := gocmp.Diff(&Refusal{tc.policy, tc.told, tc.why}, tc.got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package steering
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
@@ -203,37 +202,30 @@ func (s *Compiled) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	}
 }
 
-// MayHold returns nil if a Service may have the address as far as policies are concerned, and otherwise who has it for himself.
+// MayHold returns nil if a Service may have the address as far as policies are concerned.
 func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
 	if r, ok := s.Reservation(a); ok {
-		whose := "for nobody"
-		switch r.For {
-		case svc.NamespacedName:
+		if r.For == svc.NamespacedName {
 			return nil
-		case types.NamespacedName{}:
-		default:
-			whose = "for Service " + r.For.String()
 		}
-		return &Refusal{r.Policy, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s is kept %s by the reservation %q; "+
-			"choose another address, or leave the choice to the cluster", r.Policy, a, whose, r.Name)}
+		return reservedFor(r, a)
 	}
 	owner, by := mayHold(s.ranges.around(a))
 	if owner == nil || selected(by, svc) {
 		return nil
 	}
-	return &Refusal{owner.Name, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s lies in a range that this policy keeps for the Services that it selects; "+
-		"choose another address, or leave the choice to the cluster", owner.Name, a)}
+	return closedTo(owner, a)
 }
 
 // mayHold returns the best exclusive owner of what lies in all of these prefixes, and the policies whose Services may have it, the best first: the owner, and
-// better policies that have one of the prefixes too. None where it has no owner.
+// better policies that have one of the prefixes too. A policy of which no form can be read is not among them. None where it has no owner.
 func mayHold(around iter.Seq[*ownedPrefix]) (owner *Policy, by []*Policy) {
 	if owner = bestOwner(around); owner == nil {
 		return nil, nil
 	}
 	for at := range around {
 		for _, p := range at.holders {
-			if p.rank <= owner.rank {
+			if p.rank <= owner.rank && !p.selectsNobody() {
 				by = append(by, p)
 			}
 		}

@@ -3,6 +3,7 @@ package steering
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -10,8 +11,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// RangesOf returns the ranges of a family that an origin draws from, in the order of their names. Parts of them may be others': the tier knows.
-func (s *Compiled) RangesOf(o Origin, is4 bool) (texts []string) {
+// RangesOf returns the ranges of a family that a tier of an origin draws from, in the order of their names: those of which
+// it has an address. A range that a policy has exclusively is none that is open to all.
+func (s *Compiled) RangesOf(o Origin, is4 bool, t *allocator.Tier) (texts []string) {
 	var ranges []allocator.Range
 	if o.Policy != nil {
 		ranges = o.Policy.ranges(is4)
@@ -22,11 +24,20 @@ func (s *Compiled) RangesOf(o Origin, is4 bool) (texts []string) {
 			}
 		}
 	}
+	runs := t.Spans()
 	for _, r := range ranges {
-		texts = append(texts, r.String())
+		if meets(runs, r.Span()) {
+			texts = append(texts, r.String())
+		}
 	}
 	slices.Sort(texts)
 	return slices.Compact(texts)
+}
+
+// meets reports whether one of the runs of a tier, which are in order and disjoint, meets a span.
+func meets(runs []allocator.Span, sp allocator.Span) bool {
+	i := sort.Search(len(runs), func(i int) bool { return !runs[i].Last.Less(sp.First) })
+	return i < len(runs) && runs[i].Overlaps(sp)
 }
 
 // Selection says of a policy whether it steers a Service in one family, and why not.
@@ -53,8 +64,8 @@ func (s *Compiled) Selections(svc Service, is4 bool) (all []Selection) {
 // passedOver says why a policy has no say about a Service.
 func (s *Compiled) passedOver(p *Policy, r *Route, svc Service, is4 bool) string {
 	switch {
-	case len(p.Invalid) > 0:
-		return "its spec is invalid: " + strings.Join(p.Invalid, "; ")
+	case p.selectsNobody():
+		return "it selects no Service, for its selectors cannot be read: " + strings.Join(p.Invalid, "; ")
 	case !p.steers:
 		return "it names no ServiceCIDRs"
 	case !p.selector.inNamespace(svc.NamespaceLabels):

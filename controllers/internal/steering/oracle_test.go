@@ -45,7 +45,7 @@ type facts struct {
 func newOracle(w Inputs) oracle {
 	o := oracle{inputs: w, ranked: slices.Clone(w.Policies), seen: map[netip.Addr]facts{}}
 	slices.SortFunc(o.ranked, func(a, b *v1alpha1.ServiceCIDRPolicy) int {
-		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Name, b.Name))
 	})
 	for i := range o.ranked {
 		o.claims = append(o.claims, o.won(i))
@@ -54,23 +54,27 @@ func newOracle(w Inputs) oracle {
 	return o
 }
 
-// asks reports whether a policy asks for ranges, in a way that can be followed.
-func (o oracle) asks(i int) bool {
+// readable reports whether the selectors of a policy can be followed.
+func (o oracle) readable(i int) bool {
 	spec := o.ranked[i].Spec
 	for _, s := range []*metav1.LabelSelector{spec.ServiceCIDRSelector, spec.NamespaceSelector, spec.ServiceSelector} {
 		if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
 			return false
 		}
 	}
-	return (len(spec.ServiceCIDRs) > 0) != (spec.ServiceCIDRSelector != nil)
+	return len(spec.ServiceCIDRs) == 0 || spec.ServiceCIDRSelector == nil
+}
+
+// asks reports whether a policy asks for ranges.
+func (o oracle) asks(i int) bool {
+	spec := o.ranked[i].Spec
+	return len(spec.ServiceCIDRs) > 0 || spec.ServiceCIDRSelector != nil
 }
 
 func (o oracle) named(i int, c addressindex.ServiceCIDR) bool {
 	spec := o.ranked[i].Spec
-	if spec.ServiceCIDRSelector != nil {
-		return matches(spec.ServiceCIDRSelector, c.Labels)
-	}
-	return slices.Contains(spec.ServiceCIDRs, c.Name)
+	_, err := metav1.LabelSelectorAsSelector(spec.ServiceCIDRSelector)
+	return slices.Contains(spec.ServiceCIDRs, c.Name) || spec.ServiceCIDRSelector != nil && err == nil && matches(spec.ServiceCIDRSelector, c.Labels)
 }
 
 func (o oracle) usable(name string) bool {
@@ -103,7 +107,7 @@ func (o oracle) won(i int) []PolicyRange {
 
 func (o oracle) selects(i int, svc Service) bool {
 	spec := o.ranked[i].Spec
-	return o.asks(i) && (spec.NamespaceSelector == nil || matches(spec.NamespaceSelector, svc.NamespaceLabels)) &&
+	return o.asks(i) && o.readable(i) && (spec.NamespaceSelector == nil || matches(spec.NamespaceSelector, svc.NamespaceLabels)) &&
 		(spec.ServiceSelector == nil || matches(spec.ServiceSelector, svc.Labels))
 }
 

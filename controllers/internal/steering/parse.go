@@ -97,13 +97,14 @@ func (s selector) matches(svc Service) bool {
 
 func (s selector) inNamespace(of map[string]string) bool { return s.namespaces.Matches(labels.Set(of)) }
 
-// newPolicy reads what a policy says by itself, without the rest of the cluster. One with a selector that cannot be read steers nobody and has no range:
-// to leave its ranges to everybody is what the cluster did before it.
-func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
+// newPolicy reads what a policy says by itself, without the rest of the cluster. One with a selector that cannot be read
+// selects no Service and keeps the ranges that it asks for, so that an exclusive one closes them to all: to open them
+// would hand them to every tenant because of a slip of the pen.
+func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
 	p := &Policy{
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, Enforcement: o.Spec.Enforcement,
-		OnFull: cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, rank: rank, bands: map[bool]func() bands{},
-		Grows: o.Spec.Growth != nil,
+		OnFull: cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, form: o, bands: map[bool]func() bands{},
+		Grows: o.Spec.Growth != nil, steers: len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil,
 	}
 	selectorOf := func(field string, from *metav1.LabelSelector) labels.Selector {
 		if from == nil {
@@ -118,13 +119,12 @@ func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
 	}
 	p.selector.namespaces = selectorOf("namespaceSelector", o.Spec.NamespaceSelector)
 	p.selector.services = selectorOf("serviceSelector", o.Spec.ServiceSelector)
-	if len(p.Invalid) > 0 {
-		p.selector.namespaces, p.selector.services = labels.Nothing(), labels.Nothing()
-	}
 	p.selector.cidrs = selectorOf("serviceCIDRSelector", o.Spec.ServiceCIDRSelector)
-	p.steers = len(p.Invalid) == 0 && (len(o.Spec.ServiceCIDRs) > 0) != (o.Spec.ServiceCIDRSelector != nil)
 	if o.Spec.ServiceCIDRSelector != nil && len(o.Spec.ServiceCIDRs) > 0 {
 		p.Invalid = append(p.Invalid, "serviceCIDRSelector: not together with serviceCIDRs; leave out one of them")
+	}
+	if len(p.Invalid) > 0 {
+		p.closeToAll()
 	}
 	if d := o.Spec.CoolDown; d != nil {
 		p.CoolDown = max(0, d.Duration)
@@ -143,7 +143,7 @@ func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 		span, err := ParseReservation(r.Address)
 		service, forErr := parseFor(r.For)
 		same := slices.IndexFunc(p.Reservations, func(other Reservation) bool { return span.Overlaps(other.Span) })
-		switch err = cmp.Or(err, forErr); {
+		switch {
 		case err != nil:
 		case same >= 0:
 			err = fmt.Errorf("%s overlaps the reservation %s of this policy", r.Address, p.Reservations[same].Name)
@@ -154,6 +154,9 @@ func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 			p.Invalid = append(p.Invalid, fmt.Sprintf("reservations[%s]: %v", r.Name, err))
 			continue
 		}
+		if forErr != nil { // the addresses can be read: they are kept, and no Service may have them
+			p.Invalid = append(p.Invalid, fmt.Sprintf("reservations[%s]: %v", r.Name, forErr))
+		}
 		left -= span.Size()
 		p.Reservations = append(p.Reservations, Reservation{Policy: o.Name, PolicyUID: o.UID, Name: r.Name, Span: span, For: service})
 	}
@@ -161,7 +164,7 @@ func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 
 // Validate returns all mistakes in a policy that can be told without the rest of the cluster, in the order of the spec. None: the
 // policy can be followed.
-func Validate(o *v1alpha1.ServiceCIDRPolicy) []string { return newPolicy(o, 0).Invalid }
+func Validate(o *v1alpha1.ServiceCIDRPolicy) []string { return newPolicy(o).Invalid }
 
 // MaxFrom is how many ServiceCIDRs one Service may name in v1alpha1.AnnotationAdditionalFrom.
 const MaxFrom = 8

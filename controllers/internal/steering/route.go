@@ -33,25 +33,6 @@ type Origin struct {
 	Band   allocator.Band
 }
 
-// Full says why a route has no address left of a family: its policy refuses, or all that is left belongs to others. Nil, where the API
-// server may look for itself.
-func (s *Compiled) Full(r *Route, is4 bool) *Refusal {
-	family := "IPv6"
-	if is4 {
-		family = "IPv4"
-	}
-	switch {
-	case r.Fails:
-		last := r.Policies[len(r.Policies)-1]
-		return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: no %s address is left in its ranges (%s); "+
-			"delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback", last.Name, family, last.rangesText(is4))}
-	case s.closes[is4]:
-		return &Refusal{Message: fmt.Sprintf("no %s address is left in the ranges that are open to this Service; "+
-			"other ranges are kept by ServiceCIDRPolicies for the Services that they select: delete Services, or add a ServiceCIDR", family)}
-	}
-	return nil
-}
-
 // rangesText names the first ranges of a family.
 func (p *Policy) rangesText(is4 bool) string {
 	const named = 3
@@ -278,7 +259,7 @@ func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*all
 		return nil, nil
 	}
 	ranges := ofFamily(c, is4)
-	barred, refusal := s.barred(svc, ranges)
+	barred, refusal := s.barred(svc, serviceCIDR, ranges)
 	b := s.bandsOf(ranges, barred)
 	tiers := slices.Concat(b.dynamic, b.static)
 	if len(tiers) == 0 && refusal != nil {
@@ -289,7 +270,7 @@ func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*all
 
 // barred returns what of the ranges a Service may not have addresses of, and the refusal of the last. It is MayHold for whole prefixes: each is
 // judged by those that lie around it, and without those that lie inside of it.
-func (s *Compiled) barred(svc Service, ranges []allocator.Range) ([]allocator.Span, *Refusal) {
+func (s *Compiled) barred(svc Service, serviceCIDR string, ranges []allocator.Range) ([]allocator.Span, *Refusal) {
 	var out []allocator.Span
 	var refusal *Refusal
 	for _, r := range ranges {
@@ -303,7 +284,8 @@ func (s *Compiled) barred(svc Service, ranges []allocator.Range) ([]allocator.Sp
 				within = append(within, other.span)
 			}
 			out = append(out, at.span.Subtract(within...)...)
-			refusal = &Refusal{owner.Name, fmt.Sprintf("ServiceCIDRPolicy %q: it keeps %s for the Services that it selects", owner.Name, at.prefix)}
+			refusal = &Refusal{owner.Name, fmt.Sprintf("ServiceCIDRPolicy %q: ServiceCIDR %s is not open to this Service", owner.Name, serviceCIDR),
+				fmt.Sprintf("the policy keeps %s for the Services that it selects", at.prefix)}
 		}
 	}
 	return out, refusal

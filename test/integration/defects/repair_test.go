@@ -96,7 +96,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 
 		Eventually(c.Owner).WithArguments(ctx, address).Should(Equal(name(owner)))
 		expectOnce(ctx, thief, "ClusterIPAlreadyAllocated", address)
-		Expect(notes(ctx, thief, "ClusterIPAlreadyAllocated")()).To(HaveExactElements(ContainSubstring(name(owner))))
+		Expect(notes(ctx, thief, "ClusterIPAlreadyAllocated")()).To(HaveExactElements(And(ContainSubstring("belongs to another Service"), Not(ContainSubstring(name(owner))))))
 		expectOnce(ctx, owner, "ClusterIPNotAllocated", address)
 		Expect(notes(ctx, owner, "ClusterIPAlreadyAllocated")()).To(BeEmpty())
 		Expect(c.Owner(ctx, address)).To(Equal(name(owner)), "and nobody has taken it back")

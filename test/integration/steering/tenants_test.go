@@ -106,7 +106,8 @@ var _ = inOrder("Two tenants and three ranges", func() {
 			Expect(create(free, "dynamic")).To(And(HaveLen(free), HaveEach(dynamic(cidr))), "while there are dynamic ones")
 			Expect(create(15, "static")).To(And(HaveLen(15), HaveEach(static(cidr))), "when there are none left; one was chosen before")
 			message := c.ExpectRefused(ctx, "blue", cluster.Single("blue", "too-much", family))
-			Expect(message).To(cluster.ContainAll(string(family), cidr))
+			Expect(message).To(And(ContainSubstring("no %s address is left", family), ContainSubstring("range is full"), Not(ContainSubstring(cidr))))
+			c.ExpectNoted(ctx, "blue", string(family), cidr)
 		}
 		c.ExpectRefused(ctx, "blue", cluster.Dual("blue", "too-much"))
 		c.ExpectRefused(ctx, "blue", framework.NewService("blue", "too-much", framework.PreferDualStack()))
@@ -114,15 +115,21 @@ var _ = inOrder("Two tenants and three ranges", func() {
 		c.ExpectNothingLeaked(ctx)
 	})
 
-	It("list the last ten refusals, the latest first", func(ctx SpecContext) {
-		var latest []any
+	// The namespaces of others have been refused addresses of this range before.
+	It("count refusals by namespace and reason, in no more than ten lines", func(ctx SpecContext) {
 		for i := range 12 {
-			name := fmt.Sprintf("refused-%d", i)
-			c.ExpectRefused(ctx, "blue", cluster.Dual("blue", name))
-			latest = append([]any{And(HaveField("Service", "blue/"+name), HaveField("Message", HavePrefix(`ServiceCIDRPolicy "blue": no IPv`)),
-				HaveField("Time.Time", BeTemporally("~", time.Now(), time.Minute)))}, latest...)
+			c.ExpectRefused(ctx, "blue", cluster.Dual("blue", fmt.Sprintf("refused-%d", i)))
 		}
-		Eventually(func() []v1alpha1.PolicyRefusal { return c.Policy(ctx, "blue").Status.Refusals }).Should(HaveExactElements(latest[:10]...))
+		for i := range 20 {
+			address := fmt.Sprintf("10.101.0.%d", 200+i)
+			c.ExpectRefused(ctx, "blue", cluster.Asking("red", "scanner", address))
+		}
+		Eventually(func() []v1alpha1.PolicyRefusal { return c.Policy(ctx, "blue").Status.Refusals }).Should(And(
+			HaveLen(10),
+			ContainElement(And(HaveField("Service", "red/scanner"), HaveField("Message", HavePrefix("the address 10.101.0.219 lies in a range")))),
+			ContainElement(And(HaveField("Service", "blue/refused-11"), HaveField("Count", BeNumerically(">=", 12)), HaveField("Message", HavePrefix("no IPv4 address is left in its ranges")),
+				HaveField("Time.Time", BeTemporally("~", time.Now(), time.Minute)), HaveField("First", Not(BeNil())))),
+		))
 	})
 
 	It("take a Service again where one has left", func(ctx SpecContext) {

@@ -22,8 +22,9 @@ class Policies extends HTMLElement {
     ], data), table('Refused in their name', [
       { title: 'Service', cell: r => r.service },
       { title: 'Policy', cell: r => r.policy },
+      { title: 'Times', number: true, cell: r => count(r.count ?? 1) },
       { title: 'Ago', number: true, cell: r => age(r.time) },
-      { title: 'The user was told', cell: r => r.message },
+      { title: 'Why', cell: r => r.message },
     ], data.flatMap(p => (p.status.refusals ?? []).map(r => ({ ...r, policy: p.name })))))
   }
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
@@ -170,12 +171,34 @@ func (c *Cluster) ExpectRefused(ctx context.Context, policy string, service *cor
 // ExpectRefusal expects an error to be a refusal of a Service by our webhook, in the name of a policy. It returns the message, from the policy on.
 func ExpectRefusal(err error, policy string) string {
 	GinkgoHelper()
+	message := refusal(err)
+	Expect(message).To(HavePrefix("ServiceCIDRPolicy %q: ", policy))
+	return message
+}
+
+// refusal expects an error to be a refusal of a Service by our webhook, and returns what it says.
+func refusal(err error) string {
+	GinkgoHelper()
 	Expect(err).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 	by, message, _ := strings.Cut(err.Error(), ` denied the request: `)
 	_, name, _ := strings.Cut(by, "admission webhook ")
 	Expect(serviceWebhooks).To(ContainElement(strings.Trim(name, `"`)), err.Error())
-	Expect(message).To(HavePrefix("ServiceCIDRPolicy %q: ", policy))
 	return message
+}
+
+// ExpectTaken asks for a Service and expects our webhook to refuse an address that is taken, in the words of the API server,
+// which do not tell whether another Service has it, had it, or is to have it.
+func (c *Cluster) ExpectTaken(ctx context.Context, address string, service *corev1.Service) {
+	GinkgoHelper()
+	_, err := c.Try(ctx, service)
+	Expect(refusal(err)).To(Equal("failed to allocate IP " + address + ": provided IP is already allocated; choose another address, or leave the choice to the cluster"))
+}
+
+// ExpectNoted waits until the status of a policy has a refusal for a reason that contains all of the texts.
+func (c *Cluster) ExpectNoted(ctx context.Context, policy string, texts ...string) {
+	GinkgoHelper()
+	Eventually(func() []v1alpha1.PolicyRefusal { return c.Policy(ctx, policy).Status.Refusals }).
+		Should(ContainElement(HaveField("Message", ContainAll(texts...))))
 }
 
 // WaitFreed waits until Services are gone and the API server has given their addresses back.

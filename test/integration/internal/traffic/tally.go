@@ -21,7 +21,7 @@ const (
 	Created  Outcome = "created"
 	Collided Outcome = "collided" // an address was asked for that another Service has already
 	Full     Outcome = "full"     // no address was left, says the API server
-	Refused  Outcome = "refused"  // by a policy
+	Refused  Outcome = "refused"  // by our webhook, or by the API server for a policy
 	Gated    Outcome = "gated"    // by a webhook that could not be reached: it failed closed
 	Other    Outcome = "other"
 )
@@ -35,6 +35,8 @@ func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
 		return Created
+	case strings.Contains(text, "denied the request: ") && apierrors.IsForbidden(err): // our webhook speaks in the API server's words
+		return Refused
 	case strings.Contains(text, "already allocated"):
 		return Collided
 	case strings.Contains(text, "range is full"):

@@ -1,0 +1,70 @@
+package steering
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Refusal says in whose name a Service may not have what it asks for.
+//
+// Its user is told what the API server itself would tell, and the name of a policy that refuses where the API server would
+// not: an admin who is asked for help can look there. Which Service has an address, for which it is kept, and whom else a
+// policy selects, is for admins: users of one namespace would learn of others by asking for one address after another.
+type Refusal struct {
+	// Policy refuses; empty for none.
+	Policy string
+	// Message is what the user is told.
+	Message string
+	// Reason is what admins are told beside the name of the policy; where it is empty the message says all.
+	Reason string
+}
+
+// Why is the reason for admins.
+func (r *Refusal) Why() string { return cmp.Or(r.Reason, r.Message) }
+
+// elsewhere is what can be done about an address.
+const elsewhere = "; choose another address, or leave the choice to the cluster"
+
+// Taken refuses an address that another Service has or had, or that a reservation keeps. The user is told the same in all
+// cases, in the words of the API server, which finds an IPAddress there.
+func Taken(policy string, a netip.Addr, reason string) *Refusal {
+	return &Refusal{policy, fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", a) + elsewhere, reason}
+}
+
+// reservedFor refuses an address of a reservation.
+func reservedFor(r Reservation, a netip.Addr) *Refusal {
+	whose := "from all"
+	if r.For != (types.NamespacedName{}) {
+		whose = "for Service " + r.For.String()
+	}
+	return Taken(r.Policy, a, fmt.Sprintf("the address %s is kept %s by the reservation %q", a, whose, r.Name))
+}
+
+// closedTo refuses an address of an exclusive range.
+func closedTo(owner *Policy, a netip.Addr) *Refusal {
+	return &Refusal{owner.Name, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s is not open to this Service", owner.Name, a) + elsewhere,
+		fmt.Sprintf("the address %s lies in a range that the policy keeps for the Services that it selects", a)}
+}
+
+// Full says why a route has no address left of a family: its policy refuses, or all that is left belongs to others. Nil, where the API
+// server may look for itself.
+func (s *Compiled) Full(r *Route, is4 bool) *Refusal {
+	family := "IPv6"
+	if is4 {
+		family = "IPv4"
+	}
+	told := fmt.Sprintf("no %s address is left for this Service: range is full; delete Services that are not needed, or ask an administrator", family)
+	switch {
+	case r.Fails:
+		last := r.Policies[len(r.Policies)-1]
+		return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: ", last.Name) + told, fmt.Sprintf("no %s address is left in its ranges (%s); "+
+			"delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback", family, last.rangesText(is4))}
+	case s.closes[is4]:
+		return &Refusal{"", told, fmt.Sprintf("no %s address is left in the ranges that are open to this Service; "+
+			"other ranges are kept by ServiceCIDRPolicies for the Services that they select: delete Services, or add a ServiceCIDR", family)}
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+// Package plain makes texts of others fit to be shown to people. Whoever writes an object chooses its texts: escape sequences
+// rewrite what a terminal has shown, line breaks forge lines of ours, and characters that turn the direction of writing
+// show a name as another one. Everything here is a pure function.
+package plain
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Text is a text in one line: each control and format character, line break and byte that is no UTF-8 becomes U+FFFD.
+func Text(words string) string { return strings.Map(visible, words) }
+
+// Lines is Text that leaves line breaks and tabs, for texts of ours that have them.
+func Lines(words string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
+		return visible(r)
+	}, words)
+}
+
+func visible(r rune) rune {
+	if unicode.IsGraphic(r) {
+		return r
+	}
+	return unicode.ReplacementChar
+}
