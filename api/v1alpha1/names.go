@@ -41,7 +41,7 @@ const (
 	// AnnotationServiceUID on an additional IPAddress is the UID of its Service: one of the same name is another Service.
 	AnnotationServiceUID = Prefix + "/service-uid"
 	// AnnotationAdditionalFrom on a Service asks for one more address of each family of the Service from each of the named
-	// ServiceCIDRs: names, separated by commas.
+	// ServiceCIDRs, where a policy allows it: names, four at most and 253 characters, separated by commas.
 	AnnotationAdditionalFrom = Prefix + "/additional-ips-from"
 )
 
