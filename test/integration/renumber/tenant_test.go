@@ -42,18 +42,25 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 		expectNothingLeaked(ctx)
 	})
 
-	It("restores nothing that the owner has written itself, and no more after a move has begun", func(ctx SpecContext) {
-		was, file := one(ctx, nil)
+	// forged is a record of a load balancer with an address of another network.
+	forged := func(was *corev1.Service) string {
+		GinkgoHelper()
 		spec := was.Spec.DeepCopy()
 		spec.Type, spec.LoadBalancerIP, spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, "203.0.113.7", []string{"203.0.113.7"}
 		record, err := json.Marshal(map[string]any{"nonce": "x", "type": spec.Type, "clusterIPs": spec.ClusterIPs, "spec": spec})
 		Expect(err).NotTo(HaveOccurred())
+		return string(record)
+	}
+
+	It("restores nothing that the owner has written itself", func(ctx SpecContext) {
+		was, file := one(ctx, nil)
+		record := forged(was)
 		alias, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRenumbering: string(record), v1alpha1.AnnotationFormerIPs: theirs}},
+			"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRenumbering: record, v1alpha1.AnnotationFormerIPs: theirs}},
 			"spec":     map[string]any{"type": "ExternalName", "externalName": v1alpha1.ExternalNameRenumbering},
 			"status": map[string]any{"conditions": []metav1.Condition{{ // the API server takes no status from whoever writes the Service
 				Type: v1alpha1.ConditionRenumbering, Status: metav1.ConditionTrue, Reason: "BeingMoved", LastTransitionTime: metav1.Now(),
-				Message: fmt.Sprintf("sha256:%x", sha256.Sum256(record)),
+				Message: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(record))),
 			}}},
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -64,20 +71,24 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 			result := renumber(ctx, append([]string{verb, "--from", file}, quick...)...)
 			Expect(result.ExitCode).To(Equal(1), result.String())
 			Expect(result.Stdout + result.Stderr).To(ContainSubstring("its status does not prove that the annotation"))
-			now := get(ctx, was.Namespace, was.Name)
-			Expect(now.Spec).To(Equal(lies.Spec))
+			Expect(get(ctx, was.Namespace, was.Name).Spec).To(Equal(lies.Spec))
 		}
+		expectNothingLeaked(ctx)
+	})
 
-		By("in the middle of a move")
-		remove(ctx, was.Namespace, was.Name)
-		was, file = one(ctx, nil)
-		_, printed := stopBetween(ctx, was.Name, func() {
-			edit(ctx, was.Namespace, was.Name, annotated(map[string]string{v1alpha1.AnnotationRenumbering: string(record)}))
+	It("restores nothing that the owner has written between the two updates, until it takes its type back", func(ctx SpecContext) {
+		was, file := one(ctx, nil)
+		code, printed := stopBetween(ctx, was.Name, func() {
+			edit(ctx, was.Namespace, was.Name, annotated(map[string]string{v1alpha1.AnnotationRenumbering: forged(was)}))
 		}, runOf(file)...)
+		Expect(code).To(Equal(1), printed)
 		Expect(printed).To(ContainSubstring("its status does not prove that the annotation"))
 		now := get(ctx, was.Namespace, was.Name)
 		Expect(now.Spec.Type).To(Equal(corev1.ServiceTypeExternalName))
 		Expect(now.Spec.ExternalIPs).To(BeEmpty())
+		Expect(now.Status.Conditions).To(BeEmpty())
+		edit(ctx, was.Namespace, was.Name, `{"spec":{"type":"ClusterIP","externalName":null}}`)
+		Expect(get(ctx, was.Namespace, was.Name).Spec.ClusterIPs).NotTo(BeEmpty())
 		expectNothingLeaked(ctx)
 	})
 
