@@ -20,7 +20,7 @@ import (
 )
 
 var _ = Describe("Services that lack an additional address", func() {
-	const services = 30
+	const services = 15
 
 	// has counts the additional addresses of the Services.
 	has := func(ctx context.Context) (n int) {
