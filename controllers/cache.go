@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
 // CacheOptions keeps of the objects of which there are many only what the loops read. A Service of 2 KiB becomes some 300 bytes, which is
@@ -22,7 +23,7 @@ func CacheOptions(policies bool) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Service{}:           {Transform: transform(trimService)},
 			&corev1.Node{}:              {Transform: transform(trimNode)},
-			&corev1.Namespace{}:         {Transform: cache.TransformStripManagedFields()},
+			&corev1.Namespace{}:         {Transform: transform(trimNamespace)},
 			&networkingv1.IPAddress{}:   {Transform: transform(trimIPAddress)},
 			&networkingv1.ServiceCIDR{}: {Transform: cache.TransformStripManagedFields()},
 		},
@@ -50,15 +51,27 @@ func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// trimService keeps more of the few Services that have to do with additional or former addresses.
+// trimService keeps of a Service what has a bound, whatever its author writes: no labels and no annotations but the parsed ones. What a Service may cost is a promise (see the test); who
+// needs more reads it from the API server. The few that have to do with additional or former addresses cost a bit more.
 func trimService(s *corev1.Service) *corev1.Service {
 	out := &corev1.Service{
 		ObjectMeta: trimMeta(s.ObjectMeta),
 		Spec:       corev1.ServiceSpec{Type: s.Spec.Type, ClusterIPs: s.Spec.ClusterIPs},
 	}
-	if out.Annotations = only(s.Annotations, v1alpha1.AnnotationAdditionalFrom, v1alpha1.AnnotationFormerIPs, v1alpha1.AnnotationRenumbering); out.Annotations != nil {
-		out.Labels, out.Spec.IPFamilies = s.Labels, s.Spec.IPFamilies
+	if out.Annotations = steering.Remembered(s); out.Annotations == nil {
+		return out
 	}
+	out.Spec.IPFamilies = s.Spec.IPFamilies
+	if v1alpha1.BeingRenumbered(s) && s.Spec.Type == corev1.ServiceTypeExternalName {
+		out.Spec.ExternalName = v1alpha1.ExternalNameRenumbering
+	}
+	return out
+}
+
+// trimNamespace keeps the labels, by which policies select namespaces.
+func trimNamespace(n *corev1.Namespace) *corev1.Namespace {
+	out := &corev1.Namespace{ObjectMeta: trimMeta(n.ObjectMeta)}
+	out.Labels = n.Labels
 	return out
 }
 
@@ -85,7 +98,8 @@ func trimNode(n *corev1.Node) *corev1.Node {
 
 func trimIPAddress(ip *networkingv1.IPAddress) *networkingv1.IPAddress {
 	out := &networkingv1.IPAddress{ObjectMeta: trimMeta(ip.ObjectMeta), Spec: ip.Spec}
-	out.Labels, out.OwnerReferences = ip.Labels, ip.OwnerReferences
+	out.Labels = only(ip.Labels, networkingv1.LabelManagedBy, networkingv1.LabelIPAddressFamily, v1alpha1.LabelPurpose, v1alpha1.LabelBand)
+	out.OwnerReferences = ip.OwnerReferences
 	if slices.Contains(ip.Finalizers, v1alpha1.FinalizerFormer) {
 		out.Finalizers = []string{v1alpha1.FinalizerFormer}
 	}

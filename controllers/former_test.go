@@ -45,7 +45,7 @@ var _ = Describe("A former address of a Service that is renumbered", func() {
 		name := room(ctx, 1)
 		selected := framework.WithLabel("former", "one")
 		create(ctx, &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ServiceCIDRPolicySpec{
-			ServiceCIDRs: []string{name}, OnFull: v1alpha1.OnFullFail, CoolDown: &metav1.Duration{Duration: time.Hour},
+			ServiceCIDRs: []string{name}, AdditionalAddresses: true, OnFull: v1alpha1.OnFullFail, CoolDown: &metav1.Duration{Duration: time.Hour},
 			ServiceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"former": "one"}},
 			Reservations: []v1alpha1.Reservation{
 				{Name: "four", Address: pair(1, 9)[0], For: namespace + "/former"}, {Name: "six", Address: pair(1, 9)[1], For: namespace + "/former"},
@@ -202,9 +202,17 @@ func additional(ctx context.Context, service string) (out []string) {
 // ask has a new Service ask for additional addresses in the range of a spec, and waits until it has them.
 func ask(ctx context.Context, service string, spec int) {
 	GinkgoHelper()
-	create(ctx, dual(service, func(s *corev1.Service) {
-		s.Annotations = map[string]string{v1alpha1.AnnotationAdditionalFrom: fmt.Sprint("former-", spec)}
-	}))
+	name := fmt.Sprint("former-", spec)
+	create(ctx, &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "more-of-" + name}, Spec: v1alpha1.ServiceCIDRPolicySpec{
+		ServiceCIDRs: []string{name}, AdditionalAddresses: true, ServiceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"more-of": name}},
+	}})
+	Eventually(func() error {
+		s := dual(service, framework.WithLabel("more-of", name), func(s *corev1.Service) {
+			s.Annotations = map[string]string{v1alpha1.AnnotationAdditionalFrom: name}
+		})
+		return admin.Create(ctx, s)
+	}).Should(Succeed(), "the webhook has to know the policy")
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(ctx, dual(service)))).To(Succeed()) })
 	Eventually(additional).WithArguments(ctx, service).Should(HaveLen(2))
 }
 

@@ -95,7 +95,7 @@ func (r *renumbering) hold(ctx context.Context) {
 
 func (r *renumbering) letGo(ctx context.Context) {
 	r.update(ctx, func(s *corev1.Service) {
-		s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "renumbering.invalid", Ports: s.Spec.Ports}
+		s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: v1alpha1.ExternalNameRenumbering, Ports: s.Spec.Ports}
 		list := slices.DeleteFunc(strings.Split(s.Annotations[v1alpha1.AnnotationFormerIPs], ","), func(a string) bool { return a == "" })
 		s.Annotations[v1alpha1.AnnotationFormerIPs] = strings.Join(append(list, r.from...), ",")
 		s.Annotations[v1alpha1.AnnotationRenumbering] = `{"type":"ClusterIP"}`

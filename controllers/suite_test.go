@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,6 +88,7 @@ func startOperator(webhooks, probes string) {
 	scheme, err := controllers.NewScheme(networkingv1.SchemeGroupVersion)
 	Expect(err).NotTo(HaveOccurred())
 	kube := user(environment, "operator")
+	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
 	lock, err := controllers.NewLock(kube, namespace, "clusterip-operator", "replica", webhooks)
 	Expect(err).NotTo(HaveOccurred())
 	ctrlmetrics.Registry = prometheus.NewRegistry() // one for each replica, as for each process
@@ -108,6 +111,38 @@ func startOperator(webhooks, probes string) {
 		Eventually(ended).Should(Receive(Succeed()))
 	})
 	Eventually(ready).WithArguments(probes).Should(Succeed())
+}
+
+// reads is how often the operator has read a single Service of a prefix of names from the API server.
+var reads struct {
+	sync.Mutex
+	prefix string
+	n      int
+}
+
+// counting counts the reads of Services on their way.
+type counting struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	reads.Lock()
+	if reads.prefix != "" && r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/"+namespace+"/services/"+reads.prefix) {
+		reads.n++
+	}
+	reads.Unlock()
+	return c.next.RoundTrip(r)
+}
+
+// readsOf counts from now on, and returns the count.
+func readsOf(prefix string) func() int {
+	reads.Lock()
+	defer reads.Unlock()
+	reads.prefix, reads.n = prefix, 0
+	return func() int {
+		reads.Lock()
+		defer reads.Unlock()
+		return reads.n
+	}
 }
 
 // ready asks a replica whether it is.

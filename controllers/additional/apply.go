@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,17 +71,17 @@ func (r *Reconciler) letGo(ctx context.Context, h held) error {
 	return nil
 }
 
-// fill draws an address for each slot. It complains of those where none is left.
-func (r *Reconciler) fill(ctx context.Context, in inputs, slots []slot) (complaints []string, failed error) {
+// fill draws an address for each slot, and returns those where none is left.
+func (r *Reconciler) fill(ctx context.Context, in inputs, slots []slot) (short []slot, failed error) {
 	for _, at := range slots {
 		switch err := r.fillSlot(ctx, in, at); {
 		case errors.Is(err, allocator.ErrFull):
-			complaints = append(complaints, full(at))
+			short = append(short, at)
 		case err != nil:
 			failed = errors.Join(failed, err)
 		}
 	}
-	return complaints, failed
+	return short, failed
 }
 
 // fillSlot draws until an address is written. The API server is the arbiter: a name can be taken once.
@@ -119,18 +120,27 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 // action of the events on a Service.
 const action = "AdditionalIPAllocation"
 
-// tell sends the complaints that are new to the Service, in one event: client-go takes two of the same reason for one, and keeps the note of either.
+// tell sends complaints to the Service, if it was not told them last, in one event: client-go takes two of the same reason for one, and keeps the note of either.
+//
+// The Services of one namespace are told so much in a time, and what is more than that is not told: the webhook has said the same to whoever wrote the Service.
 func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
-	var news []string
-	for _, complaint := range complaints {
-		if text := string(in.service.uid) + complaint; !slices.Contains(w.told, text) {
-			w.told, news = append(w.told, text), append(news, complaint)
-		}
+	isNew := func(text string) bool { return !slices.Contains(w.told, text) }
+	if !slices.ContainsFunc(complaints, isNew) || !r.paceOf(in.name.Namespace).AllowN(in.now, 1) {
+		return
 	}
-	if len(news) > 0 {
-		r.Events.Eventf(reference(in), nil, corev1.EventTypeWarning, "AdditionalIPNotAllocated", action,
-			"%s", wording.Cut("No additional address: "+strings.Join(news, "; "), wording.NoteLimit))
+	w.told = complaints
+	r.Events.Eventf(reference(in), nil, corev1.EventTypeWarning, "AdditionalIPNotAllocated", action,
+		"%s", wording.Cut("No additional address: "+strings.Join(complaints, "; "), wording.NoteLimit))
+}
+
+// paceOf returns the limit of what is told to the Services of a namespace. Two workers may make one each for the first two Services of a namespace; the second stays.
+func (r *Reconciler) paceOf(namespace string) *rate.Limiter {
+	if known, ok := r.paces.Get(namespace); ok {
+		return known.(*rate.Limiter)
 	}
+	pace := rate.NewLimiter(rate.Every(tellEvery), tellBurst)
+	r.paces.Add(namespace, pace)
+	return pace
 }
 
 // reference is the Service as far as an event needs it.

@@ -15,9 +15,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,8 +35,16 @@ import (
 const (
 	// confirmFor is how long an address must be lacking before it is told: a Service and its ServiceCIDR often come together.
 	confirmFor = 2 * time.Second
-	// longestPause between two tries. Ranges, policies and Services wake those who wait; only addresses that became free do not.
+	// longestPause between two looks whether a full range has room again. Whatever else a Service waits for wakes it: ranges, policies, the labels of its namespace, and itself.
 	longestPause = 30 * time.Second
+)
+
+// How often Services of one namespace are told that they lack an address: whoever may write a Service may have it lack ever other ones.
+const (
+	tellEvery = 10 * time.Second
+	tellBurst = 10
+	// tellers is how many namespaces are remembered for that, those that were told last.
+	tellers = 1024
 )
 
 // Reconciler gives and takes the additional addresses of one Service at a time. All exported fields are required.
@@ -50,25 +60,33 @@ type Reconciler struct {
 
 	// What a process remembers, and may forget. The queue lets one worker at a time work on a Service.
 
-	asks    sync.Map // name of a Service -> the names of ServiceCIDRs ([]string) that it asks for addresses
-	owners  sync.Map // additional address -> the name of its Service: the address index does not say it any more when the IPAddress is gone
-	waiting sync.Map // name of a Service that lacks an address -> *wait
+	asks    sync.Map   // names of the Services that ask for addresses
+	owners  sync.Map   // additional address -> the name of its Service: the address index does not say it any more when the IPAddress is gone
+	waiting sync.Map   // name of a Service that lacks an address -> *wait
+	paces   *lru.Cache // namespace -> *rate.Limiter of what is told to its Services
 }
 
-// wait is since when a Service lacks an address, and what it was told.
+// wait is what is known of a Service that lacks an address.
 type wait struct {
-	since time.Time
-	told  []string
+	service types.UID
+	since   time.Time
+	// told are the complaints that it was told last.
+	told []string
+	// version and policies are those of the last look, full the tiers that had no room then, once that was told. As long as nothing else has changed, only these are looked at.
+	version  string
+	policies *steering.Compiled
+	full     [][]*allocator.Tier
 }
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.paces = lru.New(tellers)
 	return builder.ControllerManagedBy(mgr).
 		Named("additional").
 		For(&corev1.Service{}, builder.WithPredicates(predicate.NewPredicateFuncs(r.concerns))).
 		WatchesRawSource(addressindex.Map(r.Index.Addresses(), r.ownersOf)).
-		WatchesRawSource(addressindex.Map(r.Index.Ranges(), r.askersOf)).
-		WatchesRawSource(source.Func(r.wakeWaiting)).
+		WatchesRawSource(source.Func(r.wakeAskers)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.waitingIn), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 4,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, time.Minute),
@@ -78,7 +96,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 
 // concerns lets the events of Services through that ask for addresses, or have some; in most clusters those are few.
 func (r *Reconciler) concerns(o client.Object) bool {
-	return o.GetAnnotations()[v1alpha1.AnnotationAdditionalFrom] != "" || len(r.Index.Additional(client.ObjectKeyFromObject(o))) > 0
+	name := client.ObjectKeyFromObject(o)
+	_, asked := r.asks.Load(name)
+	_, lacks := r.waiting.Load(name) // of both nothing may stay behind
+	return asked || lacks || o.GetAnnotations()[v1alpha1.AnnotationAdditionalFrom] != "" || len(r.Index.Additional(name)) > 0
 }
 
 // ownersOf returns the Services whose additional address it is, and was; at the start, those of all there are.
@@ -96,26 +117,26 @@ func (r *Reconciler) ownersOf(a netip.Addr) (out []reconcile.Request) {
 	return out
 }
 
-// askersOf returns the Services that name a ServiceCIDR.
-func (r *Reconciler) askersOf(serviceCIDR string) (out []reconcile.Request) {
-	r.asks.Range(func(name, from any) bool {
-		if slices.Contains(from.([]string), serviceCIDR) {
-			out = append(out, reconcile.Request{NamespacedName: name.(types.NamespacedName)})
-		}
-		return true
-	})
-	return out
-}
-
-// wakeWaiting wakes those who lack an address whenever policies or ranges have changed.
-func (r *Reconciler) wakeWaiting(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+// wakeAskers wakes those who ask for addresses whenever policies or ranges have changed.
+func (r *Reconciler) wakeAskers(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.Policies.Subscribe(func(_, _ *steering.Compiled) {
-		r.waiting.Range(func(name, _ any) bool {
+		r.asks.Range(func(name, _ any) bool {
 			queue.Add(reconcile.Request{NamespacedName: name.(types.NamespacedName)})
 			return true
 		})
 	})
 	return nil
+}
+
+// waitingIn returns the Services of a namespace that lack an address: policies may select it now.
+func (r *Reconciler) waitingIn(_ context.Context, namespace client.Object) (out []reconcile.Request) {
+	r.waiting.Range(func(key, _ any) bool {
+		if name := key.(types.NamespacedName); name.Namespace == namespace.GetName() {
+			out = append(out, reconcile.Request{NamespacedName: name})
+		}
+		return true
+	})
+	return out
 }
 
 // Reconcile looks at a Service in the cache; when something is to be done, it looks at the API server, and does what that shows.
@@ -131,31 +152,73 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.waiting.Delete(in.name)
 		return reconcile.Result{}, nil
 	}
+	if pause := r.pause(in); pause > 0 {
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
 	if in, err = r.gather(ctx, r.Live, request.NamespacedName); err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading Service %s from the API server: %w", request, err)
 	}
 	return r.act(ctx, in, decide(in))
 }
 
-// act carries a decision out as far as it can, tells what is lacking, and says when to look again: after as long again as it took until now.
+// pause returns how long a Service that waits for room has to wait on, without asking the API server. Zero: something has changed, there is room, or it has another reason to wait.
+func (r *Reconciler) pause(in inputs) time.Duration {
+	known, ok := r.waiting.Load(in.name)
+	if !ok || in.service == nil {
+		return 0
+	}
+	w := known.(*wait)
+	roomy := func(tiers []*allocator.Tier) bool { return !r.Index.Full(tiers) }
+	if len(w.full) == 0 || w.version != in.service.version || w.policies != r.Policies.Current() || slices.ContainsFunc(w.full, roomy) {
+		return 0
+	}
+	return w.pause(in.now)
+}
+
+// pause is as long again as the Service has waited until now.
+func (w *wait) pause(now time.Time) time.Duration {
+	return min(max(now.Sub(w.since), confirmFor), longestPause)
+}
+
+// act carries a decision out as far as it can, tells what is lacking, and says when to look again: once to tell it, and for room.
 func (r *Reconciler) act(ctx context.Context, in inputs, d decision) (reconcile.Result, error) {
+	policies := r.Policies.Current()
 	released := r.release(ctx, d.release)
-	full, err := r.fill(ctx, in, d.draw)
+	short, err := r.fill(ctx, in, d.draw)
 	if err := errors.Join(released, err); err != nil {
 		return reconcile.Result{}, fmt.Errorf("additional addresses of Service %s: %w", in.name, err)
 	}
-	complaints := append(d.complaints, full...)
+	complaints := slices.Clone(d.complaints)
+	for _, at := range short {
+		complaints = append(complaints, full(at))
+	}
 	if len(complaints) == 0 {
 		r.waiting.Delete(in.name)
 		return reconcile.Result{}, nil
 	}
-	known, _ := r.waiting.LoadOrStore(in.name, &wait{since: in.now})
-	w := known.(*wait)
-	waited := in.now.Sub(w.since)
-	if waited >= confirmFor {
-		r.tell(in, w, complaints)
+	w := r.waitOf(in)
+	w.version, w.policies, w.full = in.service.version, policies, nil
+	if waited := in.now.Sub(w.since); waited < confirmFor {
+		return reconcile.Result{RequeueAfter: confirmFor - waited}, nil
 	}
-	return reconcile.Result{RequeueAfter: min(max(waited, confirmFor), longestPause)}, nil
+	r.tell(in, w, complaints)
+	if len(short) == 0 {
+		return reconcile.Result{}, nil
+	}
+	for _, at := range short {
+		w.full = append(w.full, in.offers[at].tiers)
+	}
+	return reconcile.Result{RequeueAfter: w.pause(in.now)}, nil
+}
+
+// waitOf returns what is known of a Service that lacks an address, as of now if that is nothing.
+func (r *Reconciler) waitOf(in inputs) *wait {
+	if known, ok := r.waiting.Load(in.name); ok && known.(*wait).service == in.service.uid {
+		return known.(*wait)
+	}
+	w := &wait{service: in.service.uid, since: in.now}
+	r.waiting.Store(in.name, w)
+	return w
 }
 
 // gather reads the Service from reader, and all else from what the process keeps.
@@ -172,28 +235,26 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name type
 		r.asks.Delete(name)
 		return in, nil
 	}
-	in.service = &service{uid: s.UID, created: s.CreationTimestamp.Time, deleting: !s.DeletionTimestamp.IsZero(), asks: steering.AdditionalRequestOf(s)}
-	r.asks.Store(name, in.service.asks.From) // before the ranges are read, so that no change falls between
+	in.service = &service{
+		uid: s.UID, version: s.ResourceVersion, created: s.CreationTimestamp.Time, deleting: !s.DeletionTimestamp.IsZero(), asks: steering.AdditionalRequestOf(s),
+	}
+	r.asks.Store(name, nil) // before the ranges are read, so that no change falls between
 	if len(in.service.asks.From) == 0 {
 		r.asks.Delete(name)
 	}
 	return in, r.addOffers(ctx, &in, s)
 }
 
-// addOffers enters what there is for each slot that the Service asks for, and for the empty ones what may be drawn from.
+// addOffers enters what there is for each slot that the Service asks for, and for the empty ones what may be drawn from. Policies select by labels, which the cache does not have of
+// Services: by the cache alone a slot may seem to be refused, never to be filled.
 func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Service) error {
 	for _, name := range in.service.asks.From {
 		cidr, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: name}, &networkingv1.ServiceCIDR{})
 		if err != nil {
 			return err
 		}
-		if cidr == nil {
-			continue
-		}
-		c := addressindex.NewServiceCIDR(cidr)
 		for _, is4 := range in.service.asks.Families() {
-			ranges := slices.DeleteFunc(slices.Clone(c.Ranges), func(rng allocator.Range) bool { return rng.Prefix().Addr().Is4() != is4 })
-			in.offers[slot{name, is4}] = offer{exists: true, deleting: c.Terminating, ready: c.Ready, ranges: ranges}
+			in.offers[slot{name, is4}] = newOffer(cidr, is4)
 		}
 	}
 	namespace, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})
@@ -206,7 +267,7 @@ func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Servic
 	}
 	filled, _ := in.slots()
 	for at, o := range in.offers {
-		if _, has := filled[at]; has || len(o.ranges) == 0 {
+		if _, has := filled[at]; has {
 			continue
 		}
 		tiers, refusal := r.Policies.Current().Additional(who, at.serviceCIDR, at.is4)
@@ -216,4 +277,14 @@ func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Servic
 		in.offers[at] = o
 	}
 	return nil
+}
+
+// newOffer is what a ServiceCIDR, nil for none, has of one family.
+func newOffer(cidr *networkingv1.ServiceCIDR, is4 bool) offer {
+	if cidr == nil {
+		return offer{}
+	}
+	c := addressindex.NewServiceCIDR(cidr)
+	ranges := slices.DeleteFunc(slices.Clone(c.Ranges), func(rng allocator.Range) bool { return rng.Prefix().Addr().Is4() != is4 })
+	return offer{exists: true, deleting: c.Terminating, ready: c.Ready, ranges: ranges}
 }

@@ -28,6 +28,7 @@ type inputs struct {
 // service is what matters of a Service.
 type service struct {
 	uid      types.UID
+	version  string // resourceVersion
 	created  time.Time
 	deleting bool
 	asks     steering.AdditionalRequest
@@ -66,7 +67,7 @@ type offer struct {
 	exists, deleting, ready bool
 	// ranges are those of the family.
 	ranges []allocator.Range
-	// refusal says why this Service gets none; otherwise tiers are what to draw from. Both are known of empty slots only.
+	// refusal says why this Service gets none, whether there is such a ServiceCIDR or not; otherwise tiers are what to draw from. Both are known of empty slots only.
 	refusal string
 	tiers   []*allocator.Tier
 }
@@ -167,14 +168,14 @@ func (d *decision) fill(in inputs, name string, filled map[slot]held) {
 // complaint says why the slot cannot be filled; empty when it can, or when the ServiceCIDR is not of that family.
 func (o offer) complaint(at slot) string {
 	switch {
+	case o.exists && !o.deleting && len(o.ranges) == 0:
+		return ""
+	case o.refusal != "":
+		return o.refusal
 	case !o.exists:
 		return fmt.Sprintf("ServiceCIDR %s does not exist", at.serviceCIDR)
 	case o.deleting:
 		return fmt.Sprintf("ServiceCIDR %s is being deleted", at.serviceCIDR)
-	case len(o.ranges) == 0:
-		return ""
-	case o.refusal != "":
-		return o.refusal
 	case !o.ready:
 		return fmt.Sprintf("ServiceCIDR %s is not ready", at.serviceCIDR)
 	case len(o.tiers) == 0:

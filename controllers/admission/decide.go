@@ -126,13 +126,16 @@ func (in inputs) additional() (*steering.Refusal, []string) {
 	}
 	var unknown []string
 	for _, name := range names {
-		if !in.policies.Knows(name) {
-			unknown = append(unknown, name)
+		if refusal := in.policies.AllowsAdditional(in.subject, name); refusal != nil {
+			return &steering.Refusal{Message: fmt.Sprintf("annotation %s: %s", v1alpha1.AnnotationAdditionalFrom, refusal.Message)}, nil
 		}
 		for _, is4 := range []bool{true, false} {
 			if _, refusal := in.policies.Additional(in.subject, name, is4); refusal != nil {
 				return refusal, nil
 			}
+		}
+		if !in.policies.Knows(name) {
+			unknown = append(unknown, name)
 		}
 	}
 	if len(unknown) > 0 {

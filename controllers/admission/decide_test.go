@@ -51,8 +51,15 @@ func inShort(from decision) decided {
 // decideCase is a case of the table below.
 type decideCase struct {
 	service, old *corev1.Service
-	chosen       map[string]choice
-	want         decided
+	// more: the namespace is one whose Services may have additional addresses.
+	more   bool
+	chosen map[string]choice
+	want   decided
+}
+
+func notAllowed(serviceCIDR string) string {
+	return "annotation clusterip-operator.io/additional-ips-from: no ServiceCIDRPolicy allows this Service additional addresses of ServiceCIDR " + serviceCIDR +
+		"; an administrator allows it by additionalAddresses: true in a policy that selects the Service and has the ServiceCIDR"
 }
 
 func annotated(s *corev1.Service, from string) *corev1.Service {
@@ -74,8 +81,10 @@ func decidePolicies() *steering.Compiled {
 	}
 	w.Policies = append(w.Policies, policyOfRanges("blue", func(s *v1alpha1.ServiceCIDRPolicySpec) {
 		s.Exclusive, s.CoolDown = true, &metav1.Duration{Duration: time.Hour}
-		s.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "blue"}}
-	}, "blue"), policyOfRanges("reserving", func(s *v1alpha1.ServiceCIDRPolicySpec) {
+		s.ServiceSelector, s.AdditionalAddresses = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "blue"}}, true
+	}, "blue"), policyOfRanges("more", func(s *v1alpha1.ServiceCIDRPolicySpec) {
+		s.AdditionalAddresses, s.Priority, s.NamespaceSelector = true, -1, &metav1.LabelSelector{MatchLabels: map[string]string{"more": "yes"}}
+	}, "kubernetes", "blue", "green", "grey"), policyOfRanges("reserving", func(s *v1alpha1.ServiceCIDRPolicySpec) {
 		keeping("four", "10.0.0.10", "ns/dns")(s)
 		keeping("six", "fd00::10", "ns/dns")(s)
 		keeping("nobody", "10.0.0.11", "")(s)
@@ -142,12 +151,14 @@ func TestDecide(t *testing.T) {
 				Message: taken("10.0.0.9"), Why: "Service ns/b has the address 10.0.0.9"}},
 		"it cools, and is reserved for this one": {service: corev1Service("dns", "10.0.1.10"),
 			chosen: map[string]choice{"10.0.1.10": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Take: []string{"10.0.1.10"}, Have: []string{"10.0.1.10"}}},
-		"additional addresses of its own": {service: labelled(annotated(corev1Service("a"), "blue, kubernetes")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
-		"additional addresses of others": {service: annotated(corev1Service("a"), "kubernetes,blue"), want: decided{Policy: "blue",
+		"additional addresses of its own":                       {service: labelled(annotated(corev1Service("a"), "blue")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
+		"additional addresses that no policy allows":            {service: labelled(annotated(corev1Service("a"), "blue,kubernetes")), want: decided{Message: notAllowed("kubernetes")}},
+		"additional addresses of what nobody knows to be there": {service: annotated(corev1Service("a"), "nowhere"), want: decided{Message: notAllowed("nowhere")}},
+		"additional addresses of others": {service: annotated(corev1Service("a"), "kubernetes,blue"), more: true, want: decided{Policy: "blue",
 			Message: `ServiceCIDRPolicy "blue": ServiceCIDR blue is not open to this Service`, Why: "the policy keeps 10.0.1.0/24 for the Services that it selects"}},
 		"additional addresses of others, which it has had": {service: annotated(corev1Service("a", "10.0.0.77"), "blue"),
 			old: annotated(corev1Service("a", "10.0.0.77"), "blue"), want: decided{Have: []string{"10.0.0.77"}}},
-		"additional addresses of nothing": {service: annotated(corev1Service("a"), "green,grey"), want: decided{Fill: []bool{true}, Warnings: []string{
+		"additional addresses of nothing": {service: annotated(corev1Service("a"), "green,grey"), more: true, want: decided{Fill: []bool{true}, Steered: []string{"more"}, Warnings: []string{
 			"annotation clusterip-operator.io/additional-ips-from: there is no ServiceCIDR green, grey yet; the Service gets its address when there is"}}},
 		"additional junk": {service: annotated(corev1Service("a"), "kubernetes;blue"), want: decided{
 			Message: `annotation clusterip-operator.io/additional-ips-from: "kubernetes;blue" is no name of a ServiceCIDR; write names of ServiceCIDRs, separated by commas`}},
@@ -163,6 +174,9 @@ func TestDecide(t *testing.T) {
 				w.old = sketchOf(tc.old)
 			}
 			w.subject = steering.Service{NamespacedName: w.service.key(), Labels: w.service.Metadata.Labels}
+			if tc.more {
+				w.subject.NamespaceLabels = map[string]string{"more": "yes"}
+			}
 			for _, a := range chosen(w.service, w.old) {
 				c := tc.chosen[a.String()]
 				c.address = a

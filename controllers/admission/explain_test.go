@@ -28,6 +28,7 @@ func randomSetting(r *rand.Rand) setting {
 			if r.IntN(2) == 0 {
 				spec.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
 			}
+			spec.AdditionalAddresses = r.IntN(2) == 0
 			if r.IntN(3) == 0 {
 				spec.Reservations = []v1alpha1.Reservation{{Name: "r", Address: fmt.Sprint("10.0.", r.IntN(3), ".", 1+r.IntN(6)), For: []string{"", "ns/s3"}[r.IntN(2)]}}
 			}

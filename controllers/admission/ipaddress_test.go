@@ -158,7 +158,8 @@ func TestGuardFormerAddresses(t *testing.T) {
 	has := func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"10.1.0.5", "fd01::5"} }
 	between := func(s *corev1.Service) {
 		lists(s)
-		s.Spec.Type, s.Spec.ClusterIPs, s.Annotations[v1alpha1.AnnotationRenumbering] = corev1.ServiceTypeExternalName, nil, "{}"
+		s.Spec.Type, s.Spec.ExternalName, s.Spec.ClusterIPs = corev1.ServiceTypeExternalName, v1alpha1.ExternalNameRenumbering, nil
+		s.Annotations[v1alpha1.AnnotationRenumbering] = "{}"
 	}
 	junk := func(s *corev1.Service) { s.Annotations[v1alpha1.AnnotationFormerIPs] = "bla" }
 	plain := func(*corev1.Service) {}

@@ -59,7 +59,7 @@ func formerly(o *networkingv1.IPAddress) *networkingv1.IPAddress {
 // lists is a Service that is being renumbered and has had these addresses.
 func lists(addresses string) *corev1.Service {
 	s := held("a", time.Hour)
-	s.Spec.Type = corev1.ServiceTypeExternalName
+	s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, v1alpha1.ExternalNameRenumbering
 	s.Annotations = map[string]string{v1alpha1.AnnotationFormerIPs: addresses, v1alpha1.AnnotationRenumbering: "{}"}
 	return s
 }

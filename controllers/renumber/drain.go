@@ -104,7 +104,7 @@ func (m Mover) release(ctx context.Context, h Held) error {
 		}
 		if s != nil && s.UID == h.Item.UID {
 			if between(s) {
-				return nil // somebody is moving it at this moment
+				return nil // another command is moving it at this moment
 			}
 			s, err = m.update(ctx, released(s, []netip.Addr{h.Address}))
 			if again := released(s, nil); err == nil && len(again.ManagedFields) < len(s.ManagedFields) { // external IPs that were shortened are ours once more

@@ -20,6 +20,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
@@ -71,7 +72,9 @@ func (m Mover) Move(ctx context.Context, i Item) ([]Held, error) {
 		case Left:
 			err = left("%s", why)
 		default:
-			return m.keep(finish, i, s)
+			if s, err = m.settle(finish, i, s); err == nil {
+				return m.keep(finish, i, s)
+			}
 		}
 		if errors.Is(err, batch.ErrMoved) { // somebody else wrote it
 			s, err = m.service(finish, i)
@@ -97,6 +100,11 @@ func (m Mover) abandon(ctx context.Context, i Item, why *LeftError) ([]Held, err
 	unused := slices.DeleteFunc(slices.Clone(i.New), func(a netip.Addr) bool { return s != nil && slices.Contains(addresses(s), a) })
 	if _, err := m.sweep(ctx, i, unused, true); err != nil {
 		return nil, err
+	}
+	if s != nil && s.UID == i.UID && !between(s) {
+		if s, err = m.settle(ctx, i, s); err != nil {
+			return nil, err
+		}
 	}
 	held, err := m.keep(ctx, i, s)
 	if err != nil {
@@ -151,7 +159,14 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	if err := m.ready(ctx, i, s); err != nil {
 		return nil, err
 	}
-	next, err := leaving(s, i.Old)
+	kept, err := m.kept(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if kept = append(kept, without(i.Old, kept)...); len(kept) > steering.MaxFormer {
+		return nil, left("%d former addresses are kept for it already, which is all that can be: wait until they are unused, with the plans that moved it", len(kept)-len(i.Old))
+	}
+	text, err := newRecord(s)
 	if err != nil {
 		return nil, err
 	}
@@ -161,10 +176,71 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 			return nil, err
 		}
 	}
-	if next, err = m.update(ctx, next); refusal(err) {
+	if s, err = m.updateStatus(ctx, proves(s, text)); err != nil { // its version, which the first update has to find, is the one that the record is of
+		return nil, err
+	}
+	next, err := m.update(ctx, leaving(s, text, kept))
+	if refusal(err) {
 		return nil, left("the API server refuses the first of the two updates: %v", err)
 	}
 	return next, err
+}
+
+// kept returns the former addresses of a Service that are kept for it by their IPAddresses, of those that it lists. Whoever may write the Service may write that list, and
+// what comes of it ends in spec.externalIPs.
+func (m Mover) kept(ctx context.Context, s *corev1.Service) (out []netip.Addr, err error) {
+	for _, a := range former(s) {
+		ip, err := m.ipAddress(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		if keptFor(ip, s) && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+// updateStatus writes the status of a Service. The error is as that of update.
+func (m Mover) updateStatus(ctx context.Context, s *corev1.Service) (*corev1.Service, error) {
+	err := batch.Guarded(ctx, func() error {
+		next := s.DeepCopy()
+		err := m.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.ManagerRenumbering))
+		if err == nil {
+			s = next
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, batch.ErrMoved) {
+		return nil, fmt.Errorf("writing the status of Service %s: %w", nameOf(s), err)
+	}
+	return s, err
+}
+
+// settle takes the record off a Service that is not between any more, and first the proof of it: its owner must not use it once more.
+func (m Mover) settle(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
+	for range tries {
+		next, proof, annotation := settled(s)
+		var err error
+		switch {
+		case proof:
+			s, err = m.updateStatus(ctx, next)
+		case annotation && !v1alpha1.BeingRenumbered(s): // one that its owner wrote stays on an ExternalName, for what it is worth
+			s, err = m.update(ctx, next)
+		default:
+			return s, nil
+		}
+		if errors.Is(err, batch.ErrMoved) {
+			s, err = m.service(ctx, i)
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case s == nil || s.UID != i.UID:
+			return nil, batch.ErrMoved
+		}
+	}
+	return nil, fmt.Errorf("another client writes Service %s all the time", i.Key())
 }
 
 // ready asks everything that could refuse the second update, before the first.
@@ -263,6 +339,10 @@ func (m Mover) patch(ctx context.Context, from, to *networkingv1.IPAddress) erro
 // enter gives a Service that is between its new addresses. If the API server refuses them the Service gets its old ones back, and at last whatever it can have: an ExternalName serves
 // nobody. Where node ports are what is refused it gets the addresses with others.
 func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
+	was, err := underway(i, s)
+	if err != nil {
+		return nil, left("%v", err)
+	}
 	var refused error
 	anyPorts := false
 	tries := [][]netip.Addr{i.New, i.Old, i.New[:len(i.New)/2], nil} // of two, the first alone may be free; of one, this is none
@@ -271,10 +351,10 @@ func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 		if refused == nil {
 			write = m.patient(i)
 		}
-		next, err := m.enterWith(ctx, i, s, with, anyPorts || len(tries) == 1, write)
+		next, err := m.enterWith(ctx, i, s, was, with, anyPorts || len(tries) == 1, write)
 		switch {
 		case err == nil && refused != nil:
-			if between(next) {
+			if v1alpha1.BeingRenumbered(next) {
 				next, err = m.restore(ctx, i, next)
 			}
 			if err != nil {
@@ -300,11 +380,12 @@ func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 type updater func(context.Context, *corev1.Service, ...client.UpdateOption) (*corev1.Service, error)
 
 // enterWith carries out the second update.
-func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, with []netip.Addr, anyPorts bool, write updater) (*corev1.Service, error) {
-	next, err := entering(s, with, m.Keep == KeepExternalIPs, len(i.Balancer.Ingress) > 0)
+func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, was *record, with []netip.Addr, anyPorts bool, write updater) (*corev1.Service, error) {
+	kept, err := m.kept(ctx, s)
 	if err != nil {
-		return nil, left("%v", err)
+		return nil, err
 	}
+	next := entering(s, was, with, without(kept, with), m.Keep == KeepExternalIPs)
 	if anyPorts {
 		dropNodePorts(next)
 	}
@@ -383,22 +464,16 @@ func dropNodePorts(s *corev1.Service) {
 	}
 }
 
-// restore gives a load balancer its status back, unless its cloud controller was faster.
+// restore gives a load balancer that lacks its status the one of its record, and takes the proof of that off in the same write. If its cloud controller is faster, it is not
+// between any more.
 func (m Mover) restore(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
-	if len(s.Status.LoadBalancer.Ingress) == 0 && len(i.Balancer.Ingress) > 0 {
-		next := s.DeepCopy()
-		next.Status.LoadBalancer = i.Balancer
-		err := batch.Guarded(ctx, func() error {
-			return m.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.ManagerRenumbering))
-		})
-		if err != nil {
-			return nil, fmt.Errorf("giving load balancer %s its status back: %w", nameOf(s), err)
-		}
-		s = next
+	was, err := underway(i, s)
+	if err != nil {
+		return nil, left("%v", err)
 	}
-	next := s.DeepCopy()
-	delete(next.Annotations, v1alpha1.AnnotationRenumbering)
-	return m.update(ctx, next)
+	next, _, _ := settled(s)
+	next.Status.LoadBalancer = was.Balancer
+	return m.updateStatus(ctx, next)
 }
 
 // Held is an old address that is kept for a Service.
@@ -420,7 +495,7 @@ func (m Mover) keep(ctx context.Context, i Item, s *corev1.Service) (out []Held,
 			}
 			continue
 		}
-		switch h.Since, err = m.relabel(ctx, i, a); {
+		switch h.Since, err = m.relabel(ctx, s, a); {
 		case errors.Is(err, errFree):
 			if err := m.release(ctx, h); err != nil {
 				return out, err
@@ -438,13 +513,13 @@ func (m Mover) keep(ctx context.Context, i Item, s *corev1.Service) (out []Held,
 var errFree = errors.New("nothing holds it")
 
 // relabel makes an IPAddress that the API server has let go of ours, and returns since when it is.
-func (m Mover) relabel(ctx context.Context, i Item, a netip.Addr) (since time.Time, err error) {
+func (m Mover) relabel(ctx context.Context, s *corev1.Service, a netip.Addr) (since time.Time, err error) {
 	for range tries {
 		ip, err := m.ipAddress(ctx, a)
 		if err != nil {
 			return since, err
 		}
-		if ip == nil || !ofService(ip, i.Key()) || !held(ip) {
+		if !keptFor(ip, s) {
 			return since, errFree
 		}
 		if since, err = time.Parse(time.RFC3339Nano, ip.Annotations[v1alpha1.AnnotationReleased]); err == nil && ours(ip) {
@@ -454,7 +529,7 @@ func (m Mover) relabel(ctx context.Context, i Item, a netip.Addr) (since time.Ti
 		since = m.Clock.Now().UTC()
 		metav1.SetMetaDataLabel(&next.ObjectMeta, networkingv1.LabelManagedBy, v1alpha1.ManagedByOperator)
 		metav1.SetMetaDataLabel(&next.ObjectMeta, v1alpha1.LabelPurpose, v1alpha1.PurposeAdditional)
-		next.Annotations = map[string]string{v1alpha1.AnnotationServiceUID: string(i.UID), v1alpha1.AnnotationReleased: since.Format(time.RFC3339Nano)}
+		next.Annotations = map[string]string{v1alpha1.AnnotationServiceUID: string(s.UID), v1alpha1.AnnotationReleased: since.Format(time.RFC3339Nano)}
 		if err := m.patch(ctx, ip, next); !errors.Is(err, batch.ErrMoved) {
 			return since, err
 		}

@@ -52,7 +52,7 @@ type Item struct {
 	// Old and New are spec.clusterIPs before and after. Addresses of another family than that of the ranges are the same in both.
 	Old []netip.Addr `json:"old"`
 	New []netip.Addr `json:"new"`
-	// Balancer is the status of a load balancer, which it loses with its type. It is kept here, and not in the annotation, for whoever may write a Service may not write its status.
+	// Balancer is the status that a load balancer had when the plan was made. It is moved as long as that is what it has.
 	Balancer corev1.LoadBalancerStatus `json:"loadBalancer,omitzero"`
 	// Named: an admin has asked for this Service by name, so that it is moved although something names its address.
 	Named bool `json:"named,omitempty"`

@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
 // Stage is how far a Service is.
@@ -46,7 +48,11 @@ func stageOf(i Item, s *corev1.Service) (Stage, string) {
 		return Left, "it was deleted, and another one of its name was created"
 	case !s.DeletionTimestamp.IsZero():
 		return Left, "it is being deleted"
-	case between(s):
+	}
+	switch was, err := underway(i, s); {
+	case err != nil:
+		return Left, err.Error()
+	case was != nil:
 		return Between, ""
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
 		return Left, "its owner has made it an ExternalName"
@@ -63,19 +69,25 @@ func stageOf(i Item, s *corev1.Service) (Stage, string) {
 	}
 }
 
-// between reports whether a Service is in the middle of being moved: of type ExternalName with our name, or a load balancer again, and without its status yet. A type, or a name, that its
-// owner has given it meanwhile ends that.
-func between(s *corev1.Service) bool {
-	external := s.Spec.Type == corev1.ServiceTypeExternalName && s.Spec.ExternalName == externalName
-	return s.Annotations[v1alpha1.AnnotationRenumbering] != "" && (external || s.Spec.Type == corev1.ServiceTypeLoadBalancer)
-}
-
 // addresses are spec.clusterIPs, none of a headless Service.
 func addresses(s *corev1.Service) []netip.Addr { return parse(s.Spec.ClusterIPs) }
 
-// former are the addresses that a Service had before.
+// former are the addresses that a Service says it had before. Its owner may write there what it likes: they are kept for it as far as their IPAddresses say the same (keptFor).
 func former(s *corev1.Service) []netip.Addr {
-	return parse(strings.Split(s.Annotations[v1alpha1.AnnotationFormerIPs], ","))
+	parts := strings.SplitN(s.Annotations[v1alpha1.AnnotationFormerIPs], ",", steering.MaxFormer+1)
+	return parse(parts[:min(len(parts), steering.MaxFormer)])
+}
+
+// keptFor reports whether renumbering keeps the address of an IPAddress for a Service, or is about to. No owner of a Service may write IPAddresses. A former address has no UID
+// before renumbering has written it: then its Service was there when the API server let go of it.
+func keptFor(ip *networkingv1.IPAddress, s *corev1.Service) bool {
+	if ip == nil || !held(ip) || !ofService(ip, nameOf(s)) {
+		return false
+	}
+	if uid := ip.Annotations[v1alpha1.AnnotationServiceUID]; uid != "" {
+		return uid == string(s.UID)
+	}
+	return ip.DeletionTimestamp.IsZero() || !s.CreationTimestamp.After(ip.DeletionTimestamp.Time)
 }
 
 func parse(all []string) (out []netip.Addr) {

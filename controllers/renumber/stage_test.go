@@ -20,9 +20,17 @@ func TestStageOf(t *testing.T) {
 	former := func(s *corev1.Service) {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AnnotationFormerIPs, old)
 	}
-	saved := func(s *corev1.Service) {
+	saved := func(s *corev1.Service) { // an annotation that anybody may have written
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AnnotationRenumbering, "{}")
 	}
+	left := func(addresses string, changes ...func(*corev1.Service)) *corev1.Service {
+		s := leave(t, has(addresses))
+		for _, change := range changes {
+			change(s)
+		}
+		return s
+	}
+	balancer := func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }
 	named := func(name string) func(*corev1.Service) {
 		return func(s *corev1.Service) { s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, name }
 	}
@@ -34,16 +42,22 @@ func TestStageOf(t *testing.T) {
 	}{
 		"as it was":                               {has(old), Waiting, Done, ""},
 		"as it was, and moved before":             {has(old, former), Waiting, Moved, ""},
-		"in between":                              {has("", named(externalName), former, saved), Between, Between, ""},
+		"in between":                              {left(old), Between, Between, ""},
+		"in between, from the new addresses":      {left(next), Between, Between, ""},
+		"in between, of another plan":             {left("10.96.0.8,fd00:96::8"), Left, Left, "another plan"},
+		"its owner says so":                       {has("", named(v1alpha1.ExternalNameRenumbering), former, saved), Left, Left, "its status does not prove"},
+		"its owner has changed the record":        {left(old, saved), Left, Left, "its status does not prove"},
+		"a load balancer, and its owner says so":  {has(old, balancer, saved), Waiting, Done, ""},
+		"a load balancer without its status":      {left(old, balancer, func(s *corev1.Service) { s.Spec.ClusterIPs = strings.Split(next, ",") }), Between, Between, ""},
 		"moved":                                   {has(next, former), Moved, Waiting, ""},
 		"moved, and nothing is kept":              {has(next), Done, Waiting, ""},
 		"gone":                                    {nil, Left, Left, "it was deleted"},
 		"another one":                             {has(old, func(s *corev1.Service) { s.UID = "x" }), Left, Left, "another one of its name was created"},
-		"another one, in between":                 {has("", named(externalName), saved, func(s *corev1.Service) { s.UID = "x" }), Left, Left, "another one"},
+		"another one, in between":                 {has("", named(v1alpha1.ExternalNameRenumbering), saved, func(s *corev1.Service) { s.UID = "x" }), Left, Left, "another one"},
 		"going":                                   {has(next, func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }), Left, Left, "it is being deleted"},
 		"an ExternalName of its owner":            {has("", named("example.com")), Left, Left, "its owner has made it an ExternalName"},
 		"an ExternalName of its owner, halfway":   {has("", named("example.com"), former, saved), Left, Left, "its owner has made it an ExternalName"},
-		"in between, its annotation was taken":    {has("", named(externalName), former), Left, Left, "its owner has made it an ExternalName"},
+		"in between, its annotation was taken":    {has("", named(v1alpha1.ExternalNameRenumbering), former), Left, Left, "its owner has made it an ExternalName"},
 		"its owner gave it its type back":         {has("10.200.0.99,fd00:200::99", former, saved), Left, Left, "10.200.0.99,fd00:200::99"},
 		"its owner gave it the type, with old IP": {has(old, saved), Waiting, Done, ""},
 		"headless":                                {has("None"), Left, Left, "other addresses than the plan knows"},

@@ -5,9 +5,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -105,14 +102,6 @@ func (h *holds) expire() {
 	if next > 0 {
 		h.start(next)
 	}
-}
-
-// isRenumbering is about a Service as it comes from the API server: of type ExternalName, or a load balancer again that does not have its status back yet.
-func isRenumbering(in *corev1.Service) bool {
-	if _, says := in.Annotations[v1alpha1.AnnotationRenumbering]; !says {
-		return false
-	}
-	return in.Spec.Type == corev1.ServiceTypeExternalName || in.Spec.Type == corev1.ServiceTypeLoadBalancer && len(in.Status.LoadBalancer.Ingress) == 0
 }
 
 // isRenumbering reports whether there is a Service and it says so.

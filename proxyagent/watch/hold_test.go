@@ -14,7 +14,7 @@ import (
 // renumbering is a Service between the two updates, with an annotation that anybody may have written.
 func renumbering(s *corev1.Service) {
 	externalName(s)
-	s.Spec.ClusterIP = ""
+	s.Spec.ClusterIP, s.Spec.ExternalName = "", v1alpha1.ExternalNameRenumbering
 	s.Annotations = map[string]string{v1alpha1.AnnotationRenumbering: `{"clusterIPs":["10.96.0.99"]}`}
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -66,7 +67,7 @@ func convertService(in *corev1.Service) (*service, junk) {
 	out := &service{version: in.ResourceVersion, served: hasVirtualIP(in)}
 	m := &out.model
 	m.Name = model.ServiceName{Namespace: in.Namespace, Name: in.Name}
-	if out.renumbering = isRenumbering(in); out.renumbering || out.served {
+	if out.renumbering = v1alpha1.BeingRenumbered(in); out.renumbering || out.served {
 		m.Created = in.CreationTimestamp.UTC()
 	}
 	if !out.served {

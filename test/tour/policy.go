@@ -123,11 +123,17 @@ func (t *tour) coolDown(ctx context.Context) error {
 
 // addMore gives a Service addresses beside its ClusterIPs.
 func (t *tour) addMore(ctx context.Context) error {
-	const service = "sample-dual-stack"
-	if _, err := t.kubectl(ctx, "-n", samples, "annotate", "service", service, v1alpha1.AnnotationAdditionalFrom+"=sample-ipv4,sample-ipv6"); err != nil {
+	const service, partner = "sample-dual-stack", "sample-partner"
+	if err := t.program(ctx, "config/samples/servicecidrpolicy_additional.yaml", partner); err != nil {
 		return err
 	}
-	cidrs := []string{"10.112.0.0/24", "fd00:10:112::/112"}
+	if _, err := t.kubectl(ctx, "-n", samples, "label", "service", service, "network=partner"); err != nil {
+		return err
+	}
+	if _, err := t.kubectl(ctx, "-n", samples, "annotate", "service", service, v1alpha1.AnnotationAdditionalFrom+"="+partner); err != nil {
+		return err
+	}
+	cidrs := []string{"10.122.0.0/24", "fd00:10:122::/112"}
 	return t.showKept(ctx, v1alpha1.PurposeAdditional, cidrs...)
 }
 

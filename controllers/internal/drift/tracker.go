@@ -80,6 +80,9 @@ func (t *Tracker[K]) Believe(key K) bool {
 	return true
 }
 
+// remembered is how many texts about one key are. Whoever can have the text change again and again is told again and again, and costs no memory.
+const remembered = 8
+
 // Report returns whether this text about key, which is suspected, is news. A text is news once, until key is cleared.
 func (t *Tracker[K]) Report(key K, text string) bool {
 	t.mu.Lock()
@@ -88,7 +91,7 @@ func (t *Tracker[K]) Report(key K, text string) bool {
 	if f == nil || slices.Contains(f.reported, text) {
 		return false
 	}
-	f.reported = append(f.reported, text)
+	f.reported = append(f.reported[max(0, len(f.reported)-remembered+1):], text)
 	return true
 }
 

@@ -261,6 +261,9 @@ func (o oracle) coolDown(a netip.Addr) (time.Duration, string) {
 
 // additional are the addresses that a Service may be given from a addressindex.ServiceCIDR, and whether policies keep any of them from it.
 func (o oracle) additional(universe []netip.Addr, svc Service, name string) (tiers [][]netip.Addr, barred bool) {
+	if !o.allows(svc, name) {
+		return nil, true
+	}
 	inside := func(a netip.Addr) bool {
 		return slices.ContainsFunc(o.inputs.ServiceCIDRs, func(c addressindex.ServiceCIDR) bool {
 			return c.Name == name && c.Ready && !c.Terminating && slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool { return r.Contains(a) })
@@ -272,6 +275,18 @@ func (o oracle) additional(universe []netip.Addr, svc Service, name string) (tie
 		}
 	}
 	return tiers, slices.ContainsFunc(universe, func(a netip.Addr) bool { return inside(a) && !o.allowed(a, svc) })
+}
+
+// allows reports whether any policy that selects a Service allows it additional addresses of a ServiceCIDR.
+func (o oracle) allows(svc Service, name string) bool {
+	for i, p := range o.ranked {
+		for _, c := range o.inputs.ServiceCIDRs {
+			if c.Name == name && p.Spec.AdditionalAddresses && o.selects(i, svc) && o.named(i, c) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // universes are all addresses that random inputs has anything to do with, by family.
@@ -320,7 +335,7 @@ func randomInputs(random *rand.Rand) Inputs {
 	for i := range random.IntN(6) {
 		p := policy(fmt.Sprint("policy-", i), random.Int32N(3))
 		p.CreationTimestamp = metav1.Time{Time: time.Unix(random.Int64N(2), 0)}
-		p.Spec.Exclusive = random.IntN(2) == 0
+		p.Spec.Exclusive, p.Spec.AdditionalAddresses = random.IntN(2) == 0, random.IntN(2) == 0
 		p.Spec.OnFull = []v1alpha1.OnFull{v1alpha1.OnFullFail, v1alpha1.OnFullFallback, v1alpha1.OnFullFallback, ""}[random.IntN(4)]
 		p.Spec.NamespaceSelector, p.Spec.ServiceSelector = selector(10), selector(10)
 		if random.IntN(4) == 0 {

@@ -105,6 +105,7 @@ func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, Enforcement: o.Spec.Enforcement,
 		OnFull: cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, form: o, bands: map[bool]func() bands{},
 		Grows: o.Spec.Growth != nil, steers: len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil,
+		AdditionalAddresses: o.Spec.AdditionalAddresses,
 	}
 	selectorOf := func(field string, from *metav1.LabelSelector) labels.Selector {
 		if from == nil {
@@ -166,8 +167,15 @@ func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 // policy can be followed.
 func Validate(o *v1alpha1.ServiceCIDRPolicy) []string { return newPolicy(o).Invalid }
 
-// MaxFrom is how many ServiceCIDRs one Service may name in v1alpha1.AnnotationAdditionalFrom.
-const MaxFrom = 8
+// What one Service may ask for in its annotations. Every replica keeps what Services ask for, so that the bounds are the price of a Service: see Remembered.
+const (
+	// MaxFrom is how many ServiceCIDRs one Service may name in v1alpha1.AnnotationAdditionalFrom. From each it gets an address of each family, so that it has twice as many at most.
+	MaxFrom = 4
+	// MaxFormer is how many addresses one Service may name in v1alpha1.AnnotationFormerIPs.
+	MaxFormer = 8
+	// maxFromText is how long v1alpha1.AnnotationAdditionalFrom may be, as the longest name of a ServiceCIDR.
+	maxFromText = 253
+)
 
 // ParseFrom reads the value of v1alpha1.AnnotationAdditionalFrom: names of ServiceCIDRs, separated by commas, in the order in which
 // they stand there. Blanks around a name do not matter, and a value of nothing but blanks names none. The error is for
@@ -175,6 +183,9 @@ const MaxFrom = 8
 func ParseFrom(annotation string) ([]string, error) {
 	if strings.TrimSpace(annotation) == "" {
 		return nil, nil
+	}
+	if len(annotation) > maxFromText {
+		return nil, fmt.Errorf("it has more than %d characters", maxFromText)
 	}
 	var names []string
 	for part := range strings.SplitSeq(annotation, ",") {
@@ -192,9 +203,6 @@ func ParseFrom(annotation string) ([]string, error) {
 	return names, nil
 }
 
-// MaxFormer is how many addresses one Service may name in v1alpha1.AnnotationFormerIPs.
-const MaxFormer = 64
-
 // ParseFormer reads the value of v1alpha1.AnnotationFormerIPs: addresses as their IPAddresses are named, separated by commas. Blanks around an address do not
 // matter. The error is as that of ParseFrom.
 func ParseFormer(annotation string) ([]netip.Addr, error) {
@@ -209,6 +217,8 @@ func ParseFormer(annotation string) ([]netip.Addr, error) {
 			return nil, fmt.Errorf("%q is no address as the name of an IPAddress has it", shortened(text))
 		case len(all) == MaxFormer:
 			return nil, fmt.Errorf("it has more than %d addresses", MaxFormer)
+		case slices.Contains(all, a):
+			return nil, fmt.Errorf("it has %s twice", a)
 		default:
 			all = append(all, a)
 		}
@@ -243,11 +253,11 @@ type AdditionalRequest struct {
 // AdditionalRequestOf reads what a Service asks for. Headless and ExternalName Services have no address of their own, so they get no
 // additional one whatever they ask for, and keep none; but one that is being renumbered is of type ExternalName for a moment only.
 func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
-	external, marked := s.Spec.Type == corev1.ServiceTypeExternalName, s.Annotations[v1alpha1.AnnotationRenumbering] != ""
-	if external && !marked || slices.Contains(s.Spec.ClusterIPs, corev1.ClusterIPNone) {
+	external := s.Spec.Type == corev1.ServiceTypeExternalName
+	r := AdditionalRequest{Renumbering: external && v1alpha1.BeingRenumbered(s)}
+	if external && !r.Renumbering || slices.Contains(s.Spec.ClusterIPs, corev1.ClusterIPNone) {
 		return AdditionalRequest{}
 	}
-	r := AdditionalRequest{Renumbering: external}
 	r.Former, r.FormerJunk = ParseFormer(s.Annotations[v1alpha1.AnnotationFormerIPs])
 	if external {
 		return r
@@ -271,4 +281,41 @@ func (r AdditionalRequest) KeepsFormer(a netip.Addr) bool {
 // Families returns the families of the Service, true for IPv4, in this order.
 func (r AdditionalRequest) Families() []bool {
 	return slices.DeleteFunc([]bool{true, false}, func(is4 bool) bool { return is4 && !r.IPv4 || !is4 && !r.IPv6 })
+}
+
+// unreadable stands for an annotation that cannot be read. No parser here takes it.
+const unreadable = ","
+
+// Remembered returns what a cache keeps of the annotations of a Service: those that AdditionalRequestOf reads, as long as they can be read. Of one that cannot be read
+// it keeps that, and nothing of its text, which may have 256 KiB: whoever tells people what is wrong reads the Service from the API server. Nil, if there are none.
+func Remembered(s *corev1.Service) map[string]string {
+	var out map[string]string
+	keep := func(name string, read func(string) (string, error)) {
+		value, has := s.Annotations[name]
+		if !has {
+			return
+		}
+		kept, err := read(value)
+		if err != nil {
+			kept = unreadable
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[name] = kept
+	}
+	keep(v1alpha1.AnnotationAdditionalFrom, func(text string) (string, error) {
+		names, err := ParseFrom(text)
+		return strings.Join(names, ","), err
+	})
+	keep(v1alpha1.AnnotationFormerIPs, func(text string) (string, error) {
+		all, err := ParseFormer(text)
+		texts := make([]string, 0, len(all))
+		for _, a := range all {
+			texts = append(texts, a.String())
+		}
+		return strings.Join(texts, ","), err
+	})
+	keep(v1alpha1.AnnotationRenumbering, func(string) (string, error) { return "", nil }) // that it is there is all that counts
+	return out
 }

@@ -3,6 +3,7 @@ package steering
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,8 +141,10 @@ func TestParseFrom(t *testing.T) {
 		"one":                         {annotation: "blue", want: []string{"blue"}},
 		"the order stays":             {annotation: "red,blue.example", want: []string{"red", "blue.example"}},
 		"blanks around names":         {annotation: " red , blue\n", want: []string{"red", "blue"}},
-		"eight":                       {annotation: "a,b,c,d,e,f,g,h", want: strings.Split("abcdefgh", "")},
-		"nine":                        {annotation: "a,b,c,d,e,f,g,h,i", wrong: "it names more than 8 ServiceCIDRs"},
+		"four":                        {annotation: "a,b,c,d", want: strings.Split("abcd", "")},
+		"five":                        {annotation: "a,b,c,d,e", wrong: "it names more than 4 ServiceCIDRs"},
+		"long, but not too long":      {annotation: strings.Repeat("x", 253), want: []string{strings.Repeat("x", 253)}},
+		"too long":                    {annotation: "a" + strings.Repeat(" ", 253), wrong: "it has more than 253 characters"},
 		"twice":                       {annotation: "a,b, a", wrong: `it names ServiceCIDR "a" twice`},
 		"a comma too many":            {annotation: "a,,b", wrong: `"" is no name of a ServiceCIDR`},
 		"a comma at the end":          {annotation: "a,", wrong: `"" is no name of a ServiceCIDR`},
@@ -149,7 +152,7 @@ func TestParseFrom(t *testing.T) {
 		"a CIDR":                      {annotation: "10.0.0.0/24", wrong: `"10.0.0.0/24" is no name of a ServiceCIDR`},
 		"JSON":                        {annotation: `["a"]`, wrong: `"[\"a\"]" is no name of a ServiceCIDR`},
 		"no text at all":              {annotation: "\x00\xff", wrong: `"\x00\xff" is no name of a ServiceCIDR`},
-		"a megabyte, shown in part":   {annotation: strings.Repeat("x", 1<<20), wrong: `"` + strings.Repeat("x", 64) + `..." is no name of a ServiceCIDR`},
+		"long, shown in part":         {annotation: strings.Repeat("X", 253), wrong: `"` + strings.Repeat("X", 64) + `..." is no name of a ServiceCIDR`},
 		"not cut in half of a letter": {annotation: strings.Repeat("x", 63) + "ß", wrong: `"` + strings.Repeat("x", 63) + `..." is no name of a ServiceCIDR`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,8 +183,9 @@ func TestParseFormer(t *testing.T) {
 		"nothing":               {},
 		"blanks":                {annotation: " \t"},
 		"one of each family":    {annotation: "10.0.0.5, fd00::5\n", want: 2},
-		"64":                    {annotation: many(64), want: 64},
-		"65":                    {annotation: many(65), wrong: "it has more than 64 addresses"},
+		"8":                     {annotation: many(8), want: 8},
+		"9":                     {annotation: many(9), wrong: "it has more than 8 addresses"},
+		"one twice":             {annotation: "10.0.0.5,10.0.0.5", wrong: "it has 10.0.0.5 twice"},
 		"a comma too many":      {annotation: "10.0.0.5,", wrong: `"" is no address as the name of an IPAddress has it`},
 		"leading zeros":         {annotation: "010.0.0.5", wrong: `"010.0.0.5" is no address as the name of an IPAddress has it`},
 		"not canonical":         {annotation: "10.0.0.5,fd00:0::5", wrong: `"fd00:0::5" is no address as the name of an IPAddress has it`},
@@ -209,12 +213,14 @@ func TestKeepsFormer(t *testing.T) {
 		kind         corev1.ServiceType
 		ip           string
 		list, marked string
+		alias        bool // of its owner
 		want, other  bool // keeps the addresses that are asked about, and additional ones
 	}{
 		"listed":                         {ip: "10.0.0.1", list: "10.0.0.5,fd00::5", want: true},
 		"others are listed":              {ip: "10.0.0.1", list: "10.0.0.6,fd00::6"},
 		"nothing is listed":              {ip: "10.0.0.1"},
 		"junk keeps everything":          {ip: "10.0.0.1", list: "bla", want: true},
+		"an alias of its owner, marked":  {kind: external, list: "10.0.0.5,fd00::5", marked: "{}", alias: true},
 		"headless":                       {ip: "None", list: "10.0.0.5,fd00::5"},
 		"ExternalName":                   {kind: external, list: "10.0.0.5,fd00::5"},
 		"between the two updates":        {kind: external, list: "10.0.0.5,fd00::5", marked: "{}", want: true, other: true},
@@ -224,8 +230,14 @@ func TestKeepsFormer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationFormerIPs: tc.list, v1alpha1.AnnotationRenumbering: tc.marked}},
-				Spec:       corev1.ServiceSpec{Type: tc.kind, ClusterIPs: []string{tc.ip}},
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationFormerIPs: tc.list}},
+				Spec:       corev1.ServiceSpec{Type: tc.kind, ClusterIPs: []string{tc.ip}, ExternalName: v1alpha1.ExternalNameRenumbering},
+			}
+			if tc.marked != "" {
+				s.Annotations[v1alpha1.AnnotationRenumbering] = tc.marked
+			}
+			if tc.alias {
+				s.Spec.ExternalName = "example.com"
 			}
 			got := AdditionalRequestOf(s)
 			for _, address := range []string{"10.0.0.5", "fd00::5"} {
@@ -298,4 +310,30 @@ func kept(w AdditionalRequest) (out []string) {
 		}
 	}
 	return out
+}
+
+// What a cache remembers asks for the same as the Service itself, and is never longer than what can be read.
+func TestRemembered(t *testing.T) {
+	long := strings.Repeat("x", 1<<18)
+	for name, tc := range map[string]struct{ in, want map[string]string }{
+		"nothing": {map[string]string{"mine": long}, nil},
+		"readable": {map[string]string{v1alpha1.AnnotationAdditionalFrom: " red , blue", v1alpha1.AnnotationFormerIPs: "10.0.0.5, fd00::5"},
+			map[string]string{v1alpha1.AnnotationAdditionalFrom: "red,blue", v1alpha1.AnnotationFormerIPs: "10.0.0.5,fd00::5"}},
+		"junk": {map[string]string{v1alpha1.AnnotationAdditionalFrom: long, v1alpha1.AnnotationFormerIPs: long, v1alpha1.AnnotationRenumbering: long},
+			map[string]string{v1alpha1.AnnotationAdditionalFrom: ",", v1alpha1.AnnotationFormerIPs: ",", v1alpha1.AnnotationRenumbering: ""}},
+	} {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: tc.in}}
+		s.Spec.Type, s.Spec.IPFamilies = corev1.ServiceTypeClusterIP, []corev1.IPFamily{corev1.IPv4Protocol}
+		got := Remembered(s)
+		if diff := gocmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		before := AdditionalRequestOf(s)
+		s.Annotations = got
+		after := AdditionalRequestOf(s)
+		if diff := gocmp.Diff(before.From, after.From); diff != "" || !slices.Equal(before.Former, after.Former) ||
+			(before.Junk == nil) != (after.Junk == nil) || (before.FormerJunk == nil) != (after.FormerJunk == nil) {
+			t.Errorf("%s: the Service asks for %+v, and as remembered for %+v", name, before, after)
+		}
+	}
 }

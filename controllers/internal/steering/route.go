@@ -251,9 +251,36 @@ func ofFamily(c addressindex.ServiceCIDR, is4 bool) []allocator.Range {
 	return slices.DeleteFunc(slices.Clone(c.Ranges), func(r allocator.Range) bool { return r.Prefix().Addr().Is4() != is4 || r.Size() == 0 })
 }
 
+// AllowsAdditional returns nil if a policy that selects a Service allows it additional addresses of a ServiceCIDR, and otherwise the refusal. Whether the ServiceCIDR exists makes no
+// difference to a Service that is allowed none of it.
+func (s *Compiled) AllowsAdditional(svc Service, serviceCIDR string) *Refusal {
+	for _, p := range s.policies {
+		if p.AdditionalAddresses && p.asksFor(s.cidrs, serviceCIDR) && p.selector.matches(svc) {
+			return nil
+		}
+	}
+	return &Refusal{Message: fmt.Sprintf("no ServiceCIDRPolicy allows this Service additional addresses of ServiceCIDR %s; "+
+		"an administrator allows it by additionalAddresses: true in a policy that selects the Service and has the ServiceCIDR", serviceCIDR)}
+}
+
+// asksFor reports whether a policy is about a ServiceCIDR, whether it exists or not.
+func (p *Policy) asksFor(cidrs map[string]addressindex.ServiceCIDR, name string) bool {
+	switch c, exists := cidrs[name]; {
+	case !p.steers:
+		return false
+	case p.object.Spec.ServiceCIDRSelector != nil:
+		return exists && p.selector.cidrs.Matches(labels.Set(c.Labels))
+	default:
+		return slices.Contains(p.object.Spec.ServiceCIDRs, name)
+	}
+}
+
 // Additional returns the tiers for an additional address of a Service from one ServiceCIDR, or why it may not have one there. Neither: there
 // is no such range, it is not ready or of the other family.
 func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*allocator.Tier, *Refusal) {
+	if refusal := s.AllowsAdditional(svc, serviceCIDR); refusal != nil {
+		return nil, refusal
+	}
 	c := s.cidrs[serviceCIDR]
 	if !c.Usable() {
 		return nil, nil

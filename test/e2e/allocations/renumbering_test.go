@@ -73,7 +73,7 @@ var _ = Describe("A Service that is given other ClusterIPs", func() {
 func alias(s *corev1.Service) {
 	metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AnnotationRenumbering, "{}")
 	metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AnnotationFormerIPs, strings.Join(s.Spec.ClusterIPs, ","))
-	s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "renumbering.invalid", Ports: s.Spec.Ports}
+	s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: v1alpha1.ExternalNameRenumbering, Ports: s.Spec.Ports}
 	for i := range s.Spec.Ports {
 		s.Spec.Ports[i].NodePort = 0
 	}

@@ -88,6 +88,52 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		c.CreateServiceCIDR(ctx, "green", green4)
 		c.CreateServiceCIDR(ctx, "green-6", green6)
 		c.WaitLookedAfter(ctx, "blue", "green", "green-6")
+		c.AllowAdditional(ctx, "additional", "blue", "green", "green-6", "held", "closed", "tiny", "10.140.0.20")
+	})
+
+	It("are only given where a policy allows them to the Service, and stay when it does so no more", func(ctx SpecContext) {
+		const only4, only6 = "10.136.0.0/24", "fd00:10:136::/120"
+		c.OfferRange(ctx, "only", nil, only4, only6)
+		selects := "{serviceCIDRs: [only], serviceSelector: {matchLabels: {only: allowed}}, priority: -30, additionalAddresses: "
+		c.AddPolicy(ctx, "only", selects+"false}")
+		c.WaitProgrammed(ctx, "only")
+		allowed := framework.WithLabel("only", "allowed")
+		refused := func(what string, options ...framework.ServiceOption) {
+			GinkgoHelper()
+			_, err := c.TryService(ctx, "refused", append(options, framework.RequireDualStack())...)
+			Expect(err).To(MatchError(cluster.ContainAll(cluster.AdditionalFrom, "no ServiceCIDRPolicy allows this Service additional addresses of ServiceCIDR")), what)
+		}
+		refused("no policy", withAdditional("kubernetes"))
+		refused("a ServiceCIDR that does not exist, as one that does", withAdditional("nowhere"))
+		refused("a policy that does not say so", allowed, withAdditional("only"))
+		c.ApplyPolicy(ctx, "only", selects+"true}")
+		Eventually(func() error {
+			_, err := c.TryService(ctx, "only", framework.RequireDualStack(), allowed, withAdditional("only"))
+			return err
+		}).Should(Succeed())
+		refused("a policy that does not select it", withAdditional("only"))
+		has := getsAdditional(ctx, "only", only4, only6)
+
+		By("and while nobody looks at Services")
+		c.CreateService(ctx, "only-later", framework.RequireDualStack())
+		c.WithoutWebhooks(ctx, func() { annotate(ctx, "only-later", "only") })
+		complains(ctx, "only-later", "no ServiceCIDRPolicy allows this Service")
+		Expect(additional(ctx, "only-later")).To(BeEmpty())
+		c.WithoutWebhooks(ctx, func() {
+			Expect(c.PatchService(ctx, "only-later", `{"metadata":{"labels":{"only":"allowed"}}}`)).Error().NotTo(HaveOccurred())
+		})
+		getsAdditional(ctx, "only-later", only4, only6)
+
+		By("the policy takes it back")
+		c.ApplyPolicy(ctx, "only", selects+"false}")
+		Eventually(func() error {
+			_, err := c.TryService(ctx, "only-not", framework.RequireDualStack(), allowed, withAdditional("only"))
+			return err
+		}).ShouldNot(Succeed())
+		Expect(c.PatchService(ctx, "only", `{"metadata":{"labels":{"seen":"again"}}}`)).Error().NotTo(HaveOccurred())
+		Consistently(func() []string { return getsAdditional(ctx, "only", only4, only6) }).WithTimeout(2 * time.Second).Should(Equal(has))
+		annotate(ctx, "only", "")
+		hasNone(ctx, "only")
 	})
 
 	It("are one of each family from each range, labelled and owned", func(ctx SpecContext) {

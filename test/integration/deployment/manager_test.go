@@ -123,7 +123,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		c.CreateServiceCIDR(ctx, "tenant", "10.118.0.0/24")
 		c.WaitLookedAfter(ctx, "tenant")
 		Expect(c.TryPolicy(ctx, "tenant", `{serviceCIDRs: [tenant], serviceSelector: {matchLabels: {tenant: a}}, exclusive: true, enforcement: APIServer,
-			onFull: Fail, coolDown: 1h, reservations: [{name: dns, address: 10.118.0.10}]}`)).To(Succeed())
+			onFull: Fail, coolDown: 1h, additionalAddresses: true, reservations: [{name: dns, address: 10.118.0.10}]}`)).To(Succeed())
 		Eventually(c.IPAddress).WithArguments(ctx, "10.118.0.10").ShouldNot(BeNil(), "the reservation")
 		c.WaitProgrammed(ctx, "tenant")
 		Eventually(func() string {

@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
@@ -118,7 +119,10 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 		result := renumber(ctx, runOf(file)...)
 		Expect(result.ExitCode).To(Equal(1), result.String())
 		Expect(result.Stdout + result.Stderr).To(ContainSubstring(want))
-		Expect(get(ctx, was.Namespace, was.Name)).To(Equal(was))
+		now := get(ctx, was.Namespace, was.Name)
+		Expect(comparable(now)).To(Equal(comparable(was))) // its version is a later one: the proof in its status has come and gone
+		Expect(now.Spec).To(Equal(was.Spec))
+		Expect(now.ManagedFields).NotTo(ContainElement(HaveField("Manager", v1alpha1.ManagerRenumbering)))
 		expectNothingLeaked(ctx)
 	},
 		Entry("ExternalName", `object.spec.type != "ExternalName"`, "the API server refuses the first of the two updates"),

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -63,6 +64,15 @@ func (c *Cluster) AddPolicy(ctx context.Context, name, spec string) {
 	GinkgoHelper()
 	Expect(c.TryPolicy(ctx, name, spec)).To(Succeed(), spec)
 	DeferCleanup(func(ctx SpecContext) { c.DropPolicy(ctx, name) })
+}
+
+// AllowAdditional has a policy allow all Services additional addresses of ServiceCIDRs, until the spec ends. Their ClusterIPs come from the default range as long as that has some.
+func (c *Cluster) AllowAdditional(ctx context.Context, name string, cidrs ...string) {
+	GinkgoHelper()
+	c.AddPolicy(ctx, name+"-first", "{serviceCIDRs: [kubernetes], priority: -10}")
+	c.AddPolicy(ctx, name, "{serviceCIDRs: ["+strings.Join(cidrs, ", ")+"], additionalAddresses: true, priority: -20}")
+	c.WaitProgrammed(ctx, name+"-first")
+	Eventually(c.PolicyCondition).WithArguments(ctx, name, "Programmed").ShouldNot(BeZero())
 }
 
 // DropPolicy deletes a policy, if there is one, and waits for nothing.
