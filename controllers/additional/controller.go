@@ -27,6 +27,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -134,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if in, err = r.gather(ctx, r.Live, request.NamespacedName); err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading Service %s from the API server: %w", request, err)
 	}
-	return r.act(ctx, in, decide(in))
+	return refusal.Wait(r.act(ctx, in, decide(in)))
 }
 
 // act carries a decision out as far as it can, tells what is lacking, and says when to look again: after as long again as it took until now.
