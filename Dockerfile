@@ -13,6 +13,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY api/ api/
 COPY cmd/ cmd/
+COPY internal/timeline/ internal/timeline/
 COPY internal/version/ internal/version/
 
 FROM source AS build-proxyagent

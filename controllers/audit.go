@@ -116,7 +116,7 @@ func (v *View) driftOf(ctx context.Context, a netip.Addr) (out Drift, err error)
 	if f != nil {
 		out.Addresses = []ipaddress.Finding{*f}
 	}
-	if err != nil || v.offered(a) {
+	if err != nil {
 		return out, err
 	}
 	for _, name := range v.index.Claims(a) {

@@ -83,7 +83,7 @@ var _ = Describe("A ServiceCIDR", func() {
 	It("stays as long as a Service has its addresses in it alone, and says so", func(ctx SpecContext) {
 		cidr := create(ctx, framework.NewServiceCIDR("needed", "10.97.0.0/28", "fd00:10:97::/124"))
 		Eventually(func() []string { return serviceCIDR(ctx, "needed").Finalizers }).
-			Should(ConsistOf(v1alpha1.FinalizerServiceCIDR, v1alpha1.FinalizerUpstream))
+			Should(ConsistOf(v1alpha1.FinalizerServiceCIDR))
 		Eventually(admin.Create).WithArguments(ctx, dual("needs", framework.WithClusterIPs("10.97.0.7", "fd00:10:97::7"))).Should(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, dual("needs"))).To(Succeed()) })
 		Expect(admin.Delete(ctx, cidr)).To(Succeed())

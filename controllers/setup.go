@@ -22,10 +22,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration/condition"
 	"github.com/clusterip-operator/clusterip-operator/controllers/service"
 	"github.com/clusterip-operator/clusterip-operator/controllers/servicecidr"
+	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 )
 
 // Options says how the loops run. See api/config/v1alpha1 for the meaning and the defaults of each.
@@ -58,9 +60,9 @@ type Options struct {
 type Lock = leader.Lock
 
 // NewLock returns the lock of a leader election, for manager.Options and for Options. name is that of the pod; address is where other replicas reach
-// the webhooks of this process, "host:port", or empty if it serves none.
-func NewLock(config *rest.Config, namespace, lease, name, address string) (*Lock, error) {
-	return leader.NewLock(config, namespace, lease, name, address)
+// the webhooks of this process, "host:port", or empty if it serves none. guard ends the process when the Lease goes back in time.
+func NewLock(config *rest.Config, guard *timeline.Guard, namespace, lease, name, address string) (*Lock, error) {
+	return leader.NewLock(config, guard, namespace, lease, name, address)
 }
 
 // ReservedNetwork is a network that something else than Services uses.
@@ -121,7 +123,7 @@ type loop interface {
 func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *metrics.Addresses, bitmap bool) []loop {
 	api, clk := o.GroupVersion.String(), clock.RealClock{}
 	addresses := &ipaddress.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
+		Client: writer(mgr, "repair", ""), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
 		Events: mgr.GetEventRecorder("clusterip-operator-ipaddress"), Bitmap: bitmap,
 	}
 	services := &service.Reconciler{
@@ -145,11 +147,18 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *m
 	}
 	if o.BandLabels {
 		loops = append(loops, &ipaddress.BandLabeler{
-			Client: mgr.GetClient(), Index: index, APIVersion: api,
+			Client: writer(mgr, "band labels", ", or start it with --band-labels=false"), Index: index, APIVersion: api,
 			Limiter: flowcontrol.NewTokenBucketRateLimiter(o.BandLabelQPS, max(1, int(o.BandLabelQPS))),
 		})
 	}
 	return loops
+}
+
+// writer is a client for a loop that writes IPAddresses, which stops while the API server refuses it.
+func writer(mgr manager.Manager, what, remedy string) client.Client {
+	return refusal.New(mgr.GetClient(), refusal.Options{
+		What: what, Remedy: remedy, Events: mgr.GetEventRecorder("clusterip-operator-writes"), Clock: clock.RealClock{},
+	})
 }
 
 func (o Options) networks() []addressindex.Network {

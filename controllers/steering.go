@@ -45,12 +45,12 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 	}
 	clk := clock.RealClock{}
 	return []loop{
-		&reservation.Reconciler{Client: mgr.GetClient(), Index: index, Policies: policies, Clock: clk, APIVersion: o.GroupVersion.String()},
+		&reservation.Reconciler{Client: writer(mgr, "reservations and cool-downs", ""), Index: index, Policies: policies, Clock: clk, APIVersion: o.GroupVersion.String()},
 		&policy.Reconciler{
 			Client: mgr.GetClient(), Index: index, Policies: policies, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
 		},
 		&additional.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Policies: policies, Clock: clk,
+			Client: writer(mgr, "additional addresses", ""), Live: mgr.GetAPIReader(), Index: index, Policies: policies, Clock: clk,
 			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
 		},
 		&enforcement.Reconciler{

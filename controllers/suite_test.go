@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
@@ -88,8 +89,10 @@ func startOperator(webhooks, probes string) {
 	scheme, err := controllers.NewScheme(networkingv1.SchemeGroupVersion)
 	Expect(err).NotTo(HaveOccurred())
 	kube := user(environment, "operator")
+	guard, ctx := timeline.NewGuard(context.Background())
+	kube.Wrap(guard.Wrap)
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
-	lock, err := controllers.NewLock(kube, namespace, "clusterip-operator", "replica", webhooks)
+	lock, err := controllers.NewLock(kube, guard, namespace, "clusterip-operator", "replica", webhooks)
 	Expect(err).NotTo(HaveOccurred())
 	ctrlmetrics.Registry = prometheus.NewRegistry() // one for each replica, as for each process
 	mgr, err := manager.New(kube, manager.Options{
@@ -98,7 +101,7 @@ func startOperator(webhooks, probes string) {
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	ctx, end := context.WithCancel(context.Background())
+	ctx, end := context.WithCancel(ctx)
 	Expect(controllers.Setup(ctx, mgr, controllers.Options{
 		BandLabels: true, BandLabelQPS: 50, NearlyFullPercent: 20, NearlyFullWithin: time.Hour,
 		GroupVersion: networkingv1.SchemeGroupVersion, Policies: true, Namespace: namespace, Lock: lock,

@@ -27,6 +27,7 @@ var checks = map[string]string{
 	"ClusterIPDuplicate":   "several Services have one address",
 	"ClusterIPOutOfRange":  "no ServiceCIDR offers a Service's address",
 	"ClusterIPInvalid":     "an entry of spec.clusterIPs is no address",
+	"ClusterIPMisspelt":    "an entry of spec.clusterIPs is not written as its IPAddress is named, which API servers therefore delete",
 
 	"RangeNotReady":             "a ServiceCIDR is not Ready: API servers do not allocate from it",
 	"RangeNearlyFull":           "a band of a ServiceCIDR is nearly full, or will be soon",
@@ -48,7 +49,7 @@ var checks = map[string]string{
 // driftChecks are the checks of the types of drift.
 var driftChecks = map[string]string{
 	"missing": "IPAddressMissing", "orphan": "IPAddressOrphan", "wrong_parent": "IPAddressWrongParent", "wrong_labels": "IPAddressWrongLabels",
-	"duplicate": "ClusterIPDuplicate", "out_of_range": "ClusterIPOutOfRange", "invalid": "ClusterIPInvalid",
+	"duplicate": "ClusterIPDuplicate", "out_of_range": "ClusterIPOutOfRange", "invalid": "ClusterIPInvalid", "misspelt": "ClusterIPMisspelt",
 }
 
 func newAudit(a *admin) *cobra.Command {

@@ -31,6 +31,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/cleanup"
+	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 	"github.com/clusterip-operator/clusterip-operator/internal/version"
 )
 
@@ -57,10 +58,12 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	if err := c.namespaces(); err != nil {
 		return err
 	}
+	guard, ctx := timeline.NewGuard(ctx)
 	kube, found, err := c.meet(ctx, log)
 	if err != nil {
 		return err
 	}
+	kube.Wrap(guard.Wrap)
 	if !found.policies {
 		log.Info("The API server does not serve " + v1alpha1.GroupVersion.String() + ", so there are no policies and no webhooks; apply config/crd to have them")
 		c.config.Webhook.BindAddress = "0"
@@ -75,12 +78,16 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	if err := c.portsAreFree(); err != nil {
 		return err
 	}
-	mgr, err := c.manager(ctx, kube, found)
+	mgr, err := c.manager(ctx, kube, guard, found)
 	if err != nil {
 		return err
 	}
 	log.Info("Starting", "version", version.String(), "server", kube.Host)
-	if err := mgr.Start(ctx); err != nil {
+	err = mgr.Start(ctx)
+	if proof := guard.Proof(); proof != nil {
+		return proof // the manager was asked to end because of it
+	}
+	if err != nil {
 		return err
 	}
 	log.Info("The manager stops, as asked")
@@ -88,8 +95,8 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 }
 
 // manager puts the manager together.
-func (c command) manager(ctx context.Context, kube *rest.Config, found api) (manager.Manager, error) {
-	lock, err := c.lock(kube)
+func (c command) manager(ctx context.Context, kube *rest.Config, guard *timeline.Guard, found api) (manager.Manager, error) {
+	lock, err := c.lock(kube, guard)
 	if err != nil {
 		return nil, err
 	}
@@ -169,12 +176,12 @@ func (c command) needs(served api) controllers.Needs {
 }
 
 // lock returns the lock of the leader election, nil without one.
-func (c command) lock(kube *rest.Config) (*controllers.Lock, error) {
+func (c command) lock(kube *rest.Config, guard *timeline.Guard) (*controllers.Lock, error) {
 	o := c.config
 	if !o.LeaderElection.Enabled {
 		return nil, nil
 	}
-	return controllers.NewLock(kube, o.LeaderElection.Namespace, leaseName, replicaName(), webhookAddress(o.Webhook.BindAddress, os.Getenv("POD_IP")))
+	return controllers.NewLock(kube, guard, o.LeaderElection.Namespace, leaseName, replicaName(), webhookAddress(o.Webhook.BindAddress, os.Getenv("POD_IP")))
 }
 
 // replicaName is that of the pod.

@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 	"github.com/clusterip-operator/clusterip-operator/internal/version"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
@@ -57,7 +58,8 @@ func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []s
 	for _, w := range warnings {
 		log.Info("The configuration says something that has no meaning here", "warning", w)
 	}
-	client, err := connect(c.Client)
+	guard, ctx := timeline.NewGuard(ctx)
+	client, err := connect(c.Client, guard)
 	if err != nil {
 		return err
 	}
@@ -71,10 +73,14 @@ func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []s
 		return err
 	}
 	log.Info("Serving Services", "version", version.String(), "node", c.NodeName, "with", b.backend, "because", b.why)
-	return assemble(ctx, c, client, b)
+	err = assemble(ctx, c, client, b)
+	if proof := guard.Proof(); proof != nil {
+		return proof // the agent was asked to end because of it
+	}
+	return err
 }
 
-func connect(c v1alpha1.ProxyAgentClient) (*kubernetes.Clientset, error) {
+func connect(c v1alpha1.ProxyAgentClient, guard *timeline.Guard) (*kubernetes.Clientset, error) {
 	var r *rest.Config
 	var err error
 	if c.Kubeconfig == "" {
@@ -87,6 +93,7 @@ func connect(c v1alpha1.ProxyAgentClient) (*kubernetes.Clientset, error) {
 	}
 	r.QPS, r.Burst = c.QPS, c.Burst
 	r.UserAgent = "clusterip-operator-proxyagent/" + version.String()
+	r.Wrap(guard.Wrap)
 	r.ContentType = "application/vnd.kubernetes.protobuf"
 	r.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	return kubernetes.NewForConfig(r)

@@ -29,6 +29,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
@@ -158,7 +159,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if in, err = r.gather(ctx, r.Live, request.NamespacedName); err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading Service %s from the API server: %w", request, err)
 	}
-	return r.act(ctx, in, decide(in))
+	return refusal.Wait(r.act(ctx, in, decide(in)))
 }
 
 // pause returns how long a Service that waits for room has to wait on, without asking the API server. Zero: something has changed, there is room, or it has another reason to wait.

@@ -3,6 +3,7 @@ package ipaddress
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
@@ -98,6 +100,9 @@ func (r *Reconciler) relabel(ctx context.Context, in inputs) error {
 func timed(operation string, write func() error) error {
 	start := time.Now()
 	err := write()
+	if refused := new(refusal.Error); errors.As(err, &refused) {
+		return err // it was not tried
+	}
 	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
 		metrics.AllocationErrors.WithLabelValues(operation).Inc()
 		return err
@@ -122,7 +127,7 @@ func (r *Reconciler) announce(in inputs, d decision) {
 		if r.Tracker.Report(in.address, "not "+string(loser.UID)) {
 			// The other one may be of another tenant: `kubectl clusterip why` tells admins which it is.
 			r.send(loser, ip, reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to another Service, "+
-				"which held it first; create this Service anew to give it an address of its own", label))
+				"which has the better right to it; create this Service anew to give it an address of its own", label))
 		}
 	}
 }

@@ -160,8 +160,25 @@ func (r *Reconciler) gather(ctx context.Context, a netip.Addr, addresses, servic
 			in.parent = s
 		}
 	}
-	slices.SortFunc(in.claims, byRight)
+	in.claims, in.misspelt = ranked(in.claims, a, r.Bitmap)
 	return in, nil
+}
+
+// ranked puts the rightful owner first. A Service that misspells the address comes after those that do not, whatever its age, for the API server keeps no IPAddress that names it; where
+// no Service spells it right the address has no owner. An API server that allocates from the bitmap does not look at IPAddresses.
+func ranked(all []*corev1.Service, a netip.Addr, bitmap bool) (claims, misspelt []*corev1.Service) {
+	slices.SortFunc(all, byRight)
+	for _, s := range all {
+		if addressindex.Misspells(s, a) {
+			misspelt = append(misspelt, s)
+		} else {
+			claims = append(claims, s)
+		}
+	}
+	if len(claims) > 0 || bitmap {
+		return append(claims, misspelt...), nil
+	}
+	return nil, misspelt
 }
 
 func (r *Reconciler) wasRestored(ip *networkingv1.IPAddress) bool {

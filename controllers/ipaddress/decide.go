@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -133,8 +134,8 @@ func decideUnclaimed(in inputs) decision {
 	switch {
 	case !ours(in.object):
 		return decision{} // reserved by somebody, or without a label: no allocator's
-	case in.renumbering():
-		return decision{}
+	case in.renumbering(), slices.ContainsFunc(in.misspelt, in.named):
+		return decision{} // of a misspelt address: the API server deletes and creates it in turns, and the service controller tells why
 	case upstream.Service(in.object).Name == "":
 		return decision{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
 			reason: reasonIPAddressUnclaimed, note: "does not name a Service; deleted"}
@@ -187,6 +188,8 @@ type inputs struct {
 	object *networkingv1.IPAddress
 	// claims are the Services that hold the address, the rightful owner first: see byRight.
 	claims []*corev1.Service
+	// misspelt are the Services that have the address in another spelling, where none has it in the right one.
+	misspelt []*corev1.Service
 	// parent is the Service that object names, nil when there is none.
 	parent *corev1.Service
 	// offered: some ServiceCIDR has the address.

@@ -116,6 +116,10 @@ func TestDecide(t *testing.T) {
 		"let go of, and held for nobody any more": {in: inputs{object: deleting(formerly(ip("gone", time.Hour)))}},
 		"orphan held by a finalizer":              {in: inputs{object: deleting(ip("gone", time.Hour))}},
 		"wrong and held by a finalizer":           {in: inputs{object: deleting(ip("b", 0)), claims: services{a}}},
+		"misspelt, and missing":                   {in: inputs{misspelt: services{a}, offered: true}},
+		"misspelt, and the API server has it":     {in: inputs{object: ip("a", time.Hour), misspelt: services{b, a}, parent: a, offered: true}},
+		"misspelt, of an older owner, not held":   {in: inputs{object: ip("gone", time.Hour), misspelt: services{a}, offered: true}, wantDrift: drift.Orphan, wantDo: remove},
+		"misspelt, and another one spells it":     {in: inputs{object: ip("a", time.Hour), claims: services{b, a}, parent: a, offered: true}, wantDrift: drift.Duplicate, wantDo: replace, wantLosers: "a"},
 		"foreign, nobody's business":              {in: inputs{object: managed(ip("", time.Hour), "x")}},
 		"foreign without label":                   {in: inputs{object: managed(ip("gone", time.Hour), "")}},
 		"our reservation":                         {in: inputs{object: managed(ip("", time.Hour), v1alpha1.ManagedByOperator)}},
@@ -160,6 +164,34 @@ func TestTheOlderClaimIsRight(t *testing.T) {
 	slices.SortFunc(claims, byRight)
 	if got := claims[0].Name + claims[1].Name + claims[2].Name; got != "bca" {
 		t.Errorf("order of right is %s, want bca: by age, then by name", got)
+	}
+}
+
+// The API server keeps no IPAddress for a Service that misspells its address, so that another one has the right to it, however young.
+func TestWhoMisspellsAnAddressDoesNotOwnIt(t *testing.T) {
+	spelt := func(name, text string, ago time.Duration) *corev1.Service {
+		s := held(name, ago)
+		s.Spec.ClusterIPs = []string{text}
+		return s
+	}
+	for _, tc := range []struct {
+		address, odd string
+	}{{"fd00::ac", "fd00::00AC"}, {"10.0.0.5", "010.0.0.5"}, {"10.0.0.5", "::ffff:10.0.0.5"}} {
+		a := netip.MustParseAddr(tc.address)
+		odd, right := spelt("odd", tc.odd, time.Hour), spelt("right", tc.address, time.Minute)
+		for name, c := range map[string]struct {
+			all, claims, misspelt services
+			bitmap                bool
+		}{
+			"alone":                 {all: services{odd}, misspelt: services{odd}},
+			"beside a younger one":  {all: services{odd, right}, claims: services{right, odd}},
+			"alone, in bitmap mode": {all: services{odd}, claims: services{odd}, bitmap: true},
+		} {
+			claims, misspelt := ranked(c.all, a, c.bitmap)
+			if !slices.Equal(claims, c.claims) || !slices.Equal(misspelt, c.misspelt) {
+				t.Errorf("%s, %s: claims %v and misspelt %v, want %v and %v", tc.odd, name, claims, misspelt, c.claims, c.misspelt)
+			}
+		}
 	}
 }
 

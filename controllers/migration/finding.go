@@ -67,7 +67,7 @@ var kinds = []kindTraits{
 	{DefaultServiceCIDRWrong, "The ServiceCIDR \"kubernetes\" is not the range that the API server allocates from; API servers report that once and never mend it.", true, false},
 	{DuplicateClusterIP, "Several Services hold one address. Traffic to it reaches one of them at random.", true, false},
 	{InvalidClusterIP, "A Service has a ClusterIP that is no address.", true, false},
-	{MisspeltClusterIP, "A ClusterIP is not written as its IPAddress is named, with leading zeros for example. API servers that allocate from IPAddresses delete that IPAddress and write it anew, over and over.", true, false},
+	{MisspeltClusterIP, "A ClusterIP is not written as its IPAddress is named, with leading zeros for example. API servers that allocate from IPAddresses delete that IPAddress and write it anew, over and over, and in between another Service may be given the address.", true, false},
 	{OutOfRange, "A Service has an address outside of every range. No API server writes an IPAddress for it, and every one reports it.", true, false},
 	{IPAddressForeign, "The address of a Service is held by an IPAddress that another manager keeps.", true, false},
 	{IPAddressWrongParent, "The IPAddress names another Service than the one that holds the address.", true, false},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
@@ -42,6 +43,8 @@ func (j judge) address(a netip.Addr, e entry) decision {
 		return j.unclaimed(a, e)
 	case len(j.ranges) > 0 && !slices.ContainsFunc(j.ranges, func(r allocator.Range) bool { return r.Contains(a) }):
 		return found(OutOfRange, a, e, "", "create the Service anew, or add a ServiceCIDR with this address; nothing is done to it here")
+	case j.allocator.WritesIPAddresses() && e.claims[0].misspells(a):
+		return decision{} // a finding of its own: the API server deletes the IPAddress over and over, whoever writes it
 	case e.object == nil:
 		v := found(IPAddressMissing, a, e, "", "create it")
 		v.step = Step{Do: CreateIPAddress, Address: a, Service: e.claims[0].Name.String()}
@@ -172,12 +175,32 @@ func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
 	for _, a := range s.Addresses {
 		e := b.entries[a]
 		e.claims = append(e.claims, s)
-		slices.SortFunc(e.claims, func(a, b *Service) int { // who had it first keeps it; names only break the tie of one second
-			return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
+		slices.SortFunc(e.claims, func(s, t *Service) int { // the one that spells it right, and had it first, keeps it; names only break the tie of one second
+			return cmp.Or(compareBool(s.misspells(a), t.misspells(a)), s.Created.Compare(t.Created), strings.Compare(s.Name.String(), t.Name.String()))
 		})
 		b.entries[a] = e
 	}
 	return touched
+}
+
+// misspells reports whether a Service writes an address otherwise than its IPAddress is named.
+func (s *Service) misspells(a netip.Addr) bool {
+	return slices.ContainsFunc(s.Misspelt, func(text string) bool {
+		b, ok := addressindex.ParseClusterIP(text)
+		return ok && a == b
+	})
+}
+
+// compareBool puts what is not before what is.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
 }
 
 func (b *addressIndex) dropService(name types.NamespacedName) []netip.Addr {

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -18,6 +19,8 @@ func TestJudge(t *testing.T) {
 	}
 	object := func(ip IPAddress) *IPAddress { return &ip }
 	a, b := aService("a", "10.0.0.5"), aService("b", "10.0.0.5")
+	odd := aService("odd", "::ffff:10.0.0.5")
+	odd.Addresses, odd.Misspelt = []netip.Addr{addr("10.0.0.5")}, []string{"::ffff:10.0.0.5"}
 	orphan := anIP("10.0.0.5", "gone")
 
 	for name, tc := range map[string]struct {
@@ -36,6 +39,9 @@ func TestJudge(t *testing.T) {
 		"the same, of somebody else":                 {e: entry{claims: held(a), object: object(byAPIServer(labelled(made(orphan, 10*time.Second), "example.com", "")))}, wantKind: IPAddressForeign},
 		"an orphan outside of every range":           {e: entry{object: &orphan}, ranges: "10.9.0.0/24", wantKind: IPAddressOrphan, wantDo: DeleteIPAddress},
 		"a wrong parent with a finalizer":            {e: entry{claims: held(a), object: object(finalized(orphan))}, wantKind: IPAddressWrongParent},
+		"misspelt, and missing":                      {e: entry{claims: held(odd)}, allocator: AllocatorIPAddresses},
+		"misspelt, and the API server has it":        {e: entry{claims: held(odd), object: object(anIP("10.0.0.5", "odd"))}, allocator: AllocatorBoth},
+		"misspelt, and the bitmap allocates":         {e: entry{claims: held(odd)}, allocator: AllocatorBitmap, wantKind: IPAddressMissing, wantDo: CreateIPAddress},
 		"a broadcast address":                        {e: entry{claims: held(a)}, ranges: "10.0.0.4/31", wantKind: OutOfRange},
 		"missing, of two the first has the right":    {e: entry{claims: held(b, a)}, wantKind: IPAddressMissing, wantDo: CreateIPAddress},
 		"a parent that is no Service":                {e: entry{claims: held(a), object: object(anIP("10.0.0.5", ""))}, wantKind: IPAddressWrongParent, wantDo: ReplaceIPAddress},
@@ -100,4 +106,11 @@ func TestTheOlderServiceHasTheRight(t *testing.T) {
 	young, old, twin := aged(aService("a", "10.0.0.5"), time.Minute), aged(aService("c", "10.0.0.5"), time.Hour), aged(aService("b", "10.0.0.5"), time.Hour)
 	b := newAddressIndex(Snapshot{Services: []Service{young, old, twin}})
 	mustEqual(t, "claims", textsOf(b.entries[addr("10.0.0.5")].claims, func(s *Service) string { return s.Name.Name }), []string{"b", "c", "a"})
+}
+
+// API servers keep no IPAddress for a Service that misspells its address, so that it comes after all that do not.
+func TestWhoMisspellsAnAddressComesLast(t *testing.T) {
+	odd, right := aged(aService("odd", "FD00::2"), time.Hour), aged(aService("right", "fd00::2"), time.Minute)
+	b := newAddressIndex(Snapshot{Services: []Service{odd, right}})
+	mustEqual(t, "claims", textsOf(b.entries[addr("fd00::2")].claims, func(s *Service) string { return s.Name.Name }), []string{"right", "odd"})
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,11 @@ func (f finding) event() (reason, action, note string) {
 	if f.drift == drift.Invalid {
 		return "ClusterIPNotValid", "ClusterIPValidation", fmt.Sprintf("Cluster IP %q is not an IP address; create the Service anew", f.text)
 	}
+	if f.drift == drift.Misspelt {
+		a, _ := addressindex.ParseClusterIP(f.text)
+		return "ClusterIPMisspelt", "ClusterIPValidation", fmt.Sprintf("Cluster IP %s is not written as its IPAddress is named, %s: the API server deletes that IPAddress "+
+			"over and over, and without it the address may be given to another Service. Delete the Service and create it anew with %s", f.text, a, a)
+	}
 	return "ClusterIPOutOfRange", "ClusterIPAllocation",
 		fmt.Sprintf("Cluster IP %s is in no ServiceCIDR; create a ServiceCIDR that holds it, or the Service anew", f.text)
 }
@@ -45,18 +51,19 @@ func decide(s *corev1.Service, offered func(netip.Addr) bool) []finding {
 			out = append(out, finding{drift.Invalid, text})
 		case !offered(a):
 			out = append(out, finding{drift.OutOfRange, text})
+		case text != a.String():
+			out = append(out, finding{drift.Misspelt, text})
 		}
 	}
 	return out
 }
 
-// worst is the type under which a Service is tracked: an invalid entry outweighs one out of range.
+// worst is the type under which a Service is tracked: an invalid entry outweighs one out of range, and that one that is misspelt.
 func worst(findings []finding) drift.Type {
-	worst := drift.None
-	for _, f := range findings {
-		if worst == drift.None || f.drift == drift.Invalid {
-			worst = f.drift
+	for _, kind := range []drift.Type{drift.Invalid, drift.OutOfRange, drift.Misspelt} {
+		if slices.ContainsFunc(findings, func(f finding) bool { return f.drift == kind }) {
+			return kind
 		}
 	}
-	return worst
+	return drift.None
 }

@@ -25,6 +25,12 @@ func TestDecide(t *testing.T) {
 		"ExternalName with old leftover": {kind: corev1.ServiceTypeExternalName, ips: []string{"192.0.2.1"}},
 		"out of range":                   {ips: []string{"10.0.0.5", "fd01::5"}, want: []finding{{drift.OutOfRange, "fd01::5"}}, wantWorst: drift.OutOfRange},
 		"no address":                     {ips: []string{"10.0.0.256"}, want: []finding{{drift.Invalid, "10.0.0.256"}}, wantWorst: drift.Invalid},
+		"misspelt":                       {ips: []string{"10.0.0.5", "fd00::00AC"}, want: []finding{{drift.Misspelt, "fd00::00AC"}}, wantWorst: drift.Misspelt},
+		"leading zeros, IPv4 in IPv6": {
+			ips: []string{"010.0.0.5", "::ffff:10.0.0.5"}, want: []finding{{drift.Misspelt, "010.0.0.5"}, {drift.Misspelt, "::ffff:10.0.0.5"}}, wantWorst: drift.Misspelt,
+		},
+		"misspelt, and one of each": {ips: []string{"fd00::00AC", "fd01::0005", "x"}, wantWorst: drift.Invalid,
+			want: []finding{{drift.Misspelt, "fd00::00AC"}, {drift.OutOfRange, "fd01::0005"}, {drift.Invalid, "x"}}},
 		"both": {ips: []string{"192.0.2.1", "x"}, wantWorst: drift.Invalid,
 			want: []finding{{drift.OutOfRange, "192.0.2.1"}, {drift.Invalid, "x"}}},
 	} {

@@ -27,28 +27,28 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
-var finalizers = []string{v1alpha1.FinalizerUpstream, v1alpha1.FinalizerServiceCIDR}
-
-// has returns those of our finalizers that the object has, or those that it lacks.
-func has(cidr *networkingv1.ServiceCIDR, present bool) []string {
-	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return slices.Contains(cidr.Finalizers, f) != present })
-}
-
-// addFinalizers puts upstream's and our own on the object, if one is missing, and turns cidr into what is there then.
-func (r *Reconciler) addFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	missing := has(cidr, false)
-	if len(missing) == 0 || !cidr.DeletionTimestamp.IsZero() {
+// addFinalizer puts our finalizer on the object, if it is missing, and turns cidr into what is there then.
+func (r *Reconciler) addFinalizer(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
+	if slices.Contains(cidr.Finalizers, v1alpha1.FinalizerServiceCIDR) || !cidr.DeletionTimestamp.IsZero() {
 		return nil // the API server accepts no new finalizer on an object that is being deleted
 	}
-	return r.patchFinalizers(ctx, cidr, "finalizers", missing)
+	return r.patchFinalizers(ctx, cidr, "finalizers", []string{v1alpha1.FinalizerServiceCIDR})
 }
 
-// release takes the finalizers off after it has read the API server's own IPAddresses, because the cache
-// may lag behind an allocation that slipped in before the API servers knew of the deletion.
+// release takes our finalizer off after it has read the API server's own IPAddresses, because the cache
+// may lag behind an allocation that slipped in before the API servers knew of the deletion. That of kube-controller-manager goes with it only where an operator of an
+// earlier version has written it: where kube-controller-manager does not run, nobody else would take it off.
 func (r *Reconciler) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	present := has(cidr, true)
-	if len(present) == 0 {
+	if !slices.Contains(cidr.Finalizers, v1alpha1.FinalizerServiceCIDR) {
 		return nil
+	}
+	live := &networkingv1.ServiceCIDR{} // the cache does not keep who has written what
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cidr), live); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	present := []string{v1alpha1.FinalizerServiceCIDR}
+	if upstream.LentFinalizer(live) {
+		present = append(present, v1alpha1.FinalizerUpstream)
 	}
 	left, err := r.liveOrphan(ctx, r.Index.Orphans(cidr.Name))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
@@ -30,7 +31,7 @@ func TestConditionsFollowTheFinalizers(t *testing.T) {
 		},
 		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 			o.SetResourceVersion("2")
-			o.SetFinalizers(finalizers)
+			o.SetFinalizers([]string{v1alpha1.FinalizerServiceCIDR})
 			o.(*networkingv1.ServiceCIDR).Status.Conditions = []metav1.Condition{before}
 			return nil
 		},

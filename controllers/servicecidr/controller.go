@@ -92,7 +92,7 @@ func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, 
 	if !d.keep {
 		return 0, r.release(ctx, cidr)
 	}
-	if err := r.addFinalizers(ctx, cidr); err != nil {
+	if err := r.addFinalizer(ctx, cidr); err != nil {
 		return 0, err
 	}
 	if in.unused && in.deleted.IsZero() {

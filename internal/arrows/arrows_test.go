@@ -80,6 +80,8 @@ var arrows = []arrow{
 
 	{"internal/batch", module + "/*", "items of all kinds are done in batches, and none is known here"},
 	{"internal/batch", "k8s.io/client-go", "it repeats what it is handed, and asks nobody itself"},
+	{"internal/timeline", module + "/*", "manager and agent alike hang on it"},
+	{"internal/timeline", "k8s.io/client-go", "it compares versions on the way of requests, and sends none of its own kind"},
 
 	{"cmd", module + "/test", "the product does not carry its test tools"},
 	{"cmd", "github.com/onsi/*", "the product does not carry its test tools"},

@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 )
@@ -73,4 +74,21 @@ func (e *Etcd) args() []string {
 
 func (e *Etcd) healthy(ctx context.Context) error {
 	return askOK(ctx, plainClient(), e.URL()+"/health")
+}
+
+// Save copies the data to a folder, as a snapshot does, while etcd is down.
+func (e *Etcd) Save(dir string) error { return copyData(dir, e.data) }
+
+// Restore puts saved data in the place of the present ones, while etcd is down. Revisions go on from the saved one: what was lost is numbered anew.
+func (e *Etcd) Restore(dir string) error { return copyData(e.data, dir) }
+
+func copyData(to, from string) error {
+	err := os.RemoveAll(to)
+	if err == nil {
+		err = os.CopyFS(to, os.DirFS(from))
+	}
+	if err != nil {
+		return fmt.Errorf("copying the data of etcd: %w", err)
+	}
+	return nil
 }

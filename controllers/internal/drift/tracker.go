@@ -28,11 +28,13 @@ const (
 	OutOfRange Type = "out_of_range"
 	// Invalid: an entry of spec.clusterIPs is no address.
 	Invalid Type = "invalid"
+	// Misspelt: an entry of spec.clusterIPs is an address, but not written as its IPAddress is named.
+	Misspelt Type = "misspelt"
 )
 
 // Types returns every type but None, in the order of their documentation.
 func Types() []Type {
-	return []Type{Missing, Orphan, WrongParent, WrongLabels, Duplicate, OutOfRange, Invalid}
+	return []Type{Missing, Orphan, WrongParent, WrongLabels, Duplicate, OutOfRange, Invalid, Misspelt}
 }
 
 // Tracker remembers one finding for each key. The zero value is empty and ready; it is safe for concurrent use.

@@ -13,6 +13,8 @@ import (
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 )
 
 // renewDeadline is controller-runtime's default. Requests for the Lease end well before it.
@@ -31,8 +33,8 @@ type Lock struct {
 }
 
 // NewLock returns the lock of a Lease. name is that of the pod, for people; address is where other replicas reach the webhooks of this process,
-// "host:port", or empty if it serves none. Neither reaches the API server before the election starts.
-func NewLock(config *rest.Config, namespace, lease, name, address string) (*Lock, error) {
+// "host:port", or empty if it serves none. Neither reaches the API server before the election starts. guard is told the versions of the Lease.
+func NewLock(config *rest.Config, guard *timeline.Guard, namespace, lease, name, address string) (*Lock, error) {
 	// A container that crashed and came back in its pod is another replica than before.
 	identity := fmt.Sprintf("%s_%s@%s", name, utilrand.String(6), address)
 	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
@@ -42,9 +44,10 @@ func NewLock(config *rest.Config, namespace, lease, name, address string) (*Lock
 	if err != nil {
 		return nil, fmt.Errorf("making the lock of Lease %s/%s: %w", namespace, lease, err)
 	}
+	seen := &witness{LeasesGetter: client, guard: guard}
 	lock := func() resourcelock.Interface {
 		return &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: lease}, Client: client,
+			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: lease}, Client: seen,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		}
 	}

@@ -2,6 +2,7 @@
 package loop
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -10,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 )
 
 // Options of a control loop.
@@ -30,5 +33,13 @@ func Setup[K comparable](mgr manager.Manager, o Options, r reconcile.TypedReconc
 	for _, s := range sources {
 		b = b.WatchesRawSource(s)
 	}
-	return b.Complete(r)
+	return b.Complete(patient[K]{r})
+}
+
+// patient takes a write that was not tried, because the API server refuses those of its kind, for no failure.
+type patient[K comparable] struct{ reconcile.TypedReconciler[K] }
+
+// Reconcile implements reconcile.TypedReconciler.
+func (p patient[K]) Reconcile(ctx context.Context, key K) (reconcile.Result, error) {
+	return refusal.Wait(p.TypedReconciler.Reconcile(ctx, key))
 }

@@ -23,6 +23,7 @@ func TestDocumentation(t *testing.T) {
 	ctrlmetrics.Registry.MustRegister(addresses)
 	defer ctrlmetrics.Registry.Unregister(addresses)
 	BlockedDeletions.WithLabelValues("kubernetes")
+	WritesRefused.WithLabelValues("repair", "create")
 	if err := metricsdoc.Check("../../../docs/metrics.md", prefix, ctrlmetrics.Registry.(metricsdoc.Registry)); err != nil {
 		t.Error(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// unreadable is a selector that the schema takes, and that says nothing.
-var unreadable = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpIn}}}
+// badSelector is a selector that the schema takes, and that says nothing.
+var badSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpIn}}}
 
 // Of equal priorities the first by name wins, whatever the ages: a restore from a backup changes those.
 func TestEqualPrioritiesGoByName(t *testing.T) {
@@ -44,31 +44,31 @@ func TestUnreadableSelectorsClose(t *testing.T) {
 		standing  Standing
 	}{
 		"the namespaceSelector, as never before": {
-			nil, with(policy("p", 0), of("blue"), exclusive, selecting("a"), func(s *v1alpha1.ServiceCIDRPolicySpec) { s.NamespaceSelector = unreadable }), "", "ab", Closed,
+			nil, with(policy("p", 0), of("blue"), exclusive, selecting("a"), func(s *v1alpha1.ServiceCIDRPolicySpec) { s.NamespaceSelector = badSelector }), "", "ab", Closed,
 		},
 		"the serviceSelector, as never before": {
-			nil, with(policy("p", 0), of("blue"), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = unreadable }), "", "ab", Closed,
+			nil, with(policy("p", 0), of("blue"), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = badSelector }), "", "ab", Closed,
 		},
 		"the serviceSelector of ranges by their labels, as never before": {
-			nil, with(policy("p", 0), byLabel, exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = unreadable }), "", "ab", Closed,
+			nil, with(policy("p", 0), byLabel, exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = badSelector }), "", "ab", Closed,
 		},
 		"the serviceCIDRSelector, as never before": {
-			nil, with(policy("p", 0), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRSelector = unreadable }), "ab", "ab", ClosedUnknown,
+			nil, with(policy("p", 0), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRSelector = badSelector }), "ab", "ab", ClosedUnknown,
 		},
 		"names and labels of ranges at once": {
 			nil, with(policy("p", 0), of("red"), byLabel, exclusive, selecting("a")), "", "", Closed,
 		},
 		"names of ranges, and labels that cannot be read": {
-			nil, with(policy("p", 0), of("red"), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRSelector = unreadable }), "ab", "", Closed,
+			nil, with(policy("p", 0), of("red"), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRSelector = badSelector }), "ab", "", Closed,
 		},
 		"the serviceSelector, after a form that could be read": {
-			with(policy("p", 0), of("blue"), exclusive, selecting("a")), with(policy("p", 0), of("red"), func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = unreadable }), "a", "ab", AsBefore,
+			with(policy("p", 0), of("blue"), exclusive, selecting("a")), with(policy("p", 0), of("red"), func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = badSelector }), "a", "ab", AsBefore,
 		},
 		"the serviceCIDRSelector, after a form that could be read": {
-			with(policy("p", 0), byLabel, exclusive, selecting("a")), with(policy("p", 0), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRSelector = unreadable }), "a", "ab", AsBefore,
+			with(policy("p", 0), byLabel, exclusive, selecting("a")), with(policy("p", 0), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceCIDRSelector = badSelector }), "a", "ab", AsBefore,
 		},
 		"of a policy that is not exclusive": {
-			nil, with(policy("p", 0), of("blue"), fails, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = unreadable }), "ab", "ab", Closed,
+			nil, with(policy("p", 0), of("blue"), fails, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = badSelector }), "ab", "ab", Closed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestUnreadableSelectorsClose(t *testing.T) {
 
 // The API server is told the same: a policy that selects no Service admits none.
 func TestUnreadableSelectorsAreEnforced(t *testing.T) {
-	p := with(policy("p", 0), of("blue"), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.NamespaceSelector = unreadable })
+	p := with(policy("p", 0), of("blue"), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.NamespaceSelector = badSelector })
 	p.Spec.Enforcement = v1alpha1.EnforcementAPIServer
 	s := Compile(inputs(serviceCIDRs{ready("blue", "10.0.0.0/24", "fd00::/120")}, p))
 	for _, a := range []string{"10.0.0.9", "fd00::9"} {
@@ -125,7 +125,7 @@ func TestUnreadableSelectorsAreEnforced(t *testing.T) {
 func TestEarlierFormsAreForgotten(t *testing.T) {
 	blue := serviceCIDRs{ready("blue", "10.0.0.0/24")}
 	good := with(policy("p", 0), of("blue"), exclusive, selecting("a"))
-	bad := with(policy("p", 0), of("blue"), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = unreadable })
+	bad := with(policy("p", 0), of("blue"), exclusive, func(s *v1alpha1.ServiceCIDRPolicySpec) { s.ServiceSelector = badSelector })
 	anew := bad.DeepCopy()
 	anew.UID = "another"
 	mended := with(policy("p", 0), of("blue"), exclusive, selecting("b"))

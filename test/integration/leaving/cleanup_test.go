@@ -96,6 +96,20 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
+	// Operators before put kube-controller-manager's finalizer on ServiceCIDRs, and where that does not run nobody else takes it off.
+	It("takes kube-controller-manager's finalizer where an operator has written it, and nowhere else", func(ctx SpecContext) {
+		for name, manager := range map[string]string{"lent": "clusterip-operator-servicecidr", "upstreams": "kube-controller-manager"} {
+			layOut(ctx, c, name)
+			_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.StrategicMergePatchType,
+				fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, cluster.UpstreamFinalizer), metav1.PatchOptions{FieldManager: manager})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		_, status := cleanUp(ctx, c)
+		Expect(status).To(Equal(done))
+		Expect(c.ServiceCIDR(ctx, "lent").Finalizers).To(BeEmpty())
+		Expect(c.ServiceCIDR(ctx, "upstreams").Finalizers).To(ConsistOf(cluster.UpstreamFinalizer))
+	})
+
 	// Whether renumbering has moved the Services, is about to, or is in the middle: without the operator nobody lets go of what it holds.
 	It("lets go of former addresses, and says whose they are", func(ctx SpecContext) {
 		held, former := c.CreateService(ctx, "held", framework.RequireDualStack()), c.CreateService(ctx, "former", framework.RequireDualStack())

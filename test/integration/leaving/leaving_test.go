@@ -169,8 +169,12 @@ func live(ctx context.Context, c *cluster.Cluster) {
 	Expect(c.Upstream.Pause()).To(Succeed())
 	c.CreateServiceCIDR(ctx, "ours", "10.102.0.0/24", "fd00:102::/120")
 	c.CreateServiceCIDR(ctx, "closing", "10.103.0.0/24")
-	c.WaitLookedAfter(ctx, "theirs", "kubernetes", "ours", "closing")
+	for _, name := range []string{"ours", "closing"} {
+		Eventually(c.Condition).WithArguments(ctx, name, cluster.Ready).Should(HaveField("Status", metav1.ConditionTrue))
+		Expect(c.ServiceCIDR(ctx, name).Finalizers).To(ConsistOf(cluster.OurFinalizer))
+	}
 	Expect(c.Upstream.Resume()).To(Succeed())
+	c.WaitLookedAfter(ctx, "theirs", "kubernetes", "ours", "closing")
 
 	By("Services, and other people's marks")
 	c.HoldAddress(ctx, "in-theirs", "10.101.0.30")

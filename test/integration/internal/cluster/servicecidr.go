@@ -35,7 +35,7 @@ func (c *Cluster) finalizers() (all []string) {
 	if c.Operator != nil {
 		all = append(all, OurFinalizer)
 	}
-	if c.Operator != nil || c.Upstream != nil {
+	if c.Upstream != nil {
 		all = append(all, UpstreamFinalizer)
 	}
 	return all

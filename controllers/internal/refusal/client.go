@@ -1,0 +1,93 @@
+package refusal
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
+)
+
+// wordsOfAPIServer is how much of an answer fits into the note of an event beside our own words.
+const wordsOfAPIServer = 600
+
+// Options of New.
+type Options struct {
+	// What the IPAddresses are written for: the value of a metric label, and in the words of an event.
+	What string
+	// Remedy is what an admin can do, other than to allow it.
+	Remedy string
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+}
+
+// Client is a client for one control loop that writes no object but IPAddresses. It is safe for concurrent use.
+type Client struct {
+	client.Client
+	create, remove, change *gate
+}
+
+// New returns a client that stops to create, to delete, or to change IPAddresses while the API server refuses that. Each of the three has a gate of its own.
+func New(of client.Client, o Options) *Client {
+	open := func(operation string) *gate {
+		refused := metrics.WritesRefused.WithLabelValues(o.What, operation)
+		refused.Set(0)
+		return &gate{writes: "writes of IPAddresses (" + operation + ", for " + o.What + ")", clock: o.Clock, changed: func(closed bool, last error) {
+			if !closed {
+				refused.Set(0)
+				log.Log.Info("The API server takes writes of IPAddresses again that it had refused", "operation", operation, "for", o.What)
+				return
+			}
+			refused.Set(1)
+			log.Log.Error(last, "The API server refuses writes of IPAddresses; one is tried from time to time", "operation", operation, "for", o.What, "pause", Pause)
+			o.Events.Eventf(defaultRange(), nil, corev1.EventTypeWarning, "IPAddressWritesRefused", "Write", "The API server refuses to %s IPAddresses for %s, and is asked again every %s. "+
+				"Allow it to the operator's ServiceAccount%s. It said: %s", operation, o.What, Pause, o.Remedy, wording.Cut(last.Error(), wordsOfAPIServer))
+		}}
+	}
+	return &Client{Client: of, create: open("create"), remove: open("delete"), change: open("change")}
+}
+
+// Create implements client.Client.
+func (c *Client) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	return c.create.try(func() error { return c.Client.Create(ctx, o, options...) })
+}
+
+// Delete implements client.Client.
+func (c *Client) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
+	return c.remove.try(func() error { return c.Client.Delete(ctx, o, options...) })
+}
+
+// Patch implements client.Client.
+func (c *Client) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+	return c.change.try(func() error { return c.Client.Patch(ctx, o, patch, options...) })
+}
+
+// Apply implements client.Client.
+func (c *Client) Apply(ctx context.Context, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	return c.change.try(func() error { return c.Client.Apply(ctx, o, options...) })
+}
+
+// Wait turns an error of a write that was not tried into another try when one may be.
+func Wait(result reconcile.Result, err error) (reconcile.Result, error) {
+	var refused *Error
+	if errors.As(err, &refused) {
+		return reconcile.Result{RequeueAfter: refused.After}, nil
+	}
+	return result, err
+}
+
+// defaultRange is whom events are about that concern no single object.
+func defaultRange() *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultServiceCIDR}}
+}

@@ -1,0 +1,84 @@
+package behaviour_test
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// The API server takes fd00:10:96::00AC with a warning, and names the IPAddress fd00:10:96::ac. Its repair loop compares texts, so it deletes that IPAddress a minute after its
+// creation, or five seconds if the Service was there before it, and creates it anew three minutes later. Addresses of IPv4 it takes in one spelling alone.
+var _ = Describe("Services that misspell their addresses", Ordered, func() {
+	const single, dual = "fd00:10:96::ac", "fd00:10:96::ad"
+	var c *cluster.Cluster
+	var four string // the other address of the second Service, which is spelt right
+
+	BeforeAll(func(ctx SpecContext) {
+		c = cluster.Start(ctx, cluster.Options{})
+		c.CreateSettledService(ctx, "single", framework.WithFamilies(corev1.IPv6Protocol), framework.WithClusterIPs("fd00:10:96::00AC"))
+		four = c.CreateSettledService(ctx, "dual", framework.RequireDualStack(), framework.WithClusterIPs("10.96.0.173", "fd00:10:96:0::00ad")).Spec.ClusterIP
+	})
+
+	It("are left to the API server, which keeps no IPAddress of theirs", func(ctx SpecContext) {
+		watch, err := c.Networking().IPAddresses().Watch(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		defer watch.Stop()
+		for _, address := range []string{single, dual, four} { // as the API server does with two of them in the end, unless it has
+			Expect(client.IgnoreNotFound(c.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{}))).To(Succeed())
+		}
+		Eventually(c.Owner).WithArguments(ctx, four).Should(Equal(cluster.Namespace+"/dual"), "the address that is spelt right is repaired")
+		var seen []string
+		Consistently(func() []string {
+			for {
+				select {
+				case event := <-watch.ResultChan():
+					name := event.Object.(metav1.Object).GetName()
+					if event.Type == "ADDED" && slices.Contains([]string{single, dual}, name) {
+						seen = append(seen, name)
+					}
+					continue
+				default:
+					return seen
+				}
+			}
+		}).WithTimeout(6 * time.Second).Should(BeEmpty())
+	})
+
+	It("are told once, and found by check", func(ctx SpecContext) {
+		for name, text := range map[string]string{"single": "fd00:10:96::00AC", "dual": "fd00:10:96:0::00ad"} {
+			Eventually(func() []string { return c.Events(ctx).Ours().OnService(name).For("ClusterIPMisspelt").Notes() }).
+				Should(ConsistOf(And(ContainSubstring(text), ContainSubstring("create it anew with fd00:10:96::a"))))
+			Expect(c.Events(ctx).Ours().OnService(name).For("ClusterIPMisspelt").Count()).To(Equal(1))
+		}
+		Expect(c.Metric(ctx, "drift", "type", "misspelt")).To(BeEquivalentTo(2), "two Services")
+		Expect(check(ctx, c)).To(And(ContainSubstring("ClusterIPMisspelt   service/default/single"), ContainSubstring("ClusterIPMisspelt   service/default/dual")))
+	})
+
+	It("lose the address to a Service that spells it right", func(ctx SpecContext) {
+		right := c.CreateSettledService(ctx, "right", framework.WithFamilies(corev1.IPv6Protocol), framework.WithClusterIPs(single))
+		c.DeleteIPAddress(ctx, single)
+		Eventually(c.Owner).WithArguments(ctx, single).Should(Equal(cluster.Namespace + "/right"))
+		Eventually(func() []string {
+			return c.Events(ctx).Ours().OnService("single").For("ClusterIPAlreadyAllocated").Notes()
+		}).
+			Should(ConsistOf(ContainSubstring("belongs to Service default/right")))
+		c.DeleteServices(ctx, right)
+	})
+})
+
+// check is what `kubectl clusterip check` prints.
+func check(ctx context.Context, c *cluster.Cluster) string {
+	GinkgoHelper()
+	result, err := c.RunPlugin(ctx, framework.PluginOptions{Args: []string{"check"}})
+	Expect(err).NotTo(HaveOccurred())
+	return result.Stdout
+}

@@ -1,0 +1,74 @@
+package behaviour_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// noBands is a policy of a platform that lets nobody change IPAddresses.
+const noBands = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: platform}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [networking.k8s.io], apiVersions: ["*"], resources: [ipaddresses], operations: [UPDATE]}]
+  validations: [{expression: "false", message: the platform keeps IPAddresses}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: platform}
+spec: {policyName: platform, validationActions: [Deny]}
+`
+
+// A platform may forbid to change IPAddresses. Band labels are a service to people: where they are refused, that is said once, and no request is sent for each IPAddress again
+// and again.
+var _ = It("Band labels that the platform refuses are not tried for each IPAddress", func(ctx SpecContext) {
+	c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
+	c.Apply(ctx, noBands)
+	services := c.CreateServices(ctx, 30, func(i int) *corev1.Service { return named("labelled", framework.RequireDualStack())(i) })
+	Eventually(func() error {
+		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "label", "ipaddress", services[0].Spec.ClusterIP, "a=b", "--dry-run=server")
+		return err
+	}).Should(MatchError(ContainSubstring("the platform keeps IPAddresses")))
+	before := denied(ctx, c)
+
+	c.StartOperator(ctx)
+	Eventually(c.Metric).WithArguments(ctx, "writes_refused", "for", "band labels").Should(BeEquivalentTo(1))
+	Consistently(denied).WithArguments(ctx, c).WithTimeout(8*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", before+3), "60 IPAddresses")
+	refused := func() []string {
+		return c.Events(ctx).Ours().OnServiceCIDR("kubernetes").For("IPAddressWritesRefused").Notes()
+	}
+	Eventually(refused).Should(ConsistOf(And(ContainSubstring("--band-labels=false"), ContainSubstring("the platform keeps IPAddresses"))))
+
+	By("what is not refused goes on", func() {
+		address := services[0].Spec.ClusterIP
+		c.DeleteIPAddress(ctx, address)
+		Eventually(c.Owner).WithArguments(ctx, address).Should(Equal(cluster.Namespace + "/" + services[0].Name))
+	})
+})
+
+// denied is how many requests the platform's policy has refused.
+func denied(ctx context.Context, c *cluster.Cluster) (n float64) {
+	GinkgoHelper()
+	text, err := c.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "apiserver_validating_admission_policy_check_total{") && strings.Contains(line, `enforcement_action="deny"`) && strings.Contains(line, `policy="platform"`) {
+			value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
+			Expect(err).NotTo(HaveOccurred())
+			n += value
+		}
+	}
+	return n
+}

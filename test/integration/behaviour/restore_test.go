@@ -1,0 +1,106 @@
+package behaviour_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// down does something while etcd and the API server are, in the order in which an admin stops and starts them.
+func down(ctx context.Context, c *cluster.Cluster, do func()) {
+	GinkgoHelper()
+	Expect(c.API.Kill()).To(Succeed())
+	Expect(c.Etcd.Stop()).To(Succeed())
+	do()
+	Expect(c.Etcd.Start(ctx)).To(Succeed())
+	Expect(c.API.Start(ctx)).To(Succeed())
+}
+
+// 1. etcd is saved. 2. A Service is deleted, and others come. 3. etcd is restored without --bump-revision: the Service and its addresses are back, with the versions
+// that they had, and nothing of what has come since ever was. A manager that goes on believes the opposite: it has read the deletion, and its watches begin at
+// revisions to come.
+var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, Label("all"), func() {
+	var c *cluster.Cluster
+	var saved string
+
+	BeforeAll(func(ctx SpecContext) {
+		c = cluster.Start(ctx, cluster.Options{WithoutOperator: true})
+		saved = filepath.Join(c.Dir(), "saved")
+	})
+
+	// lose has a Service that is in the snapshot deleted and forgotten, and the restore bring it back.
+	lose := func(ctx context.Context, restored string, lost ...string) []string {
+		GinkgoHelper()
+		addresses := c.CreateSettledService(ctx, restored, framework.RequireDualStack()).Spec.ClusterIPs
+		down(ctx, c, func() { Expect(c.Etcd.Save(saved)).To(Succeed()) })
+		Eventually(c.Client().CoreV1().Services(cluster.Namespace).Delete).WithArguments(ctx, restored, metav1.DeleteOptions{}).Should(Succeed())
+		for _, name := range lost {
+			c.CreateSettledService(ctx, name, framework.RequireDualStack())
+		}
+		for _, manager := range c.Replicas() {
+			Eventually(used).WithArguments(ctx, manager).Should(BeEquivalentTo(len(lost)+1), "and that of Service kubernetes")
+		}
+		down(ctx, c, func() { Expect(c.Etcd.Restore(saved)).To(Succeed()) })
+		return addresses
+	}
+
+	// beginAnew waits until every manager has ended, with the reason as its last words, and starts them as the kubelet does.
+	beginAnew := func(ctx context.Context, managers []*framework.Manager) {
+		GinkgoHelper()
+		for _, manager := range managers {
+			Eventually(manager.Running).Should(BeFalse())
+			Expect(manager.ExitCode()).To(Equal(1))
+			Expect(manager.LogTail(1)).To(ContainSubstring("the API server's storage has gone back in time"))
+			Expect(manager.Start(ctx)).To(Succeed())
+		}
+	}
+
+	// expectTruth wants the addresses of a Service that is back to be its own: their IPAddresses are kept, and no other Service is given them.
+	expectTruth := func(ctx context.Context, name string, addresses []string) {
+		GinkgoHelper()
+		for _, address := range addresses {
+			c.DeleteIPAddress(ctx, address)
+			Eventually(c.Owner).WithArguments(ctx, address).Should(Equal(cluster.Namespace + "/" + name))
+		}
+		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
+	}
+
+	It("is looked after by a manager that begins anew, with no election", func(ctx SpecContext) {
+		c.StartOperator(ctx)
+		managers := c.Replicas()
+		addresses := lose(ctx, "back-alone", "never-alone-0", "never-alone-1", "never-alone-2")
+		beginAnew(ctx, managers)
+		expectTruth(ctx, "back-alone", addresses)
+		Expect(c.Operator.Stop()).To(Succeed())
+		c.DeleteAllServices(ctx)
+	})
+
+	It("is looked after by replicas that all begin anew", func(ctx SpecContext) {
+		for range 2 {
+			c.StartOperator(ctx, "--leader-elect=true", "--leader-election-namespace=default")
+		}
+		managers := c.Replicas()
+		Eventually(c.Leaders).WithArguments(ctx).Should(HaveLen(1))
+		addresses := lose(ctx, "back", "never-0", "never-1", "never-2")
+		beginAnew(ctx, managers)
+		Eventually(c.Leaders).WithArguments(ctx).Should(HaveLen(1))
+		expectTruth(ctx, "back", addresses)
+		Expect(os.RemoveAll(saved)).To(Succeed())
+	})
+})
+
+// used is how many IPv4 addresses of the default range a manager knows to be in use.
+func used(ctx context.Context, manager *framework.Manager) float64 {
+	GinkgoHelper()
+	metrics, err := manager.Metrics(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	value, _ := metrics.Value("clusterip_operator_allocated_ips", "cidr", "10.96.0.0/16")
+	return value
+}
