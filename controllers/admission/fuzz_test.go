@@ -89,7 +89,7 @@ func newAttacked(t testing.TB) *attacked {
 		s.services = append(s.services, corev1Service("s"+strings.ReplaceAll(ip, ".", "-"), ip))
 	}
 	a := &attacked{cluster: newCluster(t, s)}
-	a.leader = handlerOf(a.steerer)
+	a.leader = served(a.steerer)
 	follower := a.replica(t, s)
 	follower.Leader = leaderFunc(func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
 		text, err := json.Marshal(admissionv1.AdmissionReview{Request: r})
@@ -102,13 +102,14 @@ func newAttacked(t testing.TB) *attacked {
 		a.leader.ServeHTTP(recorded, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(text)))
 		return answer.Response, json.Unmarshal(recorded.Body.Bytes(), answer) == nil && answer.Response != nil
 	})
-	a.follower = handlerOf(follower)
+	a.follower = served(follower)
 	return a
 }
 
-func handlerOf(steerer *ServiceSteerer) http.Handler {
+// served serves a webhook of Services as a manager does.
+func served(handler admission.Handler) http.Handler {
 	return webhook.Serve(webhook.Endpoint{
-		Handler: steerer, Resource: "services", Operations: []admissionv1.Operation{admissionv1.Create, admissionv1.Update}, Reads: ReadsOfService,
+		Handler: handler, Resource: "services", Operations: []admissionv1.Operation{admissionv1.Create, admissionv1.Update}, Reads: ReadsOfService,
 	}, webhook.NewRoom())
 }
 
