@@ -14,7 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// The webhook lets pass what is insane, so that the API server's own validation answers. It has to refuse all of that.
+// The webhook lets pass what is insane, so that the API server's own validation answers. It has to
+// refuse all of that.
 var _ = Describe("What the webhook takes for insane", func() {
 	It("is what a real API server refuses", func(ctx SpecContext) {
 		var shapes []struct {

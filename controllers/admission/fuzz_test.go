@@ -30,7 +30,8 @@ import (
 // What one request may cost, whatever it holds and however large it is.
 const (
 	maxAddresses = 2
-	// maxAllocated is how many bytes may be allocated on its way: the answer, what is kept of the request while it is decoded, and its labels as a map.
+	// maxAllocated is how many bytes may be allocated on its way: the answer, what is kept of the
+	// request while it is decoded, and its labels as a map.
 	maxAllocated = 2 << 20
 	// maxHandedOn is what a follower may send to the leader.
 	maxHandedOn = 64 << 10
@@ -40,9 +41,11 @@ const (
 	maxRefusal = 1 << 10
 )
 
-// FuzzReview sends what might come as an AdmissionReview, before anything has validated it, through the HTTP handler to a webhook of Services with a real address index and
-// real policies. Nothing panics; a request has two addresses in flight at most, or none when it is refused or insane; what it leaves behind, and what it costs on its way, has a
-// bound that does not depend on its content. What a follower hands on to the leader keeps to the same.
+// FuzzReview sends what might come as an AdmissionReview, before anything has validated it, through
+// the HTTP handler to a webhook of Services with a real address index and real policies. Nothing
+// panics; a request has two addresses in flight at most, or none when it is refused or insane; what
+// it leaves behind, and what it costs on its way, has a bound that does not depend on its content.
+// What a follower hands on to the leader keeps to the same.
 func FuzzReview(f *testing.F) {
 	for _, row := range shapes(f) {
 		f.Add(reviewOf(f, row.request()))
@@ -67,7 +70,8 @@ type attacked struct {
 	handedOn         atomic.Int64 // the size of the last request that was handed on
 }
 
-// newAttacked is a cluster with an exclusive range of each family, with reservations, and one that is full.
+// newAttacked is a cluster with an exclusive range of each family, with reservations, and one that
+// is full.
 func newAttacked(t testing.TB) *attacked {
 	t.Helper()
 	s := blue(func(s *v1alpha1.ServiceCIDRPolicySpec) {
@@ -142,7 +146,8 @@ func (a *attacked) attack(t *testing.T, handler http.Handler, body []byte, lines
 	a.releaseAll(t, body)
 }
 
-// settle reads the answer, and ends the flight of what was given. It returns how many addresses that was, and whether the request was refused.
+// settle reads the answer, and ends the flight of what was given. It returns how many addresses
+// that was, and whether the request was refused.
 func (a *attacked) settle(t *testing.T, recorded *httptest.ResponseRecorder) (given int, refused bool) {
 	t.Helper()
 	var review admissionv1.AdmissionReview
@@ -166,7 +171,8 @@ func (a *attacked) settle(t *testing.T, recorded *httptest.ResponseRecorder) (gi
 	return given, !review.Response.Allowed
 }
 
-// releaseAll ends the flight of the addresses that a request named, after which nothing of it may be left but a bounded number of short refusals.
+// releaseAll ends the flight of the addresses that a request named, after which nothing of it may
+// be left but a bounded number of short refusals.
 func (a *attacked) releaseAll(t *testing.T, body []byte) {
 	t.Helper()
 	if a.steerer.Index.InFlight() > 0 {
@@ -314,4 +320,3 @@ func hostile(t testing.TB) (all [][]byte) {
 	})
 	return append(all, []byte(`{"request":{"uid":"u","object":{"metadata":{"labels":`), []byte(`{"request":null}`), []byte(`[]`))
 }
-

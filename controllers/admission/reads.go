@@ -7,10 +7,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
-// What the webhooks read of the objects of a request; nothing else of them is ever held. Numbers are bytes of JSON. Names and addresses have as many as the API server
-// takes of them at most, with room for quotes; labels, annotations and specs as many as a person or a tool may have a reason for.
+// What the webhooks read of the objects of a request; nothing else of them is ever held. Numbers
+// are bytes of JSON. Names and addresses have as many as the API server takes of them at most, with
+// room for quotes; labels, annotations and specs as many as a person or a tool may have a reason
+// for.
 var (
-	// ReadsOfService is what ServiceSteerer reads. 8 KiB are about a hundred labels: the API server knows no limit but the 1.5 MiB of an object.
+	// ReadsOfService is what ServiceSteerer reads. 8 KiB are about a hundred labels: the API server
+	// knows no limit but the 1.5 MiB of an object.
 	ReadsOfService = webhook.Members{
 		"metadata": {Members: webhook.Members{
 			"name": {Max: 256}, "generateName": {Max: 256}, "namespace": {Max: 256}, "labels": {Max: 8 << 10},

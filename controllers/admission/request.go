@@ -96,8 +96,10 @@ func chosen(s, old *service) []netip.Addr {
 	return slices.DeleteFunc(now, func(a netip.Addr) bool { return slices.Contains(before, a) })
 }
 
-// misspelt returns the first address that a request names anew and that is not in its canonical form, empty for none. The API server stores the address as it was
-// written and names its IPAddress canonically, and then its repair takes the two for different addresses: it deletes and creates the IPAddress, without end.
+// misspelt returns the first address that a request names anew and that is not in its canonical
+// form, empty for none. The API server stores the address as it was written and names its IPAddress
+// canonically, and then its repair takes the two for different addresses: it deletes and creates the
+// IPAddress, without end.
 func misspelt(s, old *service) string {
 	named := chosen(s, old)
 	for _, text := range keeps(s, old) {
@@ -129,8 +131,10 @@ func parseAll(texts []string) (all []netip.Addr, ok bool) {
 	return all, ok
 }
 
-// ControlPlane are the users of the control plane, which know what they do: API servers, and kube-controller-manager with one account or with
-// one for each controller (--use-service-account-credentials). The guards let them pass, and config/webhook spares them the call; a test holds both together.
+// ControlPlane are the users of the control plane, which know what they do: API servers, and
+// kube-controller-manager with one account or with one for each controller
+// (--use-service-account-credentials). The guards let them pass, and config/webhook spares them the
+// call; a test holds both together.
 var ControlPlane = []string{
 	"system:apiserver",
 	"system:kube-controller-manager",

@@ -10,11 +10,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// insane returns why no API server stores a Service, in words that hold nothing of the request; empty if one may. A mutating webhook is asked before the API server
-// validates, so whoever may create Services can have it look at anything. What is insane is to have no effect at all.
+// insane returns why no API server stores a Service, in words that hold nothing of the request;
+// empty if one may. A mutating webhook is asked before the API server validates, so whoever may
+// create Services can have it look at anything. What is insane is to have no effect at all.
 //
-// It knows as much of the API server's validation as bounds what is kept of a request: an entry in flight holds a name, a namespace and an address for each family. It
-// may be more lenient than an API server and never stricter; TestInsaneIsWhatTheAPIServerRefuses holds both together.
+// It knows as much of the API server's validation as bounds what is kept of a request: an entry in
+// flight holds a name, a namespace and an address for each family. It may be more lenient than an
+// API server and never stricter; TestInsaneIsWhatTheAPIServerRefuses holds both together.
 func insane(s, old *service) string {
 	for _, check := range []func(s, old *service) string{insaneName, insaneLabels, insaneFamilies, insaneAddresses} {
 		if why := check(s, old); why != "" {
@@ -24,7 +26,8 @@ func insane(s, old *service) string {
 	return ""
 }
 
-// insaneName looks at names. Since 1.36 those of Services are labels of RFC 1123, before that of RFC 1035, which are some of these. An update changes no name.
+// insaneName looks at names. Since 1.36 those of Services are labels of RFC 1123, before that of
+// RFC 1035, which are some of these. An update changes no name.
 func insaneName(s, old *service) string {
 	m := s.Metadata
 	switch {
@@ -42,7 +45,8 @@ func insaneName(s, old *service) string {
 
 func isLabel(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
-// beginsLabel reports whether a DNS label may begin so. The API server asks what the prefix would be with a letter at its end instead of a dash and what is before it.
+// beginsLabel reports whether a DNS label may begin so. The API server asks what the prefix would
+// be with a letter at its end instead of a dash and what is before it.
 func beginsLabel(prefix string) bool {
 	if rest, dash := strings.CutSuffix(prefix, "-"); dash && rest != "" {
 		prefix = rest[:len(rest)-1] + "a"

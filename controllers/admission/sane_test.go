@@ -41,7 +41,8 @@ func (s shape) request() admission.Request {
 	return r
 }
 
-// What is insane has no effect, and passes; everything else is decided on. What a real API server makes of the same shapes stands in controllers/shapes_test.go.
+// What is insane has no effect, and passes; everything else is decided on. What a real API server
+// makes of the same shapes stands in controllers/shapes_test.go.
 func TestInsane(t *testing.T) {
 	c := newCluster(t, setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.96.0.0/16", "fd00:10:96::/112")}})
 	for _, row := range shapes(t) {

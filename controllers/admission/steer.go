@@ -82,7 +82,7 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	if err != nil {
 		return h.pass(ctx, req, err)
 	}
-	if insane(s, old) != "" { // nothing may remember it: the API server will refuse it, and can be sent as many as anybody likes
+	if insane(s, old) != "" { // the API server will refuse it, and nothing of it may be remembered
 		return admission.Allowed(""), malformed
 	}
 	if !s.needsAddress() { // all creations come here, see config/webhook

@@ -19,23 +19,28 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 )
 
-// Budget is the time that a request may take here from its first byte to its answer; the API server gives us two seconds.
+// Budget is the time that a request may take here from its first byte to its answer; the API server
+// gives us two seconds.
 const Budget = 1700 * time.Millisecond
 
 const (
-	// reviewsAtOnce is how many reviews are read and answered at a time. An API server sends 200 at most (--max-mutating-requests-inflight), unless
-	// an admin says otherwise; each holds a chunk while it is read, and after that what is kept of it.
+	// reviewsAtOnce is how many reviews are read and answered at a time. An API server sends 200 at
+	// most (--max-mutating-requests-inflight), unless an admin says otherwise; each holds a chunk
+	// while it is read, and after that what is kept of it.
 	reviewsAtOnce = 1024
 	// large is the size from which a review has to wait for its turn. An ordinary Service has 2 KiB.
 	large = 64 << 10
-	// largeAtOnce is how many large reviews are read at a time. They cost processor time, which ordinary ones are not to wait for.
+	// largeAtOnce is how many large reviews are read at a time. They cost processor time, which
+	// ordinary ones are not to wait for.
 	largeAtOnce = 4
 )
 
-// Room is what all reviews share that a process reads at the same time. Make one with NewRoom; it is safe for concurrent use.
+// Room is what all reviews share that a process reads at the same time. Make one with NewRoom; it
+// is safe for concurrent use.
 //
-// A review that gets no place while it has time is answered with 503. The API server takes that for a webhook that failed, so the failurePolicy
-// decides, and we fail open. It cannot be a refusal: whoever sends many large reviews would have those of everybody else refused.
+// A review that gets no place while it has time is answered with 503. The API server takes that for
+// a webhook that failed, so the failurePolicy decides, and we fail open. It cannot be a refusal:
+// whoever sends many large reviews would have those of everybody else refused.
 type Room struct {
 	reviews, large *semaphore.Weighted
 	chunks         sync.Pool
@@ -48,17 +53,20 @@ func NewRoom() *Room {
 	return r
 }
 
-// Endpoint is a handler, and which reviews an API server is configured to send to it. It sees no other requests.
+// Endpoint is a handler, and which reviews an API server is configured to send to it. It sees no
+// other requests.
 type Endpoint struct {
 	admission.Handler
 	Group, Resource string
 	Operations      []admissionv1.Operation
-	// Reads are the members of the object, and of the old object, that the handler gets to see. They bound what a review can cost.
+	// Reads are the members of the object, and of the old object, that the handler gets to see. They
+	// bound what a review can cost.
 	Reads Members
 }
 
-// Handle refuses what no API server sends. API servers do not authenticate themselves, so whoever reaches the port can imitate one:
-// this keeps out mistakes and scanners, and a NetworkPolicy the others.
+// Handle refuses what no API server sends. API servers do not authenticate themselves, so whoever
+// reaches the port can imitate one: this keeps out mistakes and scanners, and a NetworkPolicy the
+// others.
 func (e Endpoint) Handle(ctx context.Context, req admission.Request) admission.Response {
 	switch {
 	case req.UID == "" || req.UserInfo.Username == "":
@@ -69,8 +77,8 @@ func (e Endpoint) Handle(ctx context.Context, req admission.Request) admission.R
 	return e.Handler.Handle(ctx, req)
 }
 
-// envelope are the members of an AdmissionReview that are kept around objects. Names and namespaces have 253 characters at most, a user name as many as whoever
-// authenticates likes.
+// envelope are the members of an AdmissionReview that are kept around objects. Names and namespaces
+// have 253 characters at most, a user name as many as whoever authenticates likes.
 func (e Endpoint) envelope() Members {
 	text := Part{Max: 320}
 	return Members{"request": {Members: Members{
@@ -80,16 +88,19 @@ func (e Endpoint) envelope() Members {
 	}}}
 }
 
-// Serve returns what answers the reviews that an API server posts to an endpoint. It reads reviews of any size: of each it holds what the endpoint reads,
-// and 16 KiB more until it has arrived. The size has no bound that could be relied on: an API server takes 3 MiB from a client, and sends what it has made of that, all
-// defaults filled in and the old object beside it.
+// Serve returns what answers the reviews that an API server posts to an endpoint. It reads reviews
+// of any size: of each it holds what the endpoint reads, and 16 KiB more until it has arrived. The
+// size has no bound that could be relied on: an API server takes 3 MiB from a client, and sends
+// what it has made of that, all defaults filled in and the old object beside it.
 //
-// What is not read to its end passes, as the API server sees a webhook that failed. What is longer at a place than the endpoint reads is refused: by then it is known
-// that an API server would not store it, or that the handler cannot tell what it is about.
+// What is not read to its end passes, as the API server sees a webhook that failed. What is longer
+// at a place than the endpoint reads is refused: by then it is known that an API server would not
+// store it, or that the handler cannot tell what it is about.
 func Serve(e Endpoint, room *Room) http.Handler {
 	keep := e.envelope()
 	return &served{
-		// A panic that is caught here is an answer, and a refusal. Left to the HTTP server it breaks the connection, and the request passes.
+		// A panic that is caught here is an answer, and a refusal. Left to the HTTP server it breaks the
+		// connection, and the request passes.
 		hook: admission.Webhook{Handler: e, RecoverPanic: new(false)},
 		keep: keep, most: keep.most(), room: room,
 	}
@@ -145,7 +156,7 @@ func (s *served) answer(ctx context.Context, r trimmed) admission.Response {
 		return s.hook.Handle(ctx, r.request)
 	}
 	metrics.AdmissionUnread.WithLabelValues("long").Inc()
-	refusal := admission.Denied(fmt.Sprintf("%s is longer than the webhook of clusterip-operator reads; shorten it", r.long))
+	refusal := admission.Denied(fmt.Sprintf("%s is longer than the webhooks of clusterip-operator read; shorten it", r.long))
 	refusal.UID = r.request.UID
 	return refusal
 }

@@ -109,7 +109,8 @@ func (s stuck) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Large reviews wait for their turn, and ordinary ones do not wait for them. One whose turn does not come in time is answered as a webhook that failed.
+// Large reviews wait for their turn, and ordinary ones do not wait for them. One whose turn does
+// not come in time is answered as a webhook that failed.
 func TestLargeReviewsWaitForTheirTurn(t *testing.T) {
 	hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom())
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -141,7 +142,8 @@ func TestLargeReviewsWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// slow is a review with a text in it, which stands still until it is released, and tells when it does.
+// slow is a review with a text in it, which stands still until it is released, and tells when it
+// does.
 func slow(text string, arrived chan<- struct{}, release <-chan struct{}) io.Reader {
 	head, tail, _ := strings.Cut(reviewOfAService, `"kind":"Service"`)
 	return io.MultiReader(strings.NewReader(head+`"x":"`+text), still(arrived, release), strings.NewReader(`","kind":"Service"`+tail))
@@ -161,7 +163,8 @@ type readerFunc func([]byte) (int, error)
 // Read implements io.Reader.
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// What 300 requests at once hold, each with a name of 2.4 MiB, does not depend on their size: those whose turn it is have all but the end of their names behind them.
+// What 300 requests at once hold, each with a name of 2.4 MiB, does not depend on their size: those
+// whose turn it is have all but the end of their names behind them.
 func TestWhatManyReviewsHold(t *testing.T) {
 	const requests = 300
 	name := strings.Repeat("n", 2400<<10)

@@ -6,10 +6,12 @@ import (
 	"io"
 )
 
-// Members says which members of a JSON object are kept, by name. All others are passed over as they arrive.
+// Members says which members of a JSON object are kept, by name. All others are passed over as they
+// arrive.
 type Members map[string]Part
 
-// Part is one member of an object that is kept: a value as it is, or an object of which some members are kept.
+// Part is one member of an object that is kept: a value as it is, or an object of which some
+// members are kept.
 type Part struct {
 	// Max is how many bytes the value may have as JSON. It counts where Members is nil.
 	Max int
@@ -32,19 +34,22 @@ func (m Members) most() int {
 }
 
 const (
-	// maxKey is the longest name of a member that is looked up: the key of an annotation has 317 characters at most, and two quotes.
+	// maxKey is the longest name of a member that is looked up: the key of an annotation has 317
+	// characters at most, and two quotes.
 	maxKey = 319
 	// chunk is how much of a review is read at a time.
 	chunk = 16 << 10
 )
 
-// errMalformed says that a text is no JSON object, or one in which members are repeated. An API server sends nothing like it.
+// errMalformed says that a text is no JSON object, or one in which members are repeated. An API
+// server sends nothing like it.
 var errMalformed = errors.New("this is no AdmissionReview")
 
-// trimmer copies from a review what is to be kept. Beside that it holds one chunk of the review, whatever the review is like: a client can
-// send 3 MiB that the API server writes as 118 MB.
+// trimmer copies from a review what is to be kept. Beside that it holds one chunk of the review,
+// whatever the review is like: a client can send 3 MiB that the API server writes as 118 MB.
 //
-// It finds out where values begin and end, and nothing else: what it copies is for encoding/json to judge. It looks at each byte once.
+// It finds out where values begin and end, and nothing else: what it copies is for encoding/json to
+// judge. It looks at each byte once.
 type trimmer struct {
 	// fill reads the next bytes into a chunk.
 	fill func(chunk []byte) (int, error)
@@ -55,7 +60,8 @@ type trimmer struct {
 	// kept is what was copied, never more than most.
 	kept []byte
 	most int
-	// long is the name of a member that had more bytes than it may have, empty for none. In its place stands null.
+	// long is the name of a member that had more bytes than it may have, empty for none. In its place
+	// stands null.
 	long string
 	name []byte
 }
@@ -141,7 +147,8 @@ func (t *trimmer) member(part Part) error {
 	return nil
 }
 
-// value reads the value that comes next and appends it to a slice, or nothing if it has more than max bytes.
+// value reads the value that comes next and appends it to a slice, or nothing if it has more than
+// max bytes.
 func (t *trimmer) value(to []byte, max int) (appended []byte, fits bool, err error) {
 	begin, fits, e := len(to), true, extent{}
 	for {
@@ -188,14 +195,15 @@ func (t *trimmer) more() error {
 	return err
 }
 
-// extent finds the end of a JSON value. The zero extent stands before its first byte. It counts brackets and does not compare them, so that nesting
-// costs neither time nor memory.
+// extent finds the end of a JSON value. The zero extent stands before its first byte. It counts
+// brackets and does not compare them, so that nesting costs neither time nor memory.
 type extent struct {
 	scalar, text, escaped bool
 	depth                 int
 }
 
-// scan looks at the next bytes of the value. It returns how many of them belong to it, and whether it ends there.
+// scan looks at the next bytes of the value. It returns how many of them belong to it, and whether
+// it ends there.
 func (e *extent) scan(p []byte) (n int, ended bool) {
 	for n < len(p) {
 		c := p[n]

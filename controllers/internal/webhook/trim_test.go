@@ -72,8 +72,9 @@ func TestTrimOfABrokenConnection(t *testing.T) {
 	}
 }
 
-// FuzzTrim compares with encoding/json: of what that takes for an object, the wanted members are kept as they are, unless they are too long; and whatever comes, no
-// more is held than there may be.
+// FuzzTrim compares with encoding/json: of what that takes for an object, the wanted members are
+// kept as they are, unless they are too long; and whatever comes, no more is held than there may
+// be.
 func FuzzTrim(f *testing.F) {
 	f.Add([]byte(`{"a":1,"object":{"name":"n","labels":{"k":"v"},"inner":{"x":[{}]}}}`), uint8(3))
 	f.Add([]byte(`{"object":{"labels":{"a\u0000":"\ud800"}},"b":"\\\"}"}`), uint8(1))
@@ -109,7 +110,8 @@ func FuzzTrim(f *testing.F) {
 	})
 }
 
-// plain reports whether encoding/json reads keys of a text as they stand there, and none of them twice: it folds case, and knows escapes.
+// plain reports whether encoding/json reads keys of a text as they stand there, and none of them
+// twice: it folds case, and knows escapes.
 func plain(text []byte) bool {
 	lower := strings.ToLower(string(text))
 	for _, key := range []string{`"a"`, `"object"`, `"name"`, `"labels"`, `"inner"`, `"x"`} {
