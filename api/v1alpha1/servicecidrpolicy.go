@@ -51,7 +51,6 @@ type ServiceCIDRPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.serviceCIDRSelector) || !has(self.serviceCIDRs) || self.serviceCIDRs.size() == 0",message="set serviceCIDRs or serviceCIDRSelector, not both: remove one of them",fieldPath=".serviceCIDRSelector"
 // +kubebuilder:validation:XValidation:rule="!self.exclusive || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="exclusive is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".exclusive"
 // +kubebuilder:validation:XValidation:rule="!has(self.coolDown) || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="coolDown is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".coolDown"
-// +kubebuilder:validation:XValidation:rule="!has(self.enforcement) || self.enforcement != 'APIServer' || self.exclusive",message="enforcement: APIServer is about the ranges of an exclusive policy: set exclusive too, or remove it",fieldPath=".enforcement"
 // +kubebuilder:validation:XValidation:rule="!has(self.growth) || (has(self.serviceCIDRSelector) && has(self.serviceCIDRSelector.matchLabels) && self.serviceCIDRSelector.matchLabels.size() > 0 && (!has(self.serviceCIDRSelector.matchExpressions) || self.serviceCIDRSelector.matchExpressions.size() == 0))",message="the policy has the ServiceCIDRs that growth creates by their labels, which are those of its selector: set serviceCIDRSelector.matchLabels, without matchExpressions, and give the labels to the ServiceCIDRs that the policy has already",fieldPath=".growth"
 
 // ServiceCIDRPolicySpec is what an admin wants.
@@ -78,15 +77,17 @@ type ServiceCIDRPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	Exclusive bool `json:"exclusive,omitempty"`
-	// Enforcement says who keeps other Services out of the ranges of an exclusive policy.
+	// Enforcement says who keeps other Services out of the ranges of an exclusive policy. Without exclusive it says nothing.
 	//
-	// Webhook: the operator's webhook. While no replica of it answers, the API server gives addresses of these ranges to any Service.
+	// APIServer: the API server itself, by a ValidatingAdmissionPolicy, whether the operator runs or not. The price: while no webhook
+	// answers, the API server draws from a ServiceCIDR of its own choice, and a creation for which it draws from one of these ranges is
+	// refused, and has to be repeated. How many are: FIGURES
+	// Services that exist keep their addresses.
 	//
-	// APIServer: the API server too, by a ValidatingAdmissionPolicy that the operator maintains, whether the operator runs or not. The price: while no webhook
-	// answers, the API server draws from all ranges, and a creation for which it happens to draw from one of these is refused, and has to be repeated:
-	// one in eight, where it was tried with one open range and one of these. Services that exist keep their addresses.
+	// Webhook: the operator's webhook alone, which is weaker. What the API server cannot have it answer passes: every Service while no
+	// replica of the operator answers in time, and a Service that is larger than a webhook takes.
 	// +optional
-	// +kubebuilder:default=Webhook
+	// +kubebuilder:default=APIServer
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 	// OnFull says what happens to a Service when its ranges have no address left: Fail refuses it, Fallback draws from the
 	// ranges of the next policy that selects it, and at last from those that nobody has for himself.
@@ -123,9 +124,9 @@ type ServiceCIDRPolicySpec struct {
 type Enforcement string
 
 const (
-	// EnforcementWebhook is the operator's webhook alone.
+	// EnforcementWebhook is the operator's webhook alone: what it does not answer passes.
 	EnforcementWebhook Enforcement = "Webhook"
-	// EnforcementAPIServer is the API server itself, beside the webhook.
+	// EnforcementAPIServer is the API server itself, beside the webhook: the default.
 	EnforcementAPIServer Enforcement = "APIServer"
 )
 

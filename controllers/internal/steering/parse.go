@@ -101,8 +101,9 @@ func (s selector) inNamespace(of map[string]string) bool { return s.namespaces.M
 // to leave its ranges to everybody is what the cluster did before it.
 func newPolicy(o *v1alpha1.ServiceCIDRPolicy, rank int) *Policy {
 	p := &Policy{
-		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive, Enforcement: o.Spec.Enforcement,
-		OnFull: cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, rank: rank, bands: map[bool]func() bands{},
+		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive,
+		Enforcement: cmp.Or(o.Spec.Enforcement, v1alpha1.EnforcementAPIServer),
+		OnFull:      cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, rank: rank, bands: map[bool]func() bands{},
 		Grows: o.Spec.Growth != nil,
 	}
 	selectorOf := func(field string, from *metav1.LabelSelector) labels.Selector {
