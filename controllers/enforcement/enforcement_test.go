@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -228,6 +230,194 @@ var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
 		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})
 })
+
+func named(o client.Object) client.Object {
+	o.SetName(v1alpha1.ExclusiveName)
+	return o
+}
+func dataObject() client.Object {
+	return named(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home}})
+}
+func bindingObject() client.Object {
+	return named(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
+}
+func policyObject() client.Object { return named(&admissionregistrationv1.ValidatingAdmissionPolicy{}) }
+func change(ctx context.Context, o client.Object, text string) {
+	GinkgoHelper()
+	Expect(admin.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(text)))).To(Succeed())
+}
+
+// The operator keeps what the API server is given, and tells what only an admin can mend.
+var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, func() {
+	stranger := func(ctx context.Context) error { return try(ctx, "plain", "stranger", nil, "10.1.7.3", "fd00:1:7::3") }
+	status := func(ctx context.Context) metav1.Condition { return condition(ctx, "red", v1alpha1.PolicyEnforced) }
+
+	var stop func()
+	var red *v1alpha1.ServiceCIDRPolicy
+	BeforeEach(func(ctx SpecContext) {
+		stop = start(ctx)
+		offer(ctx, "red", "10.1.7.0/28", "fd00:1:7::/124")
+		red = exclusive("red", "red", "red")
+		create(ctx, red)
+		enforced(ctx, "red", "10.1.7.3", "fd00:1:7::3")
+	})
+
+	// The generation of the policy is another one then, and the API server has nothing to be told.
+	It("is told of again after an edit that changes none of it", func(ctx SpecContext) {
+		for _, priority := range []int{5, 6} {
+			change(ctx, red, fmt.Sprintf(`{"spec":{"priority":%d}}`, priority))
+			Eventually(status).WithArguments(ctx).WithTimeout(soon).Should(And(
+				HaveField("Status", metav1.ConditionTrue), HaveField("ObservedGeneration", red.Generation)))
+		}
+	})
+
+	It("is put back when it is changed or deleted", func(ctx SpecContext) {
+		var before corev1.ConfigMap
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(dataObject()), &before)).To(Succeed())
+		as := func() map[string]string {
+			var now corev1.ConfigMap
+			if admin.Get(ctx, client.ObjectKeyFromObject(dataObject()), &now) != nil {
+				return nil
+			}
+			return now.Data
+		}
+		change(ctx, dataObject(), `{"data":{"ipv4":""}}`)
+		Eventually(as).WithTimeout(soon).Should(Equal(before.Data))
+		Expect(admin.Delete(ctx, dataObject())).To(Succeed())
+		Eventually(as).WithTimeout(soon).Should(Equal(before.Data))
+		change(ctx, bindingObject(), `{"spec":{"paramRef":{"name":"other"}}}`)
+		Eventually(func() (string, error) {
+			var b admissionregistrationv1.ValidatingAdmissionPolicyBinding
+			err := admin.Get(ctx, client.ObjectKeyFromObject(bindingObject()), &b)
+			return b.Spec.ParamRef.Name, err
+		}).WithTimeout(soon).Should(Equal(v1alpha1.ExclusiveName))
+		Expect(admin.Delete(ctx, bindingObject())).To(Succeed())
+		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(HaveLen(2))
+		Eventually(stranger).WithArguments(ctx).WithTimeout(soon).Should(beRefused("red"))
+	})
+
+	// The binding is away for longer than the second in which an API server looks which bindings there are.
+	It("is followed by the API server also after a time in which no policy wanted it", func(ctx SpecContext) {
+		change(ctx, red, `{"spec":{"enforcement":"Webhook"}}`)
+		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+		Consistently(stranger).WithArguments(ctx).WithTimeout(3 * time.Second).Should(Succeed())
+		offer(ctx, "more", "10.1.9.0/28", "fd00:1:9::/124")
+		change(ctx, red, `{"spec":{"enforcement":"APIServer","serviceCIDRs":["red","more"]}}`)
+		enforced(ctx, "red", "10.1.7.3", "fd00:1:7::3", "10.1.9.3", "fd00:1:9::3")
+	})
+
+	// The operator is gone, and mends nothing. Without the policy, whose deletion has a control plane of its own below, nothing is evaluated either.
+	It("refuses no Service any more when the ConfigMap or the binding is deleted", func(ctx SpecContext) {
+		stop()
+		for _, o := range []client.Object{dataObject(), bindingObject()} {
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+			Expect(admin.Delete(ctx, o)).To(Succeed())
+			Eventually(stranger).WithArguments(ctx).WithTimeout(soon).Should(Succeed(), "without the %T", o)
+			o.SetResourceVersion("")
+			o.SetUID("")
+			Expect(admin.Create(ctx, o)).To(Succeed())
+			Eventually(stranger).WithArguments(ctx).WithTimeout(soon).Should(beRefused("red"))
+		}
+		for _, o := range []client.Object{bindingObject(), dataObject()} {
+			Expect(admin.Delete(ctx, o)).To(Succeed())
+		}
+	})
+
+	It("has nothing in an expression that users wrote", func(ctx SpecContext) {
+		p := policyObject().(*admissionregistrationv1.ValidatingAdmissionPolicy)
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		Expect(p.Spec.String()).NotTo(Or(ContainSubstring("10.1.7"), ContainSubstring("tenant"), ContainSubstring("red")))
+	})
+})
+
+// On a control plane of its own: an API server that had a policy without a binding does not follow ConfigMaps any more.
+var _ = Describe("What an admin applies or deletes", Ordered, func() {
+	stranger := func(ctx context.Context) error { return try(ctx, "plain", "stranger", nil, "10.1.7.3", "fd00:1:7::3") }
+	status := func(ctx context.Context) metav1.Condition { return condition(ctx, "red", v1alpha1.PolicyEnforced) }
+	BeforeAll(func(ctx SpecContext) {
+		before, reader := cp, admin
+		DeferCleanup(func() { cp, admin = before, reader })
+		prepare(ctx)
+		offer(ctx, "red", "10.1.7.0/28", "fd00:1:7::/124")
+		start(ctx)
+		create(ctx, exclusive("red", "red", "red"))
+		enforced(ctx, "red", "10.1.7.3", "fd00:1:7::3")
+	})
+
+	It("is a policy, and the condition says so where it is another one or missing", func(ctx SpecContext) {
+		change(ctx, policyObject(), `{"spec":{"validations":[{"expression":"true"}]}}`)
+		Eventually(status).WithArguments(ctx).WithTimeout(soon).Should(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", "PolicyDiffers")))
+		Expect(cp.InstallEnforcement(ctx)).To(Succeed())
+		enforced(ctx, "red", "10.1.7.3", "fd00:1:7::3")
+
+		Expect(admin.Delete(ctx, policyObject())).To(Succeed())
+		Eventually(status).WithArguments(ctx).WithTimeout(soon).Should(And(HaveField("Status", metav1.ConditionFalse),
+			HaveField("Reason", "PolicyMissing"), HaveField("Message", ContainSubstring("kubectl apply --server-side -k config/default"))))
+		Eventually(stranger).WithArguments(ctx).WithTimeout(soon).Should(Succeed())
+		Expect(cp.InstallEnforcement(ctx)).To(Succeed())
+		Eventually(status).WithArguments(ctx).WithTimeout(soon).Should(HaveField("Status", metav1.ConditionTrue))
+	})
+})
+
+// The API server gives an expression 1,000,000 units, and refuses a Service for which they do not last.
+var _ = Describe("What looking an address up costs", Ordered, func() {
+	It("stays below the limit of the API server when the data are as large as they may be", func(ctx SpecContext) {
+		offer(ctx, "dear", "10.1.8.0/28", "fd00:1:8::/124")
+		w := steering.Inputs{ServiceCIDRs: []addressindex.ServiceCIDR{newServiceCIDR("dear", "10.1.8.0/28", "fd00:1:8::/124")}}
+		for i := range 4_600 { // ranges of some lengths, to be looked up in vain
+			w.ServiceCIDRs = append(w.ServiceCIDRs, newServiceCIDR(fmt.Sprint("r", i), fmt.Sprintf("10.%d.%d.0/%d", 100+i/250, i%250, 24+i%3), fmt.Sprintf("fd00:2:%x::/%d", i, 112+i%3)))
+		}
+		wide := exclusive("wide-"+strings.Repeat("w", 50), "nobody")
+		wide.Spec.ServiceCIDRSelector, wide.Spec.Priority = &metav1.LabelSelector{}, -1
+		w.Policies = append(w.Policies, wide)
+		for i := range 900 { // that share the range, each with a selector whose lines all have to be read
+			p := exclusive(fmt.Sprint("p", i), "", "dear")
+			p.Spec.NamespaceSelector, p.Spec.Priority = &metav1.LabelSelector{}, int32(900-i)
+			p.Spec.Exclusive = i == 899
+			for j := range 9 {
+				p.Spec.NamespaceSelector.MatchExpressions = append(p.Spec.NamespaceSelector.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: fmt.Sprint("k", j), Operator: metav1.LabelSelectorOpDoesNotExist})
+			}
+			p.Spec.NamespaceSelector.MatchExpressions = append(p.Spec.NamespaceSelector.MatchExpressions,
+				metav1.LabelSelectorRequirement{Key: "tenant", Operator: metav1.LabelSelectorOpIn, Values: []string{"red"}})
+			if i < 899 {
+				p.Spec.NamespaceSelector.MatchExpressions = append(p.Spec.NamespaceSelector.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: "zone", Operator: metav1.LabelSelectorOpIn, Values: []string{"no"}})
+			}
+			w.Policies = append(w.Policies, p)
+		}
+		got := steering.Compile(w).Enforce(corev1.MaxSecretSize)
+		size := 0
+		for _, text := range got.Data {
+			size += len(text)
+		}
+		AddReportEntry("bytes", fmt.Sprintf("%d, of these %d of selectors", size, len(got.Data["selectors"])))
+		Expect(got.LeftOut).To(BeEmpty())
+		Expect(size).To(BeNumerically(">", 900<<10))
+		Expect(len(got.Data["selectors"])).To(BeNumerically(">", 240<<10))
+		Expect(strings.Count(got.Data["ipv4-28"], " ")).To(BeNumerically(">", 850), "positions of selectors")
+
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: v1alpha1.ExclusiveName}, Data: got.Data}
+		Expect(admin.Create(ctx, config)).To(Succeed())
+		bound := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExclusiveName}}
+		bound.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: v1alpha1.ExclusiveName, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			ParamRef: &admissionregistrationv1.ParamRef{Name: config.Name, Namespace: home, ParameterNotFoundAction: new(admissionregistrationv1.AllowAction)},
+		}
+		Expect(admin.Create(ctx, bound)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(admin.Delete(ctx, bound)).To(Succeed())
+			Expect(admin.Delete(ctx, config)).To(Succeed())
+		})
+		Eventually(func() error { return try(ctx, "blue", "stranger", nil, "10.1.8.3", "fd00:1:8::3") }).WithTimeout(soon).Should(beRefused("p899"))
+		Expect(try(ctx, "red", "mine", nil, "10.1.8.4", "fd00:1:8::4")).To(Succeed(), "the last selector")
+		Expect(try(ctx, "blue", "elsewhere", nil, "10.96.0.17", "fd00:10:96::11")).To(Succeed())
+	})
+})
+
+func newServiceCIDR(name string, cidrs ...string) addressindex.ServiceCIDR {
+	return addressindex.NewServiceCIDR(framework.NewServiceCIDR(name, cidrs...))
+}
 
 // compiled are the rules that these policies make of the ServiceCIDRs that are there.
 func compiled(ctx context.Context, policies ...*v1alpha1.ServiceCIDRPolicy) *steering.Compiled {

@@ -1,8 +1,6 @@
 package enforcement
 
 import (
-	"maps"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -74,13 +72,31 @@ func plan(f found, data map[string]string, namespace string) (due []write) {
 		}
 		return due
 	}
-	if f.data == nil || !maps.Equal(f.data.Data, data) || len(f.data.BinaryData) > 0 {
+	if f.data == nil || !contains(f.data.Data, data) {
 		due = append(due, writeData)
 	}
-	if f.installed() == policyShipped && (f.binding == nil || !equality.Semantic.DeepEqual(f.binding.Spec, bindingSpec(namespace)) || len(f.binding.OwnerReferences) > 0) {
-		due = append(due, writeBinding)
+	if f.installed() != policyShipped {
+		return due
 	}
-	return due
+	switch {
+	case f.binding == nil:
+		return append(due, writeBinding)
+	case !equality.Semantic.DeepEqual(f.binding.Spec, bindingSpec(namespace)) || len(f.binding.OwnerReferences) > 0:
+		return append(due, deleteBinding, writeBinding) // an apply leaves what others have added, which may narrow it
+	default:
+		return due
+	}
+}
+
+// contains reports whether a map has everything of another one. Keys that others have added to the ConfigMap, which an apply leaves there, no expression looks up:
+// it goes by the lengths, which are ours.
+func contains(has, all map[string]string) bool {
+	for key, value := range all {
+		if got, ok := has[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
 }
 
 // bindingSpec is what the binding should be. Without the ConfigMap nothing is closed: otherwise the deletion of a namespace would be an outage of the cluster.

@@ -60,7 +60,10 @@ var _ = BeforeSuite(func(ctx SpecContext) { prepare(ctx) }, NodeTimeout(2*time.M
 // prepare starts a control plane that ends with the calling node, with namespaces and the operator's user.
 func prepare(ctx context.Context) {
 	GinkgoHelper()
-	cp = suite.ControlPlane(ctx, framework.Options{ServiceClusterIPRange: default4 + "," + default6})
+	// The gate lets addresses with leading zeros pass, as every API server did before it.
+	cp = suite.ControlPlane(ctx, framework.Options{
+		ServiceClusterIPRange: default4 + "," + default6, FeatureGates: map[string]bool{"StrictIPCIDRValidation": false},
+	})
 	Expect(cp.InstallCRDs(ctx)).To(Succeed())
 	Expect(cp.InstallEnforcement(ctx)).To(Succeed())
 	var err error
