@@ -63,8 +63,8 @@ type Enforced struct {
 }
 
 // Of the room that the data have, selectors may have a part. The API server stops at 1,000,000 units of cost: splitting a selector and
-// comparing its lines takes up to 2.5 for each byte, looking a range up 0.2.
-const selectorsPart = 4
+// comparing its lines takes up to 3 for each byte and address, looking a range up 0.2. A spec of controllers/enforcement evaluates the dearest data.
+const selectorsPart = 8
 
 // Enforce says about all addresses of policies with enforcement: APIServer what MayHold says. room is how many bytes it may have; the best policies
 // come first. It costs a walk over all ranges and reservations, and several where there is not enough room.

@@ -212,7 +212,7 @@ func TestEnforceBoundsWhatSelectorsCost(t *testing.T) {
 		}
 	}
 	got := Compile(w).Enforce(100_000)
-	if n := len(got.Data[selectorsKey]); n > 25_000 || n < 15_000 || len(got.LeftOut) < 15 {
+	if n := len(got.Data[selectorsKey]); n > 12_500 || n < 5_000 || len(got.LeftOut) < 15 {
 		t.Errorf("%d bytes of selectors, left out %v", n, got.LeftOut)
 	}
 }
