@@ -66,16 +66,17 @@ func (e *environment) divide(ctx context.Context) {
 	e.OfferRange(ctx, "exclusive", nil, exclusiveRanges[0].String(), exclusiveRanges[1].String())
 	e.OfferRange(ctx, "open", nil, "10.98.0.0/24", "fd00:10:98::/120")
 	const service = tenant + "/reserved"
-	e.Program(ctx, "exclusive", fmt.Sprintf(`{serviceCIDRs: [exclusive], namespaceSelector: {matchLabels: {soak: %s}}, exclusive: true, onFull: Fail,
+	e.Program(ctx, "exclusive", fmt.Sprintf(`{serviceCIDRs: [exclusive], namespaceSelector: {matchLabels: {soak: %s}}, exclusive: true, enforcement: Webhook, onFull: Fail,
 		coolDown: 10s, reservations: [{name: four, address: "%s", for: %s}, {name: six, address: "%s", for: %s}]}`,
 		tenant, reserved[0], service, reserved[1], service))
 	e.Program(ctx, "open", "{serviceCIDRs: [kubernetes, open], coolDown: 5s, priority: -1}")
 }
 
-// enforce waits until each API server keeps strangers out of the exclusive ranges by itself. Whether it does is asked in the
+// enforce lets the API server keep strangers out of the exclusive ranges, and waits until each API server does. Whether it does is asked in the
 // name of a user and in a namespace of whom no webhook is told.
 func (e *environment) enforce(ctx context.Context) {
 	GinkgoHelper()
+	Expect(e.TryPolicyChange(ctx, "exclusive", "{enforcement: APIServer}")).To(Succeed())
 	for _, api := range e.apis {
 		user := cluster.ClientAs(api.Access, "system:apiserver")
 		for _, r := range exclusiveRanges {
