@@ -14,13 +14,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	accore "k8s.io/client-go/applyconfigurations/core/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// A tenant may create, update, patch and delete Services in one namespace, and nothing else. No webhook runs here.
+// A tenant may create, update, patch and delete Services in one namespace, and nothing else. No
+// webhook runs here.
 var _ = Describe("A tenant", Ordered, ContinueOnFailure, func() {
 	const four, six = "10.4.0.0/28", "fd00:4::/124"
 	closed := []netip.Prefix{netip.MustParsePrefix(four), netip.MustParsePrefix(six)}
@@ -122,8 +123,8 @@ var _ = Describe("A tenant", Ordered, ContinueOnFailure, func() {
 			return tenant.Update(ctx, s)
 		}),
 		Entry("by an apply", nil, func(ctx context.Context, _ *corev1.Service) error {
-			return tenant.Apply(ctx, accore.Service("applied", "plain").WithSpec(accore.ServiceSpec().WithClusterIP("10.4.0.6").WithClusterIPs("10.4.0.6").
-				WithPorts(accore.ServicePort().WithPort(80))), client.FieldOwner("tenant"))
+			return tenant.Apply(ctx, corev1ac.Service("applied", "plain").WithSpec(corev1ac.ServiceSpec().WithClusterIP("10.4.0.6").WithClusterIPs("10.4.0.6").
+				WithPorts(corev1ac.ServicePort().WithPort(80))), client.FieldOwner("tenant"))
 		}),
 		Entry("as the second", service("plain", "second", nil, "10.96.0.23"), func(ctx context.Context, s *corev1.Service) error {
 			return patch(ctx, tenant, s, types.MergePatchType, map[string]any{"spec": map[string]any{

@@ -1,4 +1,5 @@
-// Package enforcement has the API server itself keep Services out of the ranges of exclusive policies, and finds the Services that got in. The leader runs it.
+// Package enforcement has the API server itself keep Services out of the ranges of exclusive
+// policies, and finds the Services that got in. The leader runs it.
 //
 // For policies with enforcement: APIServer three objects of one name are there:
 //
@@ -6,19 +7,25 @@
 //	ConfigMap                          who may have which addresses, of all policies together
 //	ValidatingAdmissionPolicyBinding   between the two, as long as a policy wants it
 //
-// The operator writes the last two, mends them within a second, and says in the condition Enforced when the first is missing or not that of its version.
-// It may not write the first: whoever creates a ValidatingAdmissionPolicy that reads ConfigMaps must be allowed to read all of them.
+// The operator writes the last two, mends them within a second, and says in the condition Enforced
+// when the first is missing or not that of its version. It may not write the first: whoever creates
+// a ValidatingAdmissionPolicy that reads ConfigMaps must be allowed to read all of them.
 //
-// Nothing that users write becomes an expression: names and labels are values in the ConfigMap. The API server evaluates the policy after it has allocated,
-// so chosen and drawn addresses are refused alike; what it had allocated it gives back. It looks addresses up by the few prefix lengths that there are, so
-// the number of ranges costs next to nothing.
+// Nothing that users write becomes an expression: names and labels are values in the ConfigMap. The
+// API server evaluates the policy after it has allocated, so chosen and drawn addresses are refused
+// alike; what it had allocated it gives back. It looks addresses up by the few prefix lengths that
+// there are, so the number of ranges costs next to nothing.
 //
-// The ValidatingAdmissionPolicy fails closed: an error in an expression refuses the Service. A ConfigMap that is missing opens the ranges until it is
-// mended (parameterNotFoundAction: Allow), so that no order in which the operator and its namespace are deleted leaves a cluster that refuses Services.
+// The ValidatingAdmissionPolicy fails closed: an error in an expression refuses the Service. A
+// ConfigMap that is missing opens the ranges until it is mended (parameterNotFoundAction: Allow),
+// so that no order in which the operator and its namespace are deleted leaves a cluster that
+// refuses Services.
 //
-// For all exclusive policies it tells, in the condition Violated, a metric and an event on the Service, which Services have addresses that are kept for others: they came
-// while nothing guarded the range, or before the policy, or their namespace had other labels.
+// For all exclusive policies it tells, in the condition Violated, a metric and an event on the
+// Service, which Services have addresses that are kept for others: they came while nothing guarded
+// the range, or before the policy, or their namespace had other labels.
 //
-// It promises that the cost of an event does not depend on the number of Services. Start with config/enforcement/policy.yaml for what the API server does, plan.go for what it is given, audit.go for the Services that
-// got in, and reconciler.go for what wakes them.
+// It promises that the cost of an event does not depend on the number of Services. Start with
+// config/enforcement/policy.yaml for what the API server does, plan.go for what it is given,
+// audit.go for the Services that got in, and reconciler.go for what wakes them.
 package enforcement

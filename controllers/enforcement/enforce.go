@@ -12,15 +12,18 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// together is how long changes are gathered: each is a write of all ranges. Two programs that write the objects in turn do it no faster, either.
+// together is how long changes are gathered: each is a write of all ranges. Two programs that write
+// the objects in turn do it no faster, either.
 const together = 500 * time.Millisecond
 
-// enforcing is how the API server has been told. The zero value knows nothing; it is safe for concurrent use.
+// enforcing is how the API server has been told. The zero value knows nothing; it is safe for
+// concurrent use.
 type enforcing struct {
 	mu sync.Mutex
 	// written is when an object was last written or deleted.
 	written time.Time
-	// rules are what the API server enforces, nil before the first time; leftOut are the policies that had no room.
+	// rules are what the API server enforces, nil before the first time; leftOut are the policies
+	// that had no room.
 	rules   *steering.Compiled
 	leftOut []string
 	policy  policyState
@@ -28,7 +31,8 @@ type enforcing struct {
 	err error
 }
 
-// enforce brings the objects to what the policies want, which is none if no policy wants the API server to enforce it.
+// enforce brings the objects to what the policies want, which is none if no policy wants the API
+// server to enforce it.
 func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 	rules := r.Policies.Current()
 	var want steering.Enforced
@@ -70,8 +74,9 @@ func (e *enforcing) wrote(now time.Time) {
 	e.written = now
 }
 
-// note keeps what has become of the objects, and returns the policies of which something else is to be told than before: also those that have changed in nothing that the
-// API server was told, for their conditions are about a generation.
+// note keeps what has become of the objects, and returns the policies of which something else is to
+// be told than before: also those that have changed in nothing that the API server was told, for
+// their conditions are about a generation.
 func (e *enforcing) note(rules *steering.Compiled, leftOut []string, policy policyState, err error) (news []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,7 +105,8 @@ func (e *enforcing) of(p *steering.Policy) state {
 	return s
 }
 
-// same reports whether two compilations of a policy keep the same addresses for the same Services, if nothing else has changed.
+// same reports whether two compilations of a policy keep the same addresses for the same Services,
+// if nothing else has changed.
 func same(a, b *steering.Policy) bool {
 	return a != nil && b != nil && a.UID == b.UID && a.Generation == b.Generation && slices.Equal(a.Claimed, b.Claimed)
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	acadmission "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	accore "k8s.io/client-go/applyconfigurations/core/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -73,7 +73,7 @@ func carryOut(ctx context.Context, c client.Client, one write, data map[string]s
 	own := []client.ApplyOption{client.FieldOwner(v1alpha1.ManagerEnforcement), client.ForceOwnership}
 	switch one {
 	case writeData:
-		if err = c.Apply(ctx, accore.ConfigMap(v1alpha1.ExclusiveName, namespace).WithData(data), own...); err != nil {
+		if err = c.Apply(ctx, corev1ac.ConfigMap(v1alpha1.ExclusiveName, namespace).WithData(data), own...); err != nil {
 			return fmt.Errorf("writing the ConfigMap: %w", err)
 		}
 	case writeBinding:

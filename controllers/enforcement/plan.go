@@ -28,7 +28,8 @@ type found struct {
 	data    *corev1.ConfigMap
 }
 
-// policyState says how the ValidatingAdmissionPolicy is, which admins write, and the operator may not.
+// policyState says how the ValidatingAdmissionPolicy is, which admins write, and the operator may
+// not.
 type policyState int
 
 const (
@@ -60,8 +61,10 @@ const (
 	deleteData
 )
 
-// plan returns the writes that are due, in their order: the data are there before the binding, and go after it. data is what the ConfigMap should have, nil where no policy wants the API server to enforce. A binding is written
-// beside the policy of this version alone: with another the API server might refuse all Services, and the operator may not bind one that is not there.
+// plan returns the writes that are due, in their order: the data are there before the binding, and
+// go after it. data is what the ConfigMap should have, nil where no policy wants the API server to
+// enforce. A binding is written beside the policy of this version alone: with another the API
+// server might refuse all Services, and the operator may not bind one that is not there.
 func plan(f found, data map[string]string, namespace string) (due []write) {
 	if data == nil {
 		if f.binding != nil {
@@ -88,8 +91,9 @@ func plan(f found, data map[string]string, namespace string) (due []write) {
 	}
 }
 
-// contains reports whether a map has everything of another one. Keys that others have added to the ConfigMap, which an apply leaves there, no expression looks up:
-// it goes by the lengths, which are ours.
+// contains reports whether a map has everything of another one. Keys that others have added to the
+// ConfigMap, which an apply leaves there, no expression looks up: it goes by the lengths, which are
+// ours.
 func contains(has, all map[string]string) bool {
 	for key, value := range all {
 		if got, ok := has[key]; !ok || got != value {
@@ -99,7 +103,8 @@ func contains(has, all map[string]string) bool {
 	return true
 }
 
-// bindingSpec is what the binding should be. Without the ConfigMap nothing is closed: otherwise the deletion of a namespace would be an outage of the cluster.
+// bindingSpec is what the binding should be. Without the ConfigMap nothing is closed: otherwise the
+// deletion of a namespace would be an outage of the cluster.
 func bindingSpec(namespace string) admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec {
 	return admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName:        v1alpha1.ExclusiveName,

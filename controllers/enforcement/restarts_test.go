@@ -19,7 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// life is what was sent to an API server from the moment in which its port opened: before /readyz was content, and after.
+// life is what was sent to an API server from the moment in which its port opened: before /readyz
+// was content, and after.
 type life struct {
 	ready                 time.Duration // from the kill
 	strangers, legitimate [2]int        // requests that were answered, before and after
@@ -27,7 +28,8 @@ type life struct {
 	complaint             string
 }
 
-// restart kills the API server, starts it again, and sends creations all the while: of a Service that may not have its addresses, and of one that may.
+// restart kills the API server, starts it again, and sends creations all the while: of a Service
+// that may not have its addresses, and of one that may.
 func restart(ctx context.Context, enough int) (l life) {
 	GinkgoHelper()
 	var mu sync.Mutex

@@ -27,8 +27,9 @@ func (s *Compiled) Owner(a netip.Addr) *Policy {
 	return bestOwner(s.ranges.around(a))
 }
 
-// Stranger reports whether a Service that has an address is none that the Owner of the address lets have it. A Service that a reservation is for is
-// no stranger. sure is false where the labels of the Service, which may be left out, could say otherwise.
+// Stranger reports whether a Service that has an address is none that the Owner of the address lets
+// have it. A Service that a reservation is for is no stranger. sure is false where the labels of
+// the Service, which may be left out, could say otherwise.
 func (s *Compiled) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
 	if r, ok := s.Reservation(a); ok && r.For == svc.NamespacedName || s.Owner(a) == nil {
 		return false, true
@@ -55,19 +56,23 @@ type Enforced struct {
 	//	selectors           namespace In tenant red,green      lines of scope, operator, key, values; a blank line ends a selector
 	//	                    service Exists app
 	//
-	// and ipv6 in the same way. Each range has a line, which begins with a line break, and not a key of its own: for each creation the API server
-	// copies the map of a ConfigMap four times, and with 1,000 keys that takes longer than the rest of the creation.
+	// and ipv6 in the same way. Each range has a line, which begins with a line break, and not a
+	// key of its own: for each creation the API server copies the map of a ConfigMap four times,
+	// and with 1,000 keys that takes longer than the rest of the creation.
 	Data map[string]string
-	// LeftOut are the policies that would make it too large for an API object, or too dear to evaluate: they are enforced by the webhook alone.
+	// LeftOut are the policies that would make it too large for an API object, or too dear to
+	// evaluate: they are enforced by the webhook alone.
 	LeftOut []string
 }
 
-// Of the room that the data have, selectors may have a part. The API server stops at 1,000,000 units of cost: splitting a selector and
-// comparing its lines takes up to 3 for each byte and address, looking a range up 0.2. A spec of controllers/enforcement evaluates the dearest data.
+// Of the room that the data have, selectors may have a part. The API server stops at 1,000,000
+// units of cost: splitting a selector and comparing its lines takes up to 3 for each byte and
+// address, looking a range up 0.2. A spec of controllers/enforcement evaluates the dearest data.
 const selectorsPart = 8
 
-// Enforce says about all addresses of policies with enforcement: APIServer what MayHold says. room is how many bytes it may have; the best policies
-// come first. It costs a walk over all ranges and reservations, and several where there is not enough room.
+// Enforce says about all addresses of policies with enforcement: APIServer what MayHold says. room
+// is how many bytes it may have; the best policies come first. It costs a walk over all ranges and
+// reservations, and several where there is not enough room.
 func (s *Compiled) Enforce(room int) Enforced {
 	var enforced []*Policy
 	for _, p := range s.policies {
@@ -108,7 +113,8 @@ func (s *Compiled) tableOf(enforced []*Policy) map[string]string {
 	return t.render()
 }
 
-// table says for whom ranges are open. Of those that an address lies in, the one with the longest prefix decides; an address in none is open to all.
+// table says for whom ranges are open. Of those that an address lies in, the one with the longest
+// prefix decides; an address in none is open to all.
 type table struct {
 	s         *Compiled
 	enforced  sets.Set[*Policy]
@@ -140,7 +146,8 @@ func (t *table) addRange(at *ownedPrefix) {
 	t.ranges[at.prefix] = owner.Name + " selectors " + strings.Join(positions, " ")
 }
 
-// addReservation enters a reservation, as far as its addresses are those of ranges that are entered.
+// addReservation enters a reservation, as far as its addresses are those of ranges that are
+// entered.
 func (t *table) addReservation(prefix netip.Prefix, r *Reservation) {
 	entry := r.Policy + " closed"
 	if r.For.Name != "" {
@@ -156,7 +163,8 @@ func (t *table) addReservation(prefix netip.Prefix, r *Reservation) {
 	}
 }
 
-// selector returns the position of the selector of a policy, and enters it if it is new. One that selects nothing has none.
+// selector returns the position of the selector of a policy, and enters it if it is new. One that
+// selects nothing has none.
 func (t *table) selector(p *Policy) (int, bool) {
 	if i, ok := t.positions[p]; ok {
 		return i, true
@@ -204,8 +212,9 @@ var operators = map[selection.Operator]metav1.LabelSelectorOperator{
 	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
 }
 
-// requirements are the lines that say what is required of the labels of a namespace or a Service. Keys and values of labels cannot have the blanks,
-// commas and line breaks between them. ok is false where the selector selects nothing, whatever the labels are.
+// requirements are the lines that say what is required of the labels of a namespace or a Service.
+// Keys and values of labels cannot have the blanks, commas and line breaks between them. ok is
+// false where the selector selects nothing, whatever the labels are.
 func requirements(scope string, of labels.Selector) (lines []string, ok bool) {
 	list, ok := of.Requirements()
 	for _, r := range list {
