@@ -28,7 +28,7 @@ func admits(t *testing.T, data map[string]string, a netip.Addr, svc Service) (po
 	if a.Is4() {
 		family = "ipv4"
 	}
-	for _, length := range strings.FieldsSeq(data[family]) {
+	for length := range strings.FieldsSeq(data[family]) {
 		bits, err := strconv.Atoi(length)
 		if err != nil {
 			t.Fatal(err)
