@@ -288,8 +288,10 @@ var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, fun
 		change(ctx, bindingObject(), `{"spec":{"paramRef":{"name":"other"}}}`)
 		Eventually(func() (string, error) {
 			var b admissionregistrationv1.ValidatingAdmissionPolicyBinding
-			err := admin.Get(ctx, client.ObjectKeyFromObject(bindingObject()), &b)
-			return b.Spec.ParamRef.Name, err
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(bindingObject()), &b); err != nil {
+				return "", err // it is deleted and written again, because an apply would leave what others have added
+			}
+			return b.Spec.ParamRef.Name, nil
 		}).WithTimeout(soon).Should(Equal(v1alpha1.ExclusiveName))
 		Expect(admin.Delete(ctx, bindingObject())).To(Succeed())
 		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(HaveLen(2))

@@ -117,7 +117,7 @@ var _ = It("The uninstall Job cleans up under the account that it comes with, wh
 	Expect(c.IPAddress(ctx, label).Labels).NotTo(HaveKey(cluster.BandLabel))
 	Expect(c.IPAddress(ctx, own)).To(BeNil())
 	Expect(c.Kubectl(ctx, "get", "validatingadmissionpolicybindings,configmaps", "-n", cluster.OperatorNamespace, "-o", "name")).
-		NotTo(ContainSubstring("clusterip-operator-exclusive"), "the API server would go on to refuse Services")
+		NotTo(ContainSubstring("clusterip-operator-exclusive\n"), "the API server would go on to refuse Services")
 	Expect(c.Kubectl(ctx, "get", "secrets", "-n", cluster.OperatorNamespace, "-o", "name")).NotTo(ContainSubstring("webhook"))
 
 	Expect(witness.Refused(leaverAccount)).To(BeEmpty())

@@ -137,7 +137,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		Eventually(c.PolicyCondition).WithArguments(ctx, "tenant", cluster.Enforced).Should(BeZero())
 		Eventually(func() string {
 			return c.Kubectl(ctx, "get", "validatingadmissionpolicybindings,configmaps", "-n", cluster.OperatorNamespace, "-o", "name")
-		}).ShouldNot(ContainSubstring("clusterip-operator-exclusive"))
+		}).ShouldNot(ContainSubstring("clusterip-operator-exclusive\n"))
 	})
 
 	// Helm, kubectl apply -f and restored backups create both at once. The watch has not told of the namespace then, which is read by itself.
