@@ -38,6 +38,7 @@ ENTRYPOINT ["/proxyagent"]
 
 FROM source AS build
 COPY allocator/ allocator/
+COPY config/enforcement/ config/enforcement/
 COPY controllers/ controllers/
 COPY internal/batch/ internal/batch/
 ARG TARGETOS TARGETARCH

@@ -12,7 +12,6 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
@@ -67,9 +66,10 @@ type Needs struct {
 	Reviews bool
 	// Policies: the API server serves ServiceCIDRPolicies.
 	Policies bool
-	// Certificates: the webhooks have certificates of our own, kept in Namespace, for the configurations of the name Configuration.
+	// Namespace is that of the operator: the certificates of the webhooks and the ConfigMap of exclusive ranges are there.
+	Namespace string
+	// Certificates: the webhooks have certificates of our own, for the configurations of the name Configuration.
 	Certificates  bool
-	Namespace     string
 	Configuration string
 }
 
@@ -97,10 +97,10 @@ func (n Needs) permissions() []permission {
 		add("", "namespaces", "", "", "", "get", "list", "watch") // one that is too young to be watched yet is read by itself
 		add(v1alpha1.GroupVersion.Group, v1alpha1.Resource, "", "", "", "get", "list", "watch")
 		add(v1alpha1.GroupVersion.Group, v1alpha1.Resource, "status", "", "", "patch")
-		add(v1alpha1.GroupVersion.Group, "exclusiveranges", "", "", "", "get")
-		for _, o := range enforcement.Objects() {
-			add(o.Group, o.Resource, "", "", v1alpha1.ExclusiveRangesName, "create", "patch", "delete")
-		}
+		// Whoever binds a ValidatingAdmissionPolicy has to be allowed to get its parameter. An apply may create an object by its name.
+		add("", "configmaps", "", n.Namespace, v1alpha1.ExclusiveName, "get", "list", "watch", "create", "patch", "delete")
+		add("admissionregistration.k8s.io", "validatingadmissionpolicies", "", "", v1alpha1.ExclusiveName, "list", "watch")
+		add("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "", v1alpha1.ExclusiveName, "list", "watch", "create", "patch", "delete")
 	}
 	if n.Certificates { // of each object by its name, but an object has none before it is created
 		add("", "secrets", "", n.Namespace, "", "create")

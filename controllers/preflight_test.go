@@ -61,7 +61,7 @@ func TestPreflightPassesOnWhenAllowedAndFailsWithTheServer(t *testing.T) {
 func TestRolesAreWhatThePreflightAsksFor(t *testing.T) {
 	const place = "system"
 	var granted, asked []string
-	for _, file := range []string{"role.yaml", "leader_election_role.yaml", "certificates_role.yaml"} {
+	for _, file := range []string{"role.yaml", "leader_election_role.yaml", "certificates_role.yaml", "enforcement_role.yaml"} {
 		granted = append(granted, grants(t, "../config/rbac/"+file)...)
 	}
 	needs := Needs{

@@ -54,7 +54,7 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
 		},
 		&enforcement.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index, Clock: clk,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index, Clock: clk, Namespace: o.Namespace,
 			Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
 		},
 		&growth.Reconciler{

@@ -20,7 +20,7 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ServiceCIDRPolicy{}, &ServiceCIDRPolicyList{}, &ExclusiveRanges{}, &ExclusiveRangesList{})
+	scheme.AddKnownTypes(GroupVersion, &ServiceCIDRPolicy{}, &ServiceCIDRPolicyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

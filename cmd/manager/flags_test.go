@@ -113,7 +113,7 @@ func TestOptionsOfTheWebhooks(t *testing.T) {
 	}
 }
 
-// Nothing is kept in a namespace unless somebody asks for webhooks or for the election.
+// Where neither webhooks nor the election ask for a namespace, it is the one of config/default.
 func TestNamespaces(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "")
 	for name, tc := range map[string]struct {
@@ -121,7 +121,7 @@ func TestNamespaces(t *testing.T) {
 		pod              string
 		home, lease, err string
 	}{
-		"neither election nor webhooks": {args: []string{"--leader-elect=false"}},
+		"neither election nor webhooks": {args: []string{"--leader-elect=false"}, home: "clusterip-operator-system"},
 		"an election nowhere":           {err: "--leader-election-namespace"},
 		"webhooks nowhere":              {args: []string{"--leader-elect=false", "--webhook-bind-address=:1"}, err: "--webhook-bind-address=0"},
 		"in a pod":                      {args: []string{"--webhook-bind-address=:1"}, pod: "there", home: "there", lease: "there"},

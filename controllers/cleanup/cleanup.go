@@ -28,7 +28,7 @@ type Options struct {
 	Client client.Client
 	// Lease of the manager's leader election. A holder that renewed it lately stops the clean-up.
 	Lease client.ObjectKey
-	// Namespace is where the certificate of the webhooks is kept.
+	// Namespace is where the certificate of the webhooks is kept, and the ConfigMap of exclusive ranges.
 	Namespace string
 	// Force works although a manager seems to run.
 	Force bool
@@ -40,20 +40,18 @@ type Options struct {
 	Now time.Time
 }
 
-// Run cleans up. What has the API server refuse Services goes first, the binding of the policy before all: without it the policy is not evaluated.
-// Then the ServiceCIDRs, which are few: their finalizers are what holds others up.
+// Run cleans up. What has the API server refuse Services goes first: without its binding the ValidatingAdmissionPolicy is not evaluated. That one stays, for it
+// is part of the manifests. Then the ServiceCIDRs, which are few: their finalizers are what holds others up.
 func Run(ctx context.Context, o Options) error {
 	if err := o.refuseIfRunning(ctx); err != nil {
 		return err
 	}
-	for _, kind := range []metav1.TypeMeta{
-		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"},
-		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
-		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExclusiveRanges"},
-	} {
-		if err := o.remove(ctx, kind, client.ObjectKey{Name: v1alpha1.ExclusiveRangesName}); err != nil {
-			return err
-		}
+	binding := metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"}
+	if err := o.remove(ctx, binding, client.ObjectKey{Name: v1alpha1.ExclusiveName}); err != nil {
+		return err
+	}
+	if err := o.remove(ctx, metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, client.ObjectKey{Namespace: o.Namespace, Name: v1alpha1.ExclusiveName}); err != nil {
+		return err
 	}
 	for _, step := range []func(context.Context) error{o.serviceCIDRs, o.bandLabels, o.formerAddresses, o.ownAddresses} {
 		if err := step(ctx); err != nil {

@@ -2,7 +2,6 @@ package enforcement
 
 import (
 	"context"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -13,57 +12,48 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-const (
-	// again is how often the objects are written in any case: somebody may have changed them.
-	again = time.Minute
-	// together is how long changes are gathered: each is a write of all ranges.
-	together = 500 * time.Millisecond
-)
+// together is how long changes are gathered: each is a write of all ranges. Two programs that write
+// the objects in turn do it no faster, either.
+const together = 500 * time.Millisecond
 
-// installed is how the objects that the API server is given are. The zero value knows nothing; it is safe for concurrent use.
-type installed struct {
+// enforcing is how the API server has been told. The zero value knows nothing; it is safe for
+// concurrent use.
+type enforcing struct {
 	mu sync.Mutex
-	// written is when the objects were last written or deleted, content what they were given; nil if they were deleted.
+	// written is when an object was last written or deleted.
 	written time.Time
-	content *steering.Enforced
-	// rules are what content was made of.
-	rules *steering.Compiled
-	// err is why they could not be written, nil if they are there.
+	// rules are what the API server enforces, nil before the first time; leftOut are the policies
+	// that had no room.
+	rules   *steering.Compiled
+	leftOut []string
+	policy  policyState
+	// err is why an object could not be read or written, nil if they are as they should be.
 	err error
 }
 
-// enforce writes the objects, or deletes them if no policy wants them.
+// enforce brings the objects to what the policies want, which is none if no policy wants the API
+// server to enforce it.
 func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 	rules := r.Policies.Current()
-	var want *steering.Enforced
+	var want steering.Enforced
 	if slices.ContainsFunc(rules.Policies(), enforced) {
-		enforced := rules.Enforce(room)
-		want = &enforced
+		want = rules.Enforce(room)
 	}
-	wait, changed := r.installed.due(want, r.Clock.Now())
-	switch {
-	case want == nil && !changed:
-		return reconcile.Result{}, nil
-	case wait > 0:
-		return reconcile.Result{RequeueAfter: wait}, nil
-	}
-	var err error
-	if want != nil {
-		err = install(ctx, r.Client, want.Spec)
-	} else {
-		err = uninstall(ctx, r.Client)
-	}
-	if news := r.installed.note(want, rules, err, r.Clock.Now()); news || changed {
-		for _, p := range rules.Policies() {
-			if enforced(p) {
-				r.reportSoon(p.Name)
+	f, err := find(ctx, r.objects, r.Namespace)
+	if err == nil {
+		due := plan(f, want.Data, r.Namespace)
+		if wait := r.enforcing.wait(r.Clock.Now()); len(due) > 0 && wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
+		for _, one := range due {
+			r.enforcing.wrote(r.Clock.Now())
+			if err = carryOut(ctx, r.Client, one, want.Data, r.Namespace); err != nil {
+				break
 			}
 		}
 	}
-	if err != nil && !notServed(err) { // the policies tell of kinds that are not served, and an upgrade brings them
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	r.reportSoon(r.enforcing.note(rules, want.LeftOut, f.installed(), err)...)
+	return reconcile.Result{}, err
 }
 
 // enforced reports whether a policy wants to be enforced by the API server.
@@ -71,35 +61,52 @@ func enforced(p *steering.Policy) bool {
 	return p.Exclusive && p.Enforcement == v1alpha1.EnforcementAPIServer
 }
 
-// due returns how long to wait until the objects are written, 0 for now, and whether they will have another content.
-func (o *installed) due(want *steering.Enforced, now time.Time) (wait time.Duration, changed bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	age := now.Sub(o.written)
-	if reflect.DeepEqual(want, o.content) && o.err == nil && !o.written.IsZero() {
-		return max(0, again-age), false
-	}
-	return max(0, together-age), true
+// wait returns how long to wait until the next write.
+func (e *enforcing) wait(now time.Time) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return max(0, together-now.Sub(e.written))
 }
 
-// note keeps what has become of the objects, and reports whether that is something new.
-func (o *installed) note(content *steering.Enforced, rules *steering.Compiled, err error, now time.Time) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	news := o.written.IsZero() || (err == nil) != (o.err == nil)
-	o.written, o.content, o.rules, o.err = now, content, rules, err
+func (e *enforcing) wrote(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.written = now
+}
+
+// note keeps what has become of the objects, and returns the policies of which something else is to
+// be told than before: also those that have changed in nothing that the API server was told, for
+// their conditions are about a generation.
+func (e *enforcing) note(rules *steering.Compiled, leftOut []string, policy policyState, err error) (news []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := enforcing{rules: e.rules, leftOut: e.leftOut, policy: e.policy, err: e.err}
+	e.rules, e.leftOut, e.policy, e.err = rules, leftOut, policy, err
+	for _, p := range rules.Policies() {
+		if enforced(p) && before.of(p) != e.of(p) {
+			news = append(news, p.Name)
+		}
+	}
 	return news
 }
 
-func (o *installed) state(p *steering.Policy) state {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	s := state{err: o.err, written: o.content != nil && o.err == nil && same(o.rules.Policy(p.Name), p)}
-	s.leftOut = s.written && slices.Contains(o.content.LeftOut, p.Name)
+// state says how a policy is enforced.
+func (e *enforcing) state(p *steering.Policy) state {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.of(p)
+}
+
+func (e *enforcing) of(p *steering.Policy) state {
+	s := state{policy: e.policy, told: e.rules != nil && same(e.rules.Policy(p.Name), p), leftOut: slices.Contains(e.leftOut, p.Name)}
+	if e.err != nil {
+		s.problem = e.err.Error()
+	}
 	return s
 }
 
-// same reports whether two compilations of a policy keep the same addresses for the same Services, if nothing else has changed.
+// same reports whether two compilations of a policy keep the same addresses for the same Services,
+// if nothing else has changed.
 func same(a, b *steering.Policy) bool {
 	return a != nil && b != nil && a.UID == b.UID && a.Generation == b.Generation && slices.Equal(a.Claimed, b.Claimed)
 }

@@ -9,10 +9,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,23 +21,19 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
-	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
-// objects are those of the three that the API server is given that are there.
+// objects are those of the two that the operator writes that are there.
 func objects(ctx context.Context) (kinds []string) {
 	GinkgoHelper()
-	for _, o := range []metav1.TypeMeta{
-		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
-		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"},
-		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExclusiveRanges"},
+	for _, o := range []*metav1.PartialObjectMetadata{
+		{TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"}},
+		{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: home}},
 	} {
-		err := admin.Get(ctx, client.ObjectKey{Name: v1alpha1.ExclusiveRangesName}, &metav1.PartialObjectMetadata{TypeMeta: o})
-		switch {
-		case err == nil:
+		err := admin.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: v1alpha1.ExclusiveName}, o)
+		Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
+		if err == nil {
 			kinds = append(kinds, o.Kind)
-		case !meta.IsNoMatchError(err):
-			Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
 		}
 	}
 	return kinds
@@ -53,7 +49,7 @@ var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
 		stop()
 
 		By("chosen addresses")
-		for _, addresses := range [][]string{{"10.1.0.3"}, {"fd00:1::3"}, {"10.1.0.3", "fd00:1::3"}, {"10.96.0.20", "fd00:1::3"}, {"FD00:1:0::3"}} {
+		for _, addresses := range [][]string{{"10.1.0.3"}, {"fd00:1::3"}, {"10.1.0.3", "fd00:1::3"}, {"10.96.0.20", "fd00:1::3"}} {
 			Expect(admin.Create(ctx, service("plain", "stranger", nil, addresses...))).To(beRefused("red"), "%v", addresses)
 			Expect(admin.Create(ctx, service("blue", "stranger", nil, addresses...))).To(beRefused("red"), "%v", addresses)
 		}
@@ -61,12 +57,6 @@ var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
 			Expect(ipAddress(ctx, a)).To(BeFalse(), "%s leaked", a)
 		}
 		put(ctx, service("red", "mine", nil, "10.1.0.3", "fd00:1::3"))
-
-		By("forms of addresses that cannot be compared")
-		for _, odd := range []string{"010.1.0.4", "::ffff:10.1.0.4"} {
-			Expect(admin.Create(ctx, service("plain", "stranger", nil, odd))).NotTo(Succeed(), odd)
-			Expect(ipAddress(ctx, "10.1.0.4")).To(BeFalse())
-		}
 
 		By("updates that gain an address")
 		single := put(ctx, service("plain", "growing", nil, "10.96.0.21"))
@@ -160,7 +150,7 @@ var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
 			{Name: "for-nobody", Address: "10.2.0.8/30"},
 		}
 		shared := exclusive("shared", "blue", "wide")
-		shared.Spec.Exclusive, shared.Spec.Enforcement, shared.Spec.Priority = false, "", 5
+		shared.Spec.Exclusive, shared.Spec.Priority = false, 5
 		worst := exclusive("worst", "red", "wide")
 		worst.Spec.ServiceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"guest"}}}}
@@ -223,7 +213,7 @@ var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
 		red := exclusive("red", "red", "red")
 		create(ctx, red)
 		enforced(ctx, "red", "10.1.3.3", "fd00:1:3::3")
-		Expect(objects(ctx)).To(HaveLen(3))
+		Expect(objects(ctx)).To(HaveLen(2))
 
 		By("switching back to the webhook")
 		Expect(admin.Patch(ctx, red, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"enforcement":"Webhook"}}`)))).To(Succeed())
@@ -239,19 +229,203 @@ var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
 		Expect(admin.Delete(ctx, red)).To(Succeed())
 		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 	})
+})
 
-	It("is never given what users wrote as an expression", func(ctx SpecContext) {
-		start(ctx)
-		offer(ctx, "red", "10.1.4.0/28", "fd00:1:4::/124")
-		red := exclusive("red", "true-or-x", "red")
+func named(o client.Object) client.Object {
+	o.SetName(v1alpha1.ExclusiveName)
+	return o
+}
+func dataObject() client.Object {
+	return named(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home}})
+}
+func bindingObject() client.Object {
+	return named(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
+}
+func policyObject() client.Object { return named(&admissionregistrationv1.ValidatingAdmissionPolicy{}) }
+func change(ctx context.Context, o client.Object, text string) {
+	GinkgoHelper()
+	Expect(admin.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(text)))).To(Succeed())
+}
+
+// The operator keeps what the API server is given, and tells what only an admin can mend.
+var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, func() {
+	stranger := func(ctx context.Context) error { return try(ctx, "plain", "stranger", nil, "10.1.7.3", "fd00:1:7::3") }
+	status := func(ctx context.Context) metav1.Condition { return condition(ctx, "red", v1alpha1.PolicyEnforced) }
+
+	var stop func()
+	var red *v1alpha1.ServiceCIDRPolicy
+	BeforeEach(func(ctx SpecContext) {
+		stop = start(ctx)
+		offer(ctx, "red", "10.1.7.0/28", "fd00:1:7::/124")
+		red = exclusive("red", "red", "red")
 		create(ctx, red)
-		enforced(ctx, "red", "10.1.4.3", "fd00:1:4::3")
-		policy, err := cp.Client().AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, v1alpha1.ExclusiveRangesName, metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(policy.Spec.String()).NotTo(Or(ContainSubstring("true-or-x"), ContainSubstring("10.1.4"), ContainSubstring("tenant")))
-		Expect(policy.OwnerReferences).To(ConsistOf(HaveField("Kind", "ExclusiveRanges")))
+		enforced(ctx, "red", "10.1.7.3", "fd00:1:7::3")
+	})
+
+	// The generation of the policy is another one then, and the API server has nothing to be told.
+	It("is told of again after an edit that changes none of it", func(ctx SpecContext) {
+		for _, priority := range []int{5, 6} {
+			change(ctx, red, fmt.Sprintf(`{"spec":{"priority":%d}}`, priority))
+			Eventually(status).WithArguments(ctx).WithTimeout(soon).Should(And(
+				HaveField("Status", metav1.ConditionTrue), HaveField("ObservedGeneration", red.Generation)))
+		}
+	})
+
+	It("is put back when it is changed or deleted", func(ctx SpecContext) {
+		var before corev1.ConfigMap
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(dataObject()), &before)).To(Succeed())
+		as := func() map[string]string {
+			var now corev1.ConfigMap
+			if admin.Get(ctx, client.ObjectKeyFromObject(dataObject()), &now) != nil {
+				return nil
+			}
+			return now.Data
+		}
+		change(ctx, dataObject(), `{"data":{"ipv4":""}}`)
+		Eventually(as).WithTimeout(soon).Should(Equal(before.Data))
+		Expect(admin.Delete(ctx, dataObject())).To(Succeed())
+		Eventually(as).WithTimeout(soon).Should(Equal(before.Data))
+		change(ctx, bindingObject(), `{"spec":{"paramRef":{"name":"other"}}}`)
+		Eventually(func() (string, error) {
+			var b admissionregistrationv1.ValidatingAdmissionPolicyBinding
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(bindingObject()), &b); err != nil {
+				return "", err // it is deleted and written again, because an apply would leave what others have added
+			}
+			return b.Spec.ParamRef.Name, nil
+		}).WithTimeout(soon).Should(Equal(v1alpha1.ExclusiveName))
+		Expect(admin.Delete(ctx, bindingObject())).To(Succeed())
+		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(HaveLen(2))
+		Eventually(stranger).WithArguments(ctx).WithTimeout(soon).Should(beRefused("red"))
+	})
+
+	// The binding is away for longer than the second in which an API server looks which bindings there are.
+	It("is followed by the API server also after a time in which no policy wanted it", func(ctx SpecContext) {
+		change(ctx, red, `{"spec":{"enforcement":"Webhook"}}`)
+		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+		Consistently(stranger).WithArguments(ctx).WithTimeout(3 * time.Second).Should(Succeed())
+		offer(ctx, "more", "10.1.9.0/28", "fd00:1:9::/124")
+		change(ctx, red, `{"spec":{"enforcement":"APIServer","serviceCIDRs":["red","more"]}}`)
+		enforced(ctx, "red", "10.1.7.3", "fd00:1:7::3", "10.1.9.3", "fd00:1:9::3")
+	})
+
+	// The operator is gone, and mends nothing. Without the policy, whose deletion has a control plane of its own below, nothing is evaluated either.
+	It("refuses no Service any more when the ConfigMap or the binding is deleted", func(ctx SpecContext) {
+		stop()
+		for _, o := range []client.Object{dataObject(), bindingObject()} {
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+			Expect(admin.Delete(ctx, o)).To(Succeed())
+			Eventually(stranger).WithArguments(ctx).WithTimeout(soon).Should(Succeed(), "without the %T", o)
+			o.SetResourceVersion("")
+			o.SetUID("")
+			Expect(admin.Create(ctx, o)).To(Succeed())
+			Eventually(stranger).WithArguments(ctx).WithTimeout(soon).Should(beRefused("red"))
+		}
+		for _, o := range []client.Object{bindingObject(), dataObject()} {
+			Expect(admin.Delete(ctx, o)).To(Succeed())
+		}
+	})
+
+	It("has nothing in an expression that users wrote", func(ctx SpecContext) {
+		p := policyObject().(*admissionregistrationv1.ValidatingAdmissionPolicy)
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		Expect(p.Spec.String()).NotTo(Or(ContainSubstring("10.1.7"), ContainSubstring("tenant"), ContainSubstring("red")))
 	})
 })
+
+// On a control plane of its own: an API server that had a policy without a binding does not follow ConfigMaps any more.
+var _ = Describe("What an admin applies or deletes", Ordered, func() {
+	stranger := func(ctx context.Context) error { return try(ctx, "plain", "stranger", nil, "10.1.7.3", "fd00:1:7::3") }
+	status := func(ctx context.Context) metav1.Condition { return condition(ctx, "red", v1alpha1.PolicyEnforced) }
+	BeforeAll(func(ctx SpecContext) {
+		before, reader := cp, admin
+		DeferCleanup(func() { cp, admin = before, reader })
+		prepare(ctx)
+		offer(ctx, "red", "10.1.7.0/28", "fd00:1:7::/124")
+		start(ctx)
+		create(ctx, exclusive("red", "red", "red"))
+		enforced(ctx, "red", "10.1.7.3", "fd00:1:7::3")
+	})
+
+	It("is a policy, and the condition says so where it is another one or missing", func(ctx SpecContext) {
+		change(ctx, policyObject(), `{"spec":{"validations":[{"expression":"true"}]}}`)
+		Eventually(status).WithArguments(ctx).WithTimeout(soon).Should(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", "PolicyDiffers")))
+		Expect(cp.InstallEnforcement(ctx)).To(Succeed())
+		enforced(ctx, "red", "10.1.7.3", "fd00:1:7::3")
+
+		Expect(admin.Delete(ctx, policyObject())).To(Succeed())
+		Eventually(status).WithArguments(ctx).WithTimeout(soon).Should(And(HaveField("Status", metav1.ConditionFalse),
+			HaveField("Reason", "PolicyMissing"), HaveField("Message", ContainSubstring("kubectl apply --server-side -k config/default"))))
+		Eventually(stranger).WithArguments(ctx).WithTimeout(soon).Should(Succeed())
+		Expect(cp.InstallEnforcement(ctx)).To(Succeed())
+		Eventually(status).WithArguments(ctx).WithTimeout(soon).Should(HaveField("Status", metav1.ConditionTrue))
+	})
+})
+
+// The API server gives an expression 1,000,000 units, and refuses a Service for which they do not last.
+var _ = Describe("What looking an address up costs", Ordered, func() {
+	It("stays below the limit of the API server when the data are as large as they may be", func(ctx SpecContext) {
+		offer(ctx, "dear", "10.1.8.0/28", "fd00:1:8::/124")
+		w := steering.Inputs{ServiceCIDRs: []addressindex.ServiceCIDR{newServiceCIDR("dear", "10.1.8.0/28", "fd00:1:8::/124")}}
+		for i := range 4_900 { // ranges of some lengths, to be looked up in vain
+			w.ServiceCIDRs = append(w.ServiceCIDRs, newServiceCIDR(fmt.Sprint("r", i), fmt.Sprintf("10.%d.%d.0/%d", 100+i/250, i%250, 24+i%3), fmt.Sprintf("fd00:2:%x::/%d", i, 112+i%3)))
+		}
+		wide := exclusive("wide-"+strings.Repeat("w", 50), "nobody")
+		wide.Spec.ServiceCIDRSelector, wide.Spec.Priority = &metav1.LabelSelector{}, -1
+		w.Policies = append(w.Policies, wide)
+		all := map[string]string{"z": "neither"}
+		for c := 'a'; c < 'm'; c++ {
+			all[string(c)] = "x"
+		}
+		const policies = 540
+		for i := range policies { // that share the range, each with a selector whose lines all have to be read
+			p := exclusive(fmt.Sprint("p", i), "", "dear")
+			p.Spec.NamespaceSelector, p.Spec.Priority = nil, int32(policies-i)
+			p.Spec.Exclusive = i == policies-1
+			p.Spec.ServiceSelector = &metav1.LabelSelector{} // of the shortest lines there are
+			for name := range all {
+				p.Spec.ServiceSelector.MatchExpressions = append(p.Spec.ServiceSelector.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: name, Operator: metav1.LabelSelectorOpExists})
+			}
+			last := metav1.LabelSelectorRequirement{Key: "z", Operator: metav1.LabelSelectorOpIn, Values: []string{"no"}}
+			if i == policies-1 {
+				last.Values = []string{"yes"}
+			}
+			p.Spec.ServiceSelector.MatchExpressions = append(p.Spec.ServiceSelector.MatchExpressions, last)
+			w.Policies = append(w.Policies, p)
+		}
+		got := steering.Compile(w).Enforce(corev1.MaxSecretSize)
+		size := 0
+		for _, text := range got.Data {
+			size += len(text)
+		}
+		AddReportEntry("bytes", fmt.Sprintf("%d, of these %d of selectors", size, len(got.Data["selectors"])))
+		Expect(got.LeftOut).To(BeEmpty())
+		Expect(size).To(BeNumerically(">", 900<<10))
+		Expect(len(got.Data["selectors"])).To(BeNumerically(">", 120<<10))
+		Expect(strings.Count(got.Data["ipv4-28"], " ")).To(BeNumerically(">", 500), "positions of selectors")
+
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: v1alpha1.ExclusiveName}, Data: got.Data}
+		Expect(admin.Create(ctx, config)).To(Succeed())
+		bound := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExclusiveName}}
+		bound.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: v1alpha1.ExclusiveName, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			ParamRef: &admissionregistrationv1.ParamRef{Name: config.Name, Namespace: home, ParameterNotFoundAction: new(admissionregistrationv1.AllowAction)},
+		}
+		Expect(admin.Create(ctx, bound)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(admin.Delete(ctx, bound)).To(Succeed())
+			Expect(admin.Delete(ctx, config)).To(Succeed())
+		})
+		Eventually(func() error { return try(ctx, "blue", "stranger", all, "10.1.8.3", "fd00:1:8::3") }).WithTimeout(soon).Should(beRefused("p539"), "%d bytes of selectors", len(got.Data["selectors"]))
+		all["z"] = "yes"
+		Expect(try(ctx, "red", "mine", all, "10.1.8.4", "fd00:1:8::4")).To(Succeed(), "the last selector")
+		Expect(try(ctx, "blue", "elsewhere", nil, "10.96.0.17", "fd00:10:96::11")).To(Succeed())
+	})
+})
+
+func newServiceCIDR(name string, cidrs ...string) addressindex.ServiceCIDR {
+	return addressindex.NewServiceCIDR(framework.NewServiceCIDR(name, cidrs...))
+}
 
 // compiled are the rules that these policies make of the ServiceCIDRs that are there.
 func compiled(ctx context.Context, policies ...*v1alpha1.ServiceCIDRPolicy) *steering.Compiled {
@@ -285,7 +459,7 @@ var _ = Describe("Services that got in all the same", Ordered, func() {
 		put(ctx, service("red", "mine", map[string]string{"app": "web"}, "10.1.5.4"))
 		labelled := put(ctx, service("red", "unlabelled", nil, "10.1.5.5"))
 		red := exclusive("red", "red", "red")
-		red.Spec.Enforcement = ""
+		red.Spec.Enforcement = v1alpha1.EnforcementWebhook
 		red.Spec.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 		create(ctx, red)
 		start(ctx)
@@ -314,32 +488,5 @@ var _ = Describe("Services that got in all the same", Ordered, func() {
 		Expect(relabel("blue")).To(Succeed())
 		Eventually(violated).WithTimeout(soon).Should(HaveField("Message", ContainSubstring("blue/moved")))
 		Expect(noted(ctx, blue)).NotTo(BeEmpty())
-	})
-})
-
-var _ = Describe("Without the kind ExclusiveRanges", Ordered, func() {
-	BeforeAll(func(ctx SpecContext) {
-		before, reader := cp, admin
-		DeferCleanup(func() { cp, admin = before, reader })
-		prepare(ctx)
-		suite.ControllerManager(ctx, cp, "garbage-collector-controller")
-	})
-
-	// An API server that cannot read what a ValidatingAdmissionPolicy refers to refuses every Service.
-	It("no Service is refused: what the API server was given goes with the CustomResourceDefinition, and the policy tells", func(ctx SpecContext) {
-		stop := start(ctx)
-		offer(ctx, "red", "10.1.0.0/28", "fd00:1::/124")
-		create(ctx, exclusive("red", "red", "red"))
-		enforced(ctx, "red", "10.1.0.3", "fd00:1::3")
-		stop()
-		_, err := framework.Kubectl(ctx, cp.Kubeconfig(), "delete", "crd", "exclusiveranges.clusterip-operator.io")
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(func() error { return try(ctx, "plain", "anybody", nil, "10.1.0.3", "fd00:1::3") }).WithTimeout(2 * time.Minute).Should(Succeed())
-		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
-
-		start(ctx)
-		Eventually(func() metav1.Condition { return condition(ctx, "red", v1alpha1.PolicyEnforced) }).WithTimeout(soon).
-			Should(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", "NotSupported")))
-		Expect(objects(ctx)).To(BeEmpty())
 	})
 })

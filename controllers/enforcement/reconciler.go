@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -44,8 +46,12 @@ type Reconciler struct {
 	Index  *addressindex.Index
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
+	// Namespace is that of the operator, where the ConfigMap is.
+	Namespace string
 
-	installed  installed
+	// objects follows the three objects by their names.
+	objects    client.Reader
+	enforcing  enforcing
 	violations violations
 	// writes bounds the writes of conditions, events those on Services, of which there may be many at once: condition and metric count them all.
 	writes, events *rate.Limiter
@@ -68,9 +74,21 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		r.queue = queue
 		return nil
 	})
+	objects, err := watch(mgr, r.Namespace)
+	if err != nil {
+		return err
+	}
+	r.objects = objects
 	return loop.Setup(mgr, loop.Options{Name: "enforcement", Workers: 2, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
 		keepQueue, r.changes(), addressindex.Map(r.Index.Addresses(), r.audits),
-		source.TypedKind(mgr.GetCache(), &corev1.Namespace{}, namespaces))
+		source.TypedKind(mgr.GetCache(), &corev1.Namespace{}, namespaces),
+		wakes(objects, &corev1.ConfigMap{}), wakes(objects, &admissionregistrationv1.ValidatingAdmissionPolicy{}),
+		wakes(objects, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}))
+}
+
+// wakes is a source of a look at the objects when one of them changes.
+func wakes[T client.Object](objects cache.Cache, kind T) source.TypedSyncingSource[Request] {
+	return source.TypedKind(objects, kind, handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, T) []Request { return []Request{{}} }))
 }
 
 // Reconcile looks at one thing as it is now.

@@ -18,20 +18,25 @@ import (
 
 // Reasons of the conditions.
 const (
-	reasonEnforced     = "Enforced"
-	reasonPending      = "Pending"
-	reasonNotSupported = "NotSupported"
-	reasonNotWritten   = "NotWritten"
-	reasonTooLarge     = "TooLarge"
-	reasonForeigners   = "ServicesOfOthers"
+	reasonEnforced      = "Enforced"
+	reasonPending       = "Pending"
+	reasonPolicyMissing = "PolicyMissing"
+	reasonPolicyDiffers = "PolicyDiffers"
+	reasonNotWritten    = "NotWritten"
+	reasonTooLarge      = "TooLarge"
+	reasonForeigners    = "ServicesOfOthers"
 )
 
+// state is how a policy is enforced. told: the API server was told of the policy as it is now.
 type state struct {
-	written, leftOut bool
-	err              error
+	policy        policyState
+	told, leftOut bool
+	// problem is why an object could not be read or written, empty if there is none.
+	problem string
 }
 
-// conditions are those of a policy, of which n addresses are had by others. Times are the caller's to add.
+// conditions are those of a policy, of which n addresses are had by others. Times are the caller's
+// to add.
 func conditions(p *steering.Policy, s state, n int, first []string) []metav1.Condition {
 	var out []metav1.Condition
 	if enforced(p) {
@@ -53,20 +58,25 @@ func conditions(p *steering.Policy, s state, n int, first []string) []metav1.Con
 }
 
 func (s state) condition() metav1.Condition {
+	const policy = "the ValidatingAdmissionPolicy " + v1alpha1.ExclusiveName
 	c := metav1.Condition{Type: v1alpha1.PolicyEnforced, Status: metav1.ConditionFalse}
 	switch {
-	case notServed(s.err):
-		c.Reason, c.Message = reasonNotSupported, "The API server does not serve what this takes, so the webhook alone keeps others out: ValidatingAdmissionPolicy v1 "+
-			"(Kubernetes 1.30 and later), and ExclusiveRanges, which config/crd defines."
-	case s.err != nil:
-		c.Reason, c.Message = reasonNotWritten, fmt.Sprintf("The webhook alone keeps others out: %v.", s.err)
-	case s.leftOut:
-		c.Reason, c.Message = reasonTooLarge, "The ranges, selectors and reservations of all policies with enforcement: APIServer do not fit into one object; those of this one are left out, "+
-			"and the webhook alone keeps others out. Make selectors shorter, or raise the priority."
-	case !s.written:
+	case s.problem != "":
+		c.Reason, c.Message = reasonNotWritten, fmt.Sprintf("The webhook alone keeps other Services out: %s.", s.problem)
+	case !s.told:
 		c.Reason, c.Message = reasonPending, "The API server is about to be told."
+	case s.policy == policyMissing:
+		c.Reason, c.Message = reasonPolicyMissing, "The webhook alone keeps other Services out, for "+policy+" is not in the cluster, and the operator may not create it. "+
+			"It is part of the manifests; apply them again: kubectl apply --server-side -k config/default, or -f install.yaml of this version. Where it was there before, start the "+
+			"API servers again then: until 1.36 at least they do not read the ConfigMap any more (kubernetes#130887)."
+	case s.policy == policyDiffers:
+		c.Reason, c.Message = reasonPolicyDiffers, "Whether the API server keeps other Services out cannot be told, for "+policy+" is not the one of this version of the operator. "+
+			"Put it back: kubectl apply --server-side --force-conflicts -k config/default, or -f install.yaml of this version."
+	case s.leftOut:
+		c.Reason, c.Message = reasonTooLarge, "The ranges, selectors and reservations of all policies with enforcement: APIServer do not fit into one object; those of this one are "+
+			"left out, and the webhook alone keeps other Services out. Make selectors shorter, or raise the priority."
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reasonEnforced, "The API server keeps others out of the ranges."
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reasonEnforced, "The API server keeps other Services out of the ranges."
 	}
 	c.Message = wording.Cut(c.Message, messageLimit)
 	return c
@@ -84,7 +94,7 @@ func (r *Reconciler) report(ctx context.Context, name string) (reconcile.Result,
 	}
 	n, first := r.violations.of(name)
 	mine := wording.Pick(o.Status.Conditions, v1alpha1.PolicyEnforced, v1alpha1.PolicyViolated)
-	want := wording.Dated(mine, conditions(p, r.installed.state(p), n, first), r.Clock.Now())
+	want := wording.Dated(mine, conditions(p, r.enforcing.state(p), n, first), r.Clock.Now())
 	if equality.Semantic.DeepEqual(mine, want) {
 		return reconcile.Result{}, nil
 	}

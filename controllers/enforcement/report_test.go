@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -23,7 +21,7 @@ import (
 func TestConditions(t *testing.T) {
 	enforcing := &steering.Policy{Name: "p", Generation: 3, Exclusive: true, Enforcement: v1alpha1.EnforcementAPIServer}
 	webhook := &steering.Policy{Name: "p", Generation: 3, Exclusive: true, Enforcement: v1alpha1.EnforcementWebhook}
-	unknown := fmt.Errorf("writing it: %w", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}})
+	told := state{told: true, policy: policyShipped}
 	for name, tc := range map[string]struct {
 		policy *steering.Policy
 		state  state
@@ -31,16 +29,17 @@ func TestConditions(t *testing.T) {
 		first  []string
 		want   []string
 	}{
-		"the webhook enforces":         {policy: webhook, state: state{written: true}},
+		"the webhook enforces":         {policy: webhook, state: told},
 		"not written yet":              {policy: enforcing, want: []string{"Enforced=False Pending"}},
-		"written":                      {policy: enforcing, state: state{written: true}, want: []string{"Enforced=True Enforced"}},
-		"the kind is not served":       {policy: enforcing, state: state{err: unknown}, want: []string{"Enforced=False NotSupported"}},
-		"it could not be written":      {policy: enforcing, state: state{err: errors.New("forbidden")}, want: []string{"Enforced=False NotWritten forbidden"}},
-		"it is too large":              {policy: enforcing, state: state{written: true, leftOut: true}, want: []string{"Enforced=False TooLarge"}},
+		"written":                      {policy: enforcing, state: told, want: []string{"Enforced=True Enforced"}},
+		"the expressions are missing":  {policy: enforcing, state: state{told: true}, want: []string{"Enforced=False PolicyMissing kubectl apply --server-side -k config/default"}},
+		"they are others":              {policy: enforcing, state: state{told: true, policy: policyDiffers}, want: []string{"Enforced=False PolicyDiffers --force-conflicts"}},
+		"it could not be written":      {policy: enforcing, state: state{problem: "forbidden"}, want: []string{"Enforced=False NotWritten forbidden"}},
+		"it is too large":              {policy: enforcing, state: state{told: true, policy: policyShipped, leftOut: true}, want: []string{"Enforced=False TooLarge"}},
 		"one has an address":           {policy: webhook, n: 1, first: []string{"Service a/b has 10.0.0.1"}, want: []string{"Violated=True ServicesOfOthers Service a/b has 10.0.0.1."}},
 		"many have an address":         {policy: webhook, n: 9, first: []string{"Service a/b has 10.0.0.1", "x"}, want: []string{"Violated=True ServicesOfOthers 10.0.0.1, x and 7 more."}},
-		"enforced, and one got in":     {policy: enforcing, state: state{written: true}, n: 1, first: []string{"x"}, want: []string{"Enforced=True Enforced", "Violated=True ServicesOfOthers"}},
-		"a message of any length fits": {policy: enforcing, state: state{err: errors.New(strings.Repeat("x", 40_000))}, want: []string{"Enforced=False NotWritten"}},
+		"enforced, and one got in":     {policy: enforcing, state: told, n: 1, first: []string{"x"}, want: []string{"Enforced=True Enforced", "Violated=True ServicesOfOthers"}},
+		"a message of any length fits": {policy: enforcing, state: state{problem: strings.Repeat("x", 40_000)}, want: []string{"Enforced=False NotWritten"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := conditions(tc.policy, tc.state, tc.n, tc.first)
@@ -108,47 +107,55 @@ func TestFirstViolationsByAddress(t *testing.T) {
 	}
 }
 
-// What is written is gathered for a moment, written again from time to time, and told of when it is new.
-func TestWhenObjectsAreDue(t *testing.T) {
-	var o installed
+func TestWritesAreGathered(t *testing.T) {
+	var e enforcing
 	begin := time.Unix(1000, 0)
-	one, two := &steering.Enforced{}, &steering.Enforced{LeftOut: []string{"x"}}
-	rules := steering.Compile(steering.Inputs{})
-	due := func(what string, want *steering.Enforced, at, wantWait time.Duration, wantChanged bool) {
-		t.Helper()
-		if wait, changed := o.due(want, begin.Add(at)); wait != wantWait || changed != wantChanged {
-			t.Errorf("%s: in %v, changed %v; want %v, %v", what, wait, changed, wantWait, wantChanged)
-		}
+	if wait := e.wait(begin); wait != 0 {
+		t.Errorf("the first waits %v", wait)
 	}
-	due("at the start, whoever ran before may have left something", nil, 0, 0, true)
-	if !o.note(nil, rules, nil, begin) {
-		t.Error("the first time is no news")
+	e.wrote(begin)
+	if wait := e.wait(begin.Add(together / 4)); wait != 3*together/4 {
+		t.Errorf("the second waits %v", wait)
 	}
-	due("nothing is wanted, and nothing there", nil, time.Hour, 0, false)
-	due("something is wanted", one, time.Hour, 0, true)
-	o.note(one, rules, nil, begin)
-	due("the same", one, time.Second, again-time.Second, false)
-	due("something else, at once", two, 0, together, true)
-	due("something else, later", two, time.Second, 0, true)
-	if !o.note(two, rules, errors.New("x"), begin) {
-		t.Error("a failure is no news")
-	}
-	due("what failed", two, time.Second, 0, true)
-	if s := o.state(&steering.Policy{Name: "x"}); s.written || s.err == nil {
-		t.Errorf("after a failure: %+v", s)
+	if wait := e.wait(begin.Add(time.Hour)); wait != 0 {
+		t.Errorf("the third waits %v", wait)
 	}
 }
 
-// A policy is enforced when what was written was made of it as it is now.
-func TestAPolicyThatHasChangedIsNotEnforcedYet(t *testing.T) {
-	policy := func(generation int64) *v1alpha1.ServiceCIDRPolicy {
-		return &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Generation: generation}}
+// A policy is told of whenever its condition is another one, or of another generation.
+func TestWhatThereIsToTell(t *testing.T) {
+	rules := func(generation int64) *steering.Compiled {
+		p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Generation: generation}}
+		p.Spec.Exclusive = true
+		webhook := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "webhook", Generation: generation}}
+		webhook.Spec.Exclusive, webhook.Spec.Enforcement = true, v1alpha1.EnforcementWebhook
+		return steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{p, webhook}})
 	}
-	before, after := steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(1)}}), steering.Compile(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{policy(2)}})
-	var o installed
-	o.note(&steering.Enforced{}, before, nil, time.Unix(1000, 0))
-	if !o.state(before.Policy("p")).written || o.state(after.Policy("p")).written {
-		t.Errorf("as it was: %+v, as it is: %+v", o.state(before.Policy("p")), o.state(after.Policy("p")))
+	first, second := rules(1), rules(2)
+	var e enforcing
+	for _, step := range []struct {
+		what     string
+		rules    *steering.Compiled
+		leftOut  []string
+		policy   policyState
+		err      error
+		wantNews []string
+	}{
+		{"the first time", first, nil, policyShipped, nil, []string{"p"}},
+		{"nothing has changed", first, nil, policyShipped, nil, nil},
+		{"an edit that changes nothing else", second, nil, policyShipped, nil, []string{"p"}},
+		{"it has no room", second, []string{"p"}, policyShipped, nil, []string{"p"}},
+		{"the expressions are gone", second, []string{"p"}, policyMissing, nil, []string{"p"}},
+		{"a failure", second, []string{"p"}, policyMissing, errors.New("x"), []string{"p"}},
+		{"the same failure", second, []string{"p"}, policyMissing, errors.New("x"), nil},
+		{"all is well", second, nil, policyShipped, nil, []string{"p"}},
+	} {
+		if diff := cmp.Diff(step.wantNews, e.note(step.rules, step.leftOut, step.policy, step.err)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.what, diff)
+		}
+	}
+	if !e.state(second.Policy("p")).told || e.state(first.Policy("p")).told {
+		t.Errorf("as it is: %+v, as it was: %+v", e.state(second.Policy("p")), e.state(first.Policy("p")))
 	}
 }
 

@@ -28,13 +28,13 @@ func BenchmarkCreation(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = cp.Stop() })
-	if err := cp.InstallCRDs(b.Context()); err != nil {
+	if err := cp.InstallEnforcement(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	for _, ranges := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("ranges=%d", ranges), func(b *testing.B) {
 			m := meter{b: b, cp: cp, client: newClient(b, cp.AdminConfig())}
-			m.spec = table(ranges)
+			m.data = table(ranges)
 			var with, without []time.Duration
 			const rounds, each = 4, 40
 			for b.Loop() {
@@ -54,7 +54,7 @@ func BenchmarkCreation(b *testing.B) {
 }
 
 // table is what the API server is given for policies with a range of both families each. The ranges need not be there.
-func table(ranges int) v1alpha1.ExclusiveRangesSpec {
+func table(ranges int) map[string]string {
 	var w steering.Inputs
 	for i := range ranges {
 		name := fmt.Sprint("tenant-", i)
@@ -62,7 +62,7 @@ func table(ranges int) v1alpha1.ExclusiveRangesSpec {
 		c.Ranges = rangesOf(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("fd00:1::%x:0/112", i))
 		w.ServiceCIDRs = append(w.ServiceCIDRs, c)
 		p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		p.Spec.ServiceCIDRs, p.Spec.Exclusive, p.Spec.Enforcement = []string{name}, true, v1alpha1.EnforcementAPIServer
+		p.Spec.ServiceCIDRs, p.Spec.Exclusive = []string{name}, true
 		p.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": name}}
 		w.Policies = append(w.Policies, p)
 	}
@@ -70,9 +70,9 @@ func table(ranges int) v1alpha1.ExclusiveRangesSpec {
 	if len(enforced.LeftOut) > 0 {
 		panic(fmt.Sprint("left out: ", len(enforced.LeftOut)))
 	}
-	enforced.Spec.Ranges[closed+"/32"] = v1alpha1.ExclusiveRange{}
-	enforced.Spec.IPv4Lengths = append([]int32{32}, enforced.Spec.IPv4Lengths...)
-	return enforced.Spec
+	enforced.Data["ipv4"] = "32 " + enforced.Data["ipv4"]
+	enforced.Data["ipv4-32"] = "\n" + closed + "/32 nobody closed"
+	return enforced.Data
 }
 
 func rangesOf(cidrs ...string) (out []allocator.Range) {
@@ -103,7 +103,7 @@ type meter struct {
 	b      *testing.B
 	cp     *framework.ControlPlane
 	client client.Client
-	spec   v1alpha1.ExclusiveRangesSpec
+	data   map[string]string
 	// seconds and calls are what the API server says of its plugin, while it enforced.
 	seconds, calls float64
 }
@@ -129,14 +129,14 @@ func (m *meter) create(n int) (each []time.Duration) {
 // enforce gives the API server the objects, or takes them away, and waits until it goes by that.
 func (m *meter) enforce(on bool) {
 	m.b.Helper()
-	var err error
-	if on {
-		err = install(m.b.Context(), m.client, m.spec)
-	} else {
-		err = uninstall(m.b.Context(), m.client)
+	writes := []write{writeData, writeBinding}
+	if !on {
+		writes = []write{deleteBinding, deleteData}
 	}
-	if err != nil {
-		m.b.Fatal(err)
+	for _, one := range writes {
+		if err := carryOut(m.b.Context(), m.client, one, m.data, metav1.NamespaceDefault); err != nil {
+			m.b.Fatal(err)
+		}
 	}
 	for deadline := time.Now().Add(60 * time.Second); m.enforces() != on; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

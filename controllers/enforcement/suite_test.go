@@ -60,8 +60,12 @@ var _ = BeforeSuite(func(ctx SpecContext) { prepare(ctx) }, NodeTimeout(2*time.M
 // prepare starts a control plane that ends with the calling node, with namespaces and the operator's user.
 func prepare(ctx context.Context) {
 	GinkgoHelper()
-	cp = suite.ControlPlane(ctx, framework.Options{ServiceClusterIPRange: default4 + "," + default6})
+	// The gate lets addresses with leading zeros pass, as every API server did before it.
+	cp = suite.ControlPlane(ctx, framework.Options{
+		ServiceClusterIPRange: default4 + "," + default6, FeatureGates: map[string]bool{"StrictIPCIDRValidation": false},
+	})
 	Expect(cp.InstallCRDs(ctx)).To(Succeed())
+	Expect(cp.InstallEnforcement(ctx)).To(Succeed())
 	var err error
 	admin, err = client.New(cp.AdminConfig(), client.Options{Scheme: scheme()})
 	Expect(err).NotTo(HaveOccurred())
@@ -80,7 +84,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// operatorScheme has the kinds that the operator knows, and no others.
+// operatorScheme has the kinds that the operator knows, and no others but those that the controller adds.
 func operatorScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, v1alpha1.AddToScheme} {
@@ -89,21 +93,39 @@ func operatorScheme() *runtime.Scheme {
 	return s
 }
 
-const operator = "system:serviceaccount:clusterip-operator-system:clusterip-operator-manager"
+const (
+	home     = "clusterip-operator-system"
+	operator = "system:serviceaccount:" + home + ":clusterip-operator-manager"
+)
 
-// grant gives the operator the rules of config/rbac, and no others.
+// grant gives the operator the rules of config/rbac for its loops, and no others.
 func grant(ctx context.Context) {
 	GinkgoHelper()
-	content, err := os.ReadFile("../../config/rbac/role.yaml")
-	Expect(err).NotTo(HaveOccurred())
-	role := &rbacv1.ClusterRole{}
-	Expect(yaml.UnmarshalStrict(content, role)).To(Succeed())
-	Expect(admin.Create(ctx, role)).To(Succeed())
+	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}})).To(Succeed())
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operator}}
+	everywhere, here := &rbacv1.ClusterRole{}, &rbacv1.Role{}
+	read("../../config/rbac/role.yaml", everywhere)
+	read("../../config/rbac/enforcement_role.yaml", here)
+	here.Namespace = home
+	Expect(admin.Create(ctx, everywhere)).To(Succeed())
+	Expect(admin.Create(ctx, here)).To(Succeed())
 	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operator}},
+		ObjectMeta: metav1.ObjectMeta{Name: everywhere.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: everywhere.Name}, Subjects: subjects,
 	})).To(Succeed())
+	Expect(admin.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: here.Name, Namespace: home},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: here.Name}, Subjects: subjects,
+	})).To(Succeed())
+}
+
+// read reads the first document of a manifest.
+func read(file string, into any) {
+	GinkgoHelper()
+	content, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	first, _, _ := strings.Cut(string(content), "\n---\n")
+	Expect(yaml.UnmarshalStrict([]byte(first), into)).To(Succeed())
 }
 
 // start runs the controller as the operator's user, and no other part of the operator. It returns what stops it, which the end of the calling node does too.
@@ -121,7 +143,7 @@ func start(ctx context.Context) (stop func()) {
 	Expect(mgr.Add(policies)).To(Succeed())
 	Expect((&enforcement.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index,
-		Events: mgr.GetEventRecorder("clusterip-operator-enforcement"), Clock: clock.RealClock{},
+		Events: mgr.GetEventRecorder("clusterip-operator-enforcement"), Clock: clock.RealClock{}, Namespace: home,
 	}).SetupWithManager(mgr)).To(Succeed())
 	running, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -168,10 +190,10 @@ func create(ctx context.Context, p *v1alpha1.ServiceCIDRPolicy) {
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(ctx, p))).To(Succeed()) })
 }
 
-// exclusive is a policy with enforcement: APIServer for the namespaces of a tenant.
+// exclusive is an exclusive policy for the namespaces of a tenant. Without more the API server enforces it.
 func exclusive(name, tenant string, serviceCIDRs ...string) *v1alpha1.ServiceCIDRPolicy {
 	return &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ServiceCIDRPolicySpec{
-		ServiceCIDRs: serviceCIDRs, Exclusive: true, Enforcement: v1alpha1.EnforcementAPIServer,
+		ServiceCIDRs: serviceCIDRs, Exclusive: true,
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": tenant}},
 	}}
 }
@@ -234,7 +256,7 @@ func familyOf(address string) corev1.IPFamily {
 // beRefused matches the refusal of a Service by the API server in the name of a policy.
 func beRefused(policy string) OmegaMatcher {
 	return MatchError(And(
-		ContainSubstring("ValidatingAdmissionPolicy '"+v1alpha1.ExclusiveRangesName+"'"), ContainSubstring("ServiceCIDRPolicy %q", policy)))
+		ContainSubstring("ValidatingAdmissionPolicy '"+v1alpha1.ExclusiveName+"'"), ContainSubstring("ServiceCIDRPolicy %q", policy)))
 }
 
 // put creates a Service that goes when the spec ends, and returns it as it is.

@@ -2,10 +2,13 @@ package steering
 
 import (
 	"cmp"
-	"encoding/json"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sort"
+	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,8 +27,9 @@ func (s *Compiled) Owner(a netip.Addr) *Policy {
 	return bestOwner(s.ranges.around(a))
 }
 
-// Stranger reports whether a Service that has an address is none that the Owner of the address lets have it. A Service that a reservation is for is
-// no stranger. sure is false where the labels of the Service, which may be left out, could say otherwise.
+// Stranger reports whether a Service that has an address is none that the Owner of the address lets
+// have it. A Service that a reservation is for is no stranger. sure is false where the labels of
+// the Service, which may be left out, could say otherwise.
 func (s *Compiled) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
 	if r, ok := s.Reservation(a); ok && r.For == svc.NamespacedName || s.Owner(a) == nil {
 		return false, true
@@ -40,15 +44,35 @@ func (s *Compiled) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
 	return !selected(by, svc), !sure
 }
 
-// Enforced is what the API server has to know to keep strangers out by itself.
+// Enforced is what the API server has to know to keep Services out by itself.
 type Enforced struct {
-	Spec v1alpha1.ExclusiveRangesSpec
-	// LeftOut are the policies that would make it too large for an API object: they are enforced by the webhook alone.
+	// Data is that of the ConfigMap, which the expressions of config/enforcement/policy.yaml read:
+	//
+	//	ipv4                32 25                              the lengths of the IPv4 ranges, the longest first
+	//	ipv4-25             10.120.0.0/25 red selectors 0 3    each range of a length: its policy, and for whom it is open
+	//	                    10.120.1.0/25 red open
+	//	ipv4-32             10.120.0.9/32 red service team/web
+	//	                    10.120.0.8/32 red closed
+	//	selectors           namespace In tenant red,green      lines of scope, operator, key, values; a blank line ends a selector
+	//	                    service Exists app
+	//
+	// and ipv6 in the same way. Each range has a line, which begins with a line break, and not a
+	// key of its own: for each creation the API server copies the map of a ConfigMap four times,
+	// and with 1,000 keys that takes longer than the rest of the creation.
+	Data map[string]string
+	// LeftOut are the policies that would make it too large for an API object, or too dear to
+	// evaluate: they are enforced by the webhook alone.
 	LeftOut []string
 }
 
-// Enforce says about all addresses of policies with enforcement: APIServer what MayHold says. room is how many bytes it may have; the best policies
-// come first. It costs a walk over all ranges and reservations, and several where there is not enough room.
+// Of the room that the data have, selectors may have a part. The API server stops at 1,000,000
+// units of cost: splitting a selector and comparing its lines takes up to 3 for each byte and
+// address, looking a range up 0.2. A spec of controllers/enforcement evaluates the dearest data.
+const selectorsPart = 8
+
+// Enforce says about all addresses of policies with enforcement: APIServer what MayHold says. room
+// is how many bytes it may have; the best policies come first. It costs a walk over all ranges and
+// reservations, and several where there is not enough room.
 func (s *Compiled) Enforce(room int) Enforced {
 	var enforced []*Policy
 	for _, p := range s.policies {
@@ -57,14 +81,18 @@ func (s *Compiled) Enforce(room int) Enforced {
 		}
 	}
 	fits := func(n int) bool {
-		text, err := json.Marshal(s.tableOf(enforced[:n]))
-		return err == nil && len(text) <= room
+		data := s.tableOf(enforced[:n])
+		size := 0
+		for key, value := range data {
+			size += len(key) + len(value)
+		}
+		return size <= room && len(data[selectorsKey]) <= room/selectorsPart
 	}
 	n := len(enforced)
 	if !fits(n) {
 		n = max(0, sort.Search(n, func(n int) bool { return !fits(n) })-1)
 	}
-	out := Enforced{Spec: s.tableOf(enforced[:n])}
+	out := Enforced{Data: s.tableOf(enforced[:n])}
 	for _, p := range enforced[n:] {
 		out.LeftOut = append(out.LeftOut, p.Name)
 	}
@@ -72,10 +100,8 @@ func (s *Compiled) Enforce(room int) Enforced {
 }
 
 // tableOf is what the API server looks up to enforce these policies.
-func (s *Compiled) tableOf(enforced []*Policy) v1alpha1.ExclusiveRangesSpec {
-	t := table{s: s, enforced: sets.New(enforced...), selectors: map[*Policy]int32{}, out: v1alpha1.ExclusiveRangesSpec{
-		IPv4Lengths: []int32{}, IPv6Lengths: []int32{}, Ranges: map[string]v1alpha1.ExclusiveRange{}, Selectors: []v1alpha1.ExclusiveSelector{},
-	}}
+func (s *Compiled) tableOf(enforced []*Policy) map[string]string {
+	t := table{s: s, enforced: sets.New(enforced...), ranges: map[netip.Prefix]string{}, positions: map[*Policy]int{}}
 	for _, at := range s.owned {
 		t.addRange(at)
 	}
@@ -84,17 +110,17 @@ func (s *Compiled) tableOf(enforced []*Policy) v1alpha1.ExclusiveRangesSpec {
 			t.addReservation(prefix, r)
 		}
 	}
-	for _, list := range [][]int32{t.out.IPv4Lengths, t.out.IPv6Lengths} {
-		slices.SortFunc(list, func(a, b int32) int { return cmp.Compare(b, a) })
-	}
-	return t.out
+	return t.render()
 }
 
+// table says for whom ranges are open. Of those that an address lies in, the one with the longest
+// prefix decides; an address in none is open to all.
 type table struct {
 	s         *Compiled
 	enforced  sets.Set[*Policy]
-	selectors map[*Policy]int32
-	out       v1alpha1.ExclusiveRangesSpec
+	ranges    map[netip.Prefix]string
+	selectors []string
+	positions map[*Policy]int // policy -> the position of its selector
 }
 
 // addRange enters a range if it is enforced; if it lies in one that is, and is not, as open.
@@ -103,54 +129,81 @@ func (t *table) addRange(at *ownedPrefix) {
 	if owner == nil {
 		return
 	}
-	entry := v1alpha1.ExclusiveRange{Policy: owner.Name, Open: !t.enforced.Has(owner)}
-	for _, p := range by {
-		if entry.Open = entry.Open || p.selector.namespaces.Empty() && p.selector.services.Empty(); entry.Open {
-			entry.Selectors = nil
-			break
-		}
-		entry.Selectors = append(entry.Selectors, t.selector(p))
+	if !t.enforced.Has(owner) || slices.ContainsFunc(by, func(p *Policy) bool { return p.selector.namespaces.Empty() && p.selector.services.Empty() }) {
+		t.ranges[at.prefix] = owner.Name + " open"
+		return
 	}
-	t.add(at.prefix, entry)
+	var positions []string
+	for _, p := range by {
+		if i, ok := t.selector(p); ok {
+			positions = append(positions, strconv.Itoa(i))
+		}
+	}
+	if len(positions) == 0 {
+		t.ranges[at.prefix] = owner.Name + " closed"
+		return
+	}
+	t.ranges[at.prefix] = owner.Name + " selectors " + strings.Join(positions, " ")
 }
 
-// addReservation enters a reservation, as far as its addresses are those of ranges that are entered.
+// addReservation enters a reservation, as far as its addresses are those of ranges that are
+// entered.
 func (t *table) addReservation(prefix netip.Prefix, r *Reservation) {
-	entry := v1alpha1.ExclusiveRange{Policy: r.Policy}
+	entry := r.Policy + " closed"
 	if r.For.Name != "" {
-		entry.Service = r.For.String()
+		entry = r.Policy + " service " + r.For.String()
 	}
 	if t.enforced.Has(bestOwner(t.s.outside(prefix))) {
-		t.add(prefix, entry)
+		t.ranges[prefix] = entry
 	}
 	for _, at := range t.s.inside(prefix) {
 		if t.enforced.Has(bestOwner(t.s.outside(at.prefix))) {
-			t.add(at.prefix, entry)
+			t.ranges[at.prefix] = entry
 		}
 	}
 }
 
-func (t *table) add(prefix netip.Prefix, entry v1alpha1.ExclusiveRange) {
-	t.out.Ranges[prefix.String()] = entry
-	lengths := &t.out.IPv6Lengths
-	if prefix.Addr().Is4() {
-		lengths = &t.out.IPv4Lengths
+// selector returns the position of the selector of a policy, and enters it if it is new. One that
+// selects nothing has none.
+func (t *table) selector(p *Policy) (int, bool) {
+	if i, ok := t.positions[p]; ok {
+		return i, true
 	}
-	if bits := int32(prefix.Bits()); !slices.Contains(*lengths, bits) { //nolint:gosec // 128 at most
-		*lengths = append(*lengths, bits)
+	namespace, ok := requirements("namespace", p.selector.namespaces)
+	service, also := requirements("service", p.selector.services)
+	if !ok || !also {
+		return 0, false
 	}
+	t.positions[p] = len(t.selectors)
+	t.selectors = append(t.selectors, strings.Join(slices.Concat(namespace, service), "\n"))
+	return t.positions[p], true
 }
 
-func (t *table) selector(p *Policy) int32 {
-	i, ok := t.selectors[p]
-	if !ok {
-		i = int32(len(t.out.Selectors)) //nolint:gosec // as many as there are policies
-		t.selectors[p] = i
-		t.out.Selectors = append(t.out.Selectors, v1alpha1.ExclusiveSelector{
-			Namespace: requirements(p.selector.namespaces), Service: requirements(p.selector.services),
-		})
+const selectorsKey = "selectors"
+
+// render writes the table as the expressions read it.
+func (t *table) render() map[string]string {
+	lines := map[string][]string{}
+	lengths := map[string]sets.Set[int]{"ipv4": sets.New[int](), "ipv6": sets.New[int]()}
+	for prefix, entry := range t.ranges {
+		family := "ipv6"
+		if prefix.Addr().Is4() {
+			family = "ipv4"
+		}
+		lengths[family].Insert(prefix.Bits())
+		key := fmt.Sprintf("%s-%d", family, prefix.Bits())
+		lines[key] = append(lines[key], "\n"+prefix.String()+" "+entry)
 	}
-	return i
+	data := map[string]string{selectorsKey: strings.Join(t.selectors, "\n\n")}
+	for key, of := range lines {
+		slices.Sort(of)
+		data[key] = strings.Join(of, "")
+	}
+	for family, of := range lengths {
+		longest := slices.SortedFunc(maps.Keys(of), func(a, b int) int { return cmp.Compare(b, a) })
+		data[family] = strings.Trim(fmt.Sprint(longest), "[]")
+	}
+	return data
 }
 
 // operators are those that selectors in API objects have; matchLabels become Equals.
@@ -159,14 +212,19 @@ var operators = map[selection.Operator]metav1.LabelSelectorOperator{
 	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
 }
 
-func requirements(of labels.Selector) []metav1.LabelSelectorRequirement {
-	list, _ := of.Requirements()
-	out := make([]metav1.LabelSelectorRequirement, 0, len(list))
+// requirements are the lines that say what is required of the labels of a namespace or a Service.
+// Keys and values of labels cannot have the blanks, commas and line breaks between them. ok is
+// false where the selector selects nothing, whatever the labels are.
+func requirements(scope string, of labels.Selector) (lines []string, ok bool) {
+	list, ok := of.Requirements()
 	for _, r := range list {
-		values := slices.Sorted(slices.Values(r.ValuesUnsorted())) // nil where there are none
-		out = append(out, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operators[r.Operator()], Values: values})
+		words := []string{scope, string(operators[r.Operator()]), r.Key()}
+		if values := r.ValuesUnsorted(); len(values) > 0 {
+			words = append(words, strings.Join(slices.Sorted(slices.Values(values)), ","))
+		}
+		lines = append(lines, strings.Join(words, " "))
 	}
-	return out
+	return lines, ok
 }
 
 // prefixesOf returns the fewest prefixes that have the addresses of a span.

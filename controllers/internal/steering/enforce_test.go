@@ -1,51 +1,78 @@
 package steering
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 const plenty = 1 << 20
 
-// admits reads a table as the API server does.
-func admits(t v1alpha1.ExclusiveRangesSpec, a netip.Addr, svc Service) (entry v1alpha1.ExclusiveRange, may bool) {
-	lengths := t.IPv6Lengths
+// admits reads the data as the API server does, and returns the line by which it decides.
+func admits(t *testing.T, data map[string]string, a netip.Addr, svc Service) (policy string, may bool) {
+	t.Helper()
+	family := "ipv6"
 	if a.Is4() {
-		lengths = t.IPv4Lengths
+		family = "ipv4"
 	}
-	for _, bits := range lengths {
-		p, _ := a.Prefix(int(bits))
-		if entry, ok := t.Ranges[p.String()]; ok {
-			return entry, entry.Open || entry.Service == svc.String() || slices.ContainsFunc(entry.Selectors, func(i int32) bool {
-				return fulfils(t.Selectors[i].Namespace, svc.NamespaceLabels) && fulfils(t.Selectors[i].Service, svc.Labels)
-			})
+	for length := range strings.FieldsSeq(data[family]) {
+		bits, err := strconv.Atoi(length)
+		if err != nil {
+			t.Fatal(err)
 		}
+		p, _ := a.Prefix(bits)
+		_, after, found := strings.Cut(data[family+"-"+length], "\n"+p.String()+" ")
+		if !found {
+			continue
+		}
+		line, _, _ := strings.Cut(after, "\n")
+		words := strings.SplitN(line, " ", 3)
+		switch words[1] {
+		case "open":
+			return words[0], true
+		case "closed":
+			return words[0], false
+		case "service":
+			return words[0], words[2] == svc.String()
+		}
+		all := strings.Split(data["selectors"], "\n\n")
+		return words[0], slices.ContainsFunc(strings.Split(words[2], " "), func(position string) bool {
+			i, err := strconv.Atoi(position)
+			return err == nil && fulfils(strings.Split(all[i], "\n"), svc)
+		})
 	}
-	return entry, true
+	return "", true
 }
 
-func fulfils(required []metav1.LabelSelectorRequirement, labels map[string]string) bool {
-	return !slices.ContainsFunc(required, func(r metav1.LabelSelectorRequirement) bool {
-		value, has := labels[r.Key]
-		switch r.Operator {
-		case metav1.LabelSelectorOpIn:
-			return !has || !slices.Contains(r.Values, value)
-		case metav1.LabelSelectorOpNotIn:
-			return has && slices.Contains(r.Values, value)
-		case metav1.LabelSelectorOpExists:
+func fulfils(lines []string, svc Service) bool {
+	return !slices.ContainsFunc(lines, func(line string) bool {
+		words := strings.Split(line, " ")
+		labels := map[string]map[string]string{"namespace": svc.NamespaceLabels, "service": svc.Labels}[words[0]]
+		value, has := labels[words[2]]
+		switch words[1] {
+		case "In":
+			return !has || !slices.Contains(strings.Split(words[3], ","), value)
+		case "NotIn":
+			return has && slices.Contains(strings.Split(words[3], ","), value)
+		case "Exists":
 			return !has
-		default:
+		case "DoesNotExist":
 			return has
+		default:
+			panic(line)
 		}
 	})
 }
@@ -72,7 +99,7 @@ func TestEnforceSaysWhatMayHoldSays(t *testing.T) {
 		w := randomInputs(random)
 		o := newOracle(w) // which knows equality alone
 		for _, p := range w.Policies {
-			p.Spec.Enforcement = []v1alpha1.Enforcement{v1alpha1.EnforcementAPIServer, v1alpha1.EnforcementAPIServer, v1alpha1.EnforcementWebhook, ""}[random.IntN(4)]
+			p.Spec.Enforcement = []v1alpha1.Enforcement{v1alpha1.EnforcementAPIServer, "", v1alpha1.EnforcementWebhook}[random.IntN(3)]
 			expressions(random, p.Spec.NamespaceSelector)
 			expressions(random, p.Spec.ServiceSelector)
 		}
@@ -84,17 +111,17 @@ func TestEnforceSaysWhatMayHoldSays(t *testing.T) {
 		for _, universe := range universes() {
 			for _, a := range universe {
 				f := o.facts(a)
-				enforces := f.owner >= 0 && o.ranked[f.owner].Spec.Enforcement == v1alpha1.EnforcementAPIServer
+				enforces := f.owner >= 0 && o.ranked[f.owner].Spec.Enforcement != v1alpha1.EnforcementWebhook
 				for _, svc := range services() {
 					want := !enforces || s.MayHold(a, svc) == nil
-					entry, may := admits(enforced.Spec, a, svc)
+					policy, may := admits(t, enforced.Data, a, svc)
 					if may != want {
-						t.Fatalf("inputs %d: %s for %s %v in %v: %v by %+v, want %v", seed, a, svc, svc.Labels, svc.NamespaceLabels, may, entry, want)
+						t.Fatalf("inputs %d: %s for %s %v in %v: %v by %s, want %v of %v", seed, a, svc, svc.Labels, svc.NamespaceLabels, may, policy, want, enforced.Data)
 					}
 					if !may {
 						closed++
-						if refusal := s.MayHold(a, svc); refusal.Policy != entry.Policy {
-							t.Fatalf("inputs %d: %s is refused by %s, want %s", seed, a, entry.Policy, refusal.Policy)
+						if refusal := s.MayHold(a, svc); refusal.Policy != policy {
+							t.Fatalf("inputs %d: %s is refused by %s, want %s", seed, a, policy, refusal.Policy)
 						}
 					}
 				}
@@ -113,18 +140,80 @@ func TestEnforceHasRoomForTheBest(t *testing.T) {
 		p.Spec.Enforcement, p.Spec.Priority = v1alpha1.EnforcementAPIServer, int32(100-i)
 	}
 	s := Compile(w)
-	got := s.Enforce(5_000)
+	got := s.Enforce(1_500)
 	if len(got.LeftOut) == 0 || len(got.LeftOut) == 20 || got.LeftOut[0] != fmt.Sprint("tenant-", 20-len(got.LeftOut)) {
 		t.Fatalf("left out: %v", got.LeftOut)
 	}
-	if text, err := json.Marshal(got.Spec); err != nil || len(text) > 5_000 || len(text) < 2_000 {
-		t.Errorf("%d bytes: %v", len(text), err)
+	if n := size(got.Data); n > 1_500 || n < 1_000 {
+		t.Errorf("%d bytes", n)
 	}
 	for i := range 20 {
 		a := addr(fmt.Sprintf("10.0.%d.7", i))
-		if _, may := admits(got.Spec, a, Service{}); may != slices.Contains(got.LeftOut, fmt.Sprint("tenant-", i)) {
+		if _, may := admits(t, got.Data, a, Service{}); may != slices.Contains(got.LeftOut, fmt.Sprint("tenant-", i)) {
 			t.Errorf("a stranger may have %s: %v", a, may)
 		}
+	}
+}
+
+func size(data map[string]string) (n int) {
+	for key, value := range data {
+		n += len(key) + len(value)
+	}
+	return n
+}
+
+// What users write has no place in the data but between the separators.
+func TestEnforceWritesLines(t *testing.T) {
+	w := Inputs{ServiceCIDRs: []addressindex.ServiceCIDR{ready("red", "10.120.0.0/25", "fd00:120::/112")}}
+	p := with(policy("red", 0), of("red"), exclusive, reserves("dns", "10.120.0.9", "team/web"), reserves("later", "fd00:120::10/127", ""))
+	p.Spec.NamespaceSelector = &metav1.LabelSelector{
+		MatchLabels: map[string]string{"tenant": "red"},
+		MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "example.com/zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"b", "", "a"}},
+			{Key: "old", Operator: metav1.LabelSelectorOpDoesNotExist},
+		},
+	}
+	p.Spec.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"empty": ""}}
+	w.Policies = append(w.Policies, p)
+	want := map[string]string{
+		"ipv4": "32 25", "ipv6": "127 112",
+		"ipv4-25":  "\n10.120.0.0/25 red selectors 0",
+		"ipv4-32":  "\n10.120.0.9/32 red service team/web",
+		"ipv6-112": "\nfd00:120::/112 red selectors 0",
+		"ipv6-127": "\nfd00:120::10/127 red closed",
+		"selectors": "namespace NotIn example.com/zone ,a,b\nnamespace DoesNotExist old\nnamespace In tenant red\n" +
+			"service In empty ",
+	}
+	if diff := cmp.Diff(want, Compile(w).Enforce(plenty).Data); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A selector that selects nothing has no requirements, as one that selects everything has none.
+func TestASelectorOfNothingOpensNothing(t *testing.T) {
+	for _, nothing := range []selector{
+		{namespaces: labels.Nothing(), services: labels.Everything()}, {namespaces: labels.Everything(), services: labels.Nothing()},
+	} {
+		if i, ok := (&table{}).selector(&Policy{selector: nothing}); ok {
+			t.Errorf("%v has the selector %d", nothing, i)
+		}
+	}
+}
+
+// Selectors have a part of the room, for what their evaluation costs has a limit, too.
+func TestEnforceBoundsWhatSelectorsCost(t *testing.T) {
+	w := tenants(20)
+	for i, p := range w.Policies {
+		p.Spec.Priority = int32(100 - i)
+		for j := range 100 {
+			values := []string{strings.Repeat("v", 63), fmt.Sprint("v", j)}
+			p.Spec.NamespaceSelector.MatchExpressions = append(p.Spec.NamespaceSelector.MatchExpressions,
+				metav1.LabelSelectorRequirement{Key: fmt.Sprint("k", j), Operator: metav1.LabelSelectorOpIn, Values: values})
+		}
+	}
+	got := Compile(w).Enforce(100_000)
+	if n := len(got.Data[selectorsKey]); n > 12_500 || n < 5_000 || len(got.LeftOut) < 15 {
+		t.Errorf("%d bytes of selectors, left out %v", n, got.LeftOut)
 	}
 }
 

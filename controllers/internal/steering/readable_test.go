@@ -115,7 +115,7 @@ func TestUnreadableSelectorsAreEnforced(t *testing.T) {
 	p.Spec.Enforcement = v1alpha1.EnforcementAPIServer
 	s := Compile(inputs(serviceCIDRs{ready("blue", "10.0.0.0/24", "fd00::/120")}, p))
 	for _, a := range []string{"10.0.0.9", "fd00::9"} {
-		if _, may := admits(s.Enforce(plenty).Spec, addr(a), team("a")); may {
+		if _, may := admits(t, s.Enforce(plenty).Data, addr(a), team("a")); may {
 			t.Errorf("the API server lets a Service have %s", a)
 		}
 	}

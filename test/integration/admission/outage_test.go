@@ -51,7 +51,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 			Installed: true, Replicas: 2, ShippedTimeout: true,
 		})
 		c.OfferRange(ctx, "tenant", nil, "10.160.0.0/25", "fd00:10:160::/121")
-		Expect(c.TryPolicy(ctx, "tenant", `{serviceCIDRs: [tenant], serviceSelector: {matchLabels: {tenant: a}}, exclusive: true, onFull: Fail, coolDown: 1h,
+		Expect(c.TryPolicy(ctx, "tenant", `{serviceCIDRs: [tenant], serviceSelector: {matchLabels: {tenant: a}}, exclusive: true, enforcement: Webhook, onFull: Fail, coolDown: 1h,
 			reservations: [{name: four, address: 10.160.0.9, for: default/reserved}, {name: six, address: "fd00:10:160::9", for: default/reserved}]}`)).To(Succeed())
 		c.WaitProgrammed(ctx, "tenant")
 	})

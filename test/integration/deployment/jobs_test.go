@@ -116,8 +116,8 @@ var _ = It("The uninstall Job cleans up under the account that it comes with, wh
 	Expect(abandoned.Status.Conditions).To(BeEmpty())
 	Expect(c.IPAddress(ctx, label).Labels).NotTo(HaveKey(cluster.BandLabel))
 	Expect(c.IPAddress(ctx, own)).To(BeNil())
-	Expect(c.Kubectl(ctx, "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,exclusiveranges", "-o", "name")).
-		NotTo(ContainSubstring("clusterip-operator"), "the API server would go on to refuse Services")
+	Expect(c.Kubectl(ctx, "get", "validatingadmissionpolicybindings,configmaps", "-n", cluster.OperatorNamespace, "-o", "name")).
+		NotTo(ContainSubstring("clusterip-operator-exclusive\n"), "the API server would go on to refuse Services")
 	Expect(c.Kubectl(ctx, "get", "secrets", "-n", cluster.OperatorNamespace, "-o", "name")).NotTo(ContainSubstring("webhook"))
 
 	Expect(witness.Refused(leaverAccount)).To(BeEmpty())
@@ -131,15 +131,7 @@ func leaveBehind(ctx context.Context, cidr, labelled, own string) {
 	Expect(c.InstallCRDs(ctx)).To(Succeed())
 	c.Apply(ctx, fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: %s, namespace: %s}}
 ---
-{apiVersion: clusterip-operator.io/v1alpha1, kind: ExclusiveRanges, metadata: {name: clusterip-operator-exclusive},
-  spec: {ipv4Lengths: [], ipv6Lengths: [], ranges: {}, selectors: []}}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: clusterip-operator-exclusive}
-spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [services]}]}
-  validations: [{expression: "true"}]
+{apiVersion: v1, kind: ConfigMap, metadata: {name: clusterip-operator-exclusive, namespace: %s}, data: {ipv4: "", ipv6: "", selectors: ""}}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -150,7 +142,7 @@ apiVersion: networking.k8s.io/v1
 kind: ServiceCIDR
 metadata: {name: %s, finalizers: [%s]}
 spec: {cidrs: [10.111.0.0/24]}
-`, cluster.CertificateSecret, cluster.OperatorNamespace, cidr, cluster.OurFinalizer))
+`, cluster.CertificateSecret, cluster.OperatorNamespace, cluster.OperatorNamespace, cidr, cluster.OurFinalizer))
 	c.Apply(ctx, fmt.Sprintf(`apiVersion: networking.k8s.io/v1
 kind: ServiceCIDR
 metadata: {name: %s}

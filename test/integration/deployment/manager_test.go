@@ -122,7 +122,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	It("follows a policy", func(ctx SpecContext) {
 		c.CreateServiceCIDR(ctx, "tenant", "10.118.0.0/24")
 		c.WaitLookedAfter(ctx, "tenant")
-		Expect(c.TryPolicy(ctx, "tenant", `{serviceCIDRs: [tenant], serviceSelector: {matchLabels: {tenant: a}}, exclusive: true, enforcement: APIServer,
+		Expect(c.TryPolicy(ctx, "tenant", `{serviceCIDRs: [tenant], serviceSelector: {matchLabels: {tenant: a}}, exclusive: true,
 			onFull: Fail, coolDown: 1h, additionalAddresses: true, reservations: [{name: dns, address: 10.118.0.10}]}`)).To(Succeed())
 		Eventually(c.IPAddress).WithArguments(ctx, "10.118.0.10").ShouldNot(BeNil(), "the reservation")
 		c.WaitProgrammed(ctx, "tenant")
@@ -136,8 +136,8 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		Expect(c.TryPolicyChange(ctx, "tenant", "{enforcement: Webhook}")).To(Succeed())
 		Eventually(c.PolicyCondition).WithArguments(ctx, "tenant", cluster.Enforced).Should(BeZero())
 		Eventually(func() string {
-			return c.Kubectl(ctx, "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,exclusiveranges", "-o", "name")
-		}).Should(BeEmpty())
+			return c.Kubectl(ctx, "get", "validatingadmissionpolicybindings,configmaps", "-n", cluster.OperatorNamespace, "-o", "name")
+		}).ShouldNot(ContainSubstring("clusterip-operator-exclusive\n"))
 	})
 
 	// Helm, kubectl apply -f and restored backups create both at once. The watch has not told of the namespace then, which is read by itself.
@@ -295,11 +295,10 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	})
 })
 
-// inPassing are permissions that the API server asks for while it serves another request: an apply that creates an object, and a
-// ValidatingAdmissionPolicy that reads a kind.
+// inPassing are permissions that the API server asks for while it serves another request: an apply that creates an object, and the
+// binding of a ValidatingAdmissionPolicy to an object.
 var inPassing = []string{
-	"create exclusiveranges.clusterip-operator.io", "create validatingadmissionpolicies.admissionregistration.k8s.io",
-	"create validatingadmissionpolicybindings.admissionregistration.k8s.io", "get exclusiveranges.clusterip-operator.io",
+	"create configmaps in " + cluster.OperatorNamespace, "create validatingadmissionpolicybindings.admissionregistration.k8s.io", "get configmaps in " + cluster.OperatorNamespace,
 }
 
 // everybody may ask who he is and what he may do: system:basic-user.

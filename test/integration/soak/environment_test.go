@@ -66,7 +66,7 @@ func (e *environment) divide(ctx context.Context) {
 	e.OfferRange(ctx, "exclusive", nil, exclusiveRanges[0].String(), exclusiveRanges[1].String())
 	e.OfferRange(ctx, "open", nil, "10.98.0.0/24", "fd00:10:98::/120")
 	const service = tenant + "/reserved"
-	e.Program(ctx, "exclusive", fmt.Sprintf(`{serviceCIDRs: [exclusive], namespaceSelector: {matchLabels: {soak: %s}}, exclusive: true, onFull: Fail,
+	e.Program(ctx, "exclusive", fmt.Sprintf(`{serviceCIDRs: [exclusive], namespaceSelector: {matchLabels: {soak: %s}}, exclusive: true, enforcement: Webhook, onFull: Fail,
 		additionalAddresses: true, coolDown: 10s, reservations: [{name: four, address: "%s", for: %s}, {name: six, address: "%s", for: %s}]}`,
 		tenant, reserved[0], service, reserved[1], service))
 	e.Program(ctx, "open", "{serviceCIDRs: [kubernetes, open], coolDown: 5s, priority: -1}")
