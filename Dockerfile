@@ -39,6 +39,7 @@ FROM source AS build
 COPY allocator/ allocator/
 COPY controllers/ controllers/
 COPY internal/batch/ internal/batch/
+COPY internal/plain/ internal/plain/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
