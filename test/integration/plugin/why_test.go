@@ -103,7 +103,9 @@ var _ = Describe("why", Ordered, func() {
 		message := cluster.ExpectRefusal(refusal, "blue")
 		Eventually(func(g Gomega) {
 			result := run(ctx, "why", "service/blue/next", "-o", "json")
-			var got struct{ IfCreated struct{ Refused, Reason string } }
+			var got struct {
+				IfCreated struct{ Refused, Reason string }
+			}
 			g.Expect(json.Unmarshal([]byte(result.Stdout), &got)).To(Succeed(), result.String())
 			g.Expect(got.IfCreated.Refused).To(Equal(message))
 			g.Expect(got.IfCreated.Reason).To(ContainSubstring(blueRange))
