@@ -41,6 +41,7 @@ COPY allocator/ allocator/
 COPY config/enforcement/ config/enforcement/
 COPY controllers/ controllers/
 COPY internal/batch/ internal/batch/
+COPY internal/plain/ internal/plain/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \

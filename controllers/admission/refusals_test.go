@@ -218,3 +218,20 @@ func TestRefusalsOfManyPoliciesAreWrittenAtABoundedRate(t *testing.T) {
 		}
 	})
 }
+
+// Admins are told by events of policies, at a bounded rate whatever is refused.
+func TestRefusalsAreToldToAdmins(t *testing.T) {
+	recorder := events.NewFakeRecorder(100)
+	store := storeWith()
+	r := NewRefusals(store, recorder)
+	for i := range 30 {
+		r.Add("p", of(2*i, "shop/a", "the range is closed"), of(2*i+1, "shop/b", "the range is closed"))
+		r.publish(t.Context(), "p")
+	}
+	if n := len(recorder.Events); n < 1 || n > eventsAtOnce+1 {
+		t.Errorf("%d events of 30 writes, want %d", n, eventsAtOnce)
+	}
+	if got, want := <-recorder.Events, "Warning ServiceRefused Refused Service shop/b: the range is closed"; got != want {
+		t.Errorf("the event is %q, want %q", got, want)
+	}
+}

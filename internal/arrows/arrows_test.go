@@ -79,6 +79,8 @@ var arrows = []arrow{
 	{"cmd/proxyagent", "sigs.k8s.io/controller-runtime", "the agent is small: informers are all that it needs of a cluster"},
 
 	{"internal/batch", module + "/*", "items of all kinds are done in batches, and none is known here"},
+	{"internal/plain", module + "/*", "it looks at characters, and knows no object"},
+	{"internal/plain", "k8s.io/*", "it looks at characters, and knows no object"},
 	{"internal/batch", "k8s.io/client-go", "it repeats what it is handed, and asks nobody itself"},
 	{"internal/timeline", module + "/*", "manager and agent alike hang on it"},
 	{"internal/timeline", "k8s.io/client-go", "it compares versions on the way of requests, and sends none of its own kind"},

@@ -1,4 +1,4 @@
-// Package plain makes texts of others fit to be shown to people. Whoever writes an object chooses its texts: escape sequences
+// Package plain makes texts of users fit to be shown to people. The author of an object chooses its texts: escape sequences
 // rewrite what a terminal has shown, line breaks forge lines of ours, and characters that turn the direction of writing
 // show a name as another one. Everything here is a pure function.
 package plain

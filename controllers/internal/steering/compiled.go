@@ -225,7 +225,7 @@ func mayHold(around iter.Seq[*ownedPrefix]) (owner *Policy, by []*Policy) {
 	}
 	for at := range around {
 		for _, p := range at.holders {
-			if p.rank <= owner.rank && !p.selectsNobody() {
+			if p.rank <= owner.rank && !p.selectsNone() {
 				by = append(by, p)
 			}
 		}

@@ -64,7 +64,7 @@ func (s *Compiled) Selections(svc Service, is4 bool) (all []Selection) {
 // passedOver says why a policy has no say about a Service.
 func (s *Compiled) passedOver(p *Policy, r *Route, svc Service, is4 bool) string {
 	switch {
-	case p.selectsNobody():
+	case p.selectsNone():
 		return "it selects no Service, for its selectors cannot be read: " + strings.Join(p.Invalid, "; ")
 	case !p.steers:
 		return "it names no ServiceCIDRs"

@@ -71,8 +71,8 @@ func (p *Policy) closeToAll() {
 	p.selector.namespaces, p.selector.services = labels.Nothing(), labels.Nothing()
 }
 
-// selectsNobody: no form of the policy can be read.
-func (p *Policy) selectsNobody() bool { return p.form == nil }
+// selectsNone: no form of the policy can be read.
+func (p *Policy) selectsNone() bool { return p.form == nil }
 
 // spec is what is followed.
 func (p *Policy) spec() *v1alpha1.ServiceCIDRPolicySpec { return &cmp.Or(p.form, p.object).Spec }

@@ -96,9 +96,9 @@ var _ = Describe("A policy that makes no sense", Ordered, ContinueOnFailure, fun
 	})
 })
 
-// A selector that cannot be read opens nothing. Whoever writes policies can store one while no webhook guards, by a slip of the pen.
+// A selector that cannot be read opens nothing. An admin can store one while no webhook guards, by a slip of the pen.
 var _ = Describe("An exclusive policy whose selector cannot be read any more", func() {
-	It("keeps its ranges for those whom it selected last, and from all when nobody remembers; and says so", func(ctx SpecContext) {
+	It("keeps its ranges for the Services that it selected last, and from all when no replica remembers; and says so", func(ctx SpecContext) {
 		c.OfferRange(ctx, "slip", nil, "10.156.0.0/24", "fd00:10:156::/120")
 		c.AddPolicy(ctx, "slip", `{serviceCIDRs: [slip], serviceSelector: {matchLabels: {tenant: slip}}, exclusive: true}`)
 		c.WaitProgrammed(ctx, "slip")

@@ -93,7 +93,7 @@ var _ = Describe("why", Ordered, func() {
 		Eventually(func() string { return run(ctx, "why", front).Stdout }).Should(cluster.ContainAll("is cooling", "Service red/front had it", `ServiceCIDRPolicy "red"`))
 	})
 
-	It("says why a Service is refused in the words that its user reads", func(ctx SpecContext) {
+	It("says why a Service is refused, in the words that its user reads, and in those for admins", func(ctx SpecContext) {
 		var refusal error
 		for i := range 15 {
 			if _, refusal = c.Try(ctx, framework.NewService("blue", fmt.Sprint("filler-", i))); refusal != nil {
@@ -103,13 +103,16 @@ var _ = Describe("why", Ordered, func() {
 		message := cluster.ExpectRefusal(refusal, "blue")
 		Eventually(func(g Gomega) {
 			result := run(ctx, "why", "service/blue/next", "-o", "json")
-			var got struct{ IfCreated struct{ Refused string } }
+			var got struct {
+				IfCreated struct{ Refused, Reason string }
+			}
 			g.Expect(json.Unmarshal([]byte(result.Stdout), &got)).To(Succeed(), result.String())
 			g.Expect(got.IfCreated.Refused).To(Equal(message))
+			g.Expect(got.IfCreated.Reason).To(ContainSubstring(blueRange))
 		}).Should(Succeed())
-		Eventually(func() string { return run(ctx, "why", "namespace/blue").Stdout }).Should(cluster.ContainAll("blue/filler-", "was refused", message))
+		Eventually(func() string { return run(ctx, "why", "namespace/blue").Stdout }).Should(cluster.ContainAll("blue/filler-", "was refused", message, "no IPv4 address is left in its ranges ("+blueRange+")"))
 		_, err := c.Try(ctx, cluster.Asking("plain", "thief", "10.97.0.9"))
-		Expect(err).To(MatchError(ContainSubstring("keeps for the Services that it selects")))
+		Expect(err).To(MatchError(ContainSubstring("is not open to this Service")))
 		tells(ctx, []string{`ServiceCIDRPolicy "blue" keeps its range for the Services that the policy selects`}, "why", "10.97.0.9")
 	})
 
