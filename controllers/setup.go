@@ -59,8 +59,9 @@ type Options struct {
 // Lock is the lock of a leader election, which remembers who leads.
 type Lock = leader.Lock
 
-// NewLock returns the lock of a leader election, for manager.Options and for Options. name is that of the pod; address is where other replicas reach
-// the webhooks of this process, "host:port", or empty if it serves none. guard ends the process when the Lease goes back in time.
+// NewLock returns the lock of a leader election, for manager.Options and for Options. name is that
+// of the pod; address is where other replicas reach the webhooks of this process, "host:port", or
+// empty if it serves none. guard ends the process when the Lease goes back in time.
 func NewLock(config *rest.Config, guard *timeline.Guard, namespace, lease, name, address string) (*Lock, error) {
 	return leader.NewLock(config, guard, namespace, lease, name, address)
 }
@@ -154,7 +155,8 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *m
 	return loops
 }
 
-// writer is a client for a loop that writes IPAddresses, which stops while the API server refuses it.
+// writer is a client for a loop that writes IPAddresses, which stops while the API server refuses
+// it.
 func writer(mgr manager.Manager, what, remedy string) client.Client {
 	return refusal.New(mgr.GetClient(), refusal.Options{
 		What: what, Remedy: remedy, Events: mgr.GetEventRecorder("clusterip-operator-writes"), Clock: clock.RealClock{},

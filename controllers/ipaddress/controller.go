@@ -164,8 +164,10 @@ func (r *Reconciler) gather(ctx context.Context, a netip.Addr, addresses, servic
 	return in, nil
 }
 
-// ranked puts the rightful owner first. A Service that misspells the address comes after those that do not, whatever its age, for the API server keeps no IPAddress that names it; where
-// no Service spells it right the address has no owner. An API server that allocates from the bitmap does not look at IPAddresses.
+// ranked puts the rightful owner first. A Service that misspells the address comes after those that
+// do not, whatever its age, for the API server keeps no IPAddress that names it; where no Service
+// spells it right the address has no owner. An API server that allocates from the bitmap does not
+// look at IPAddresses.
 func ranked(all []*corev1.Service, a netip.Addr, bitmap bool) (claims, misspelt []*corev1.Service) {
 	slices.SortFunc(all, byRight)
 	for _, s := range all {

@@ -188,7 +188,8 @@ type inputs struct {
 	object *networkingv1.IPAddress
 	// claims are the Services that hold the address, the rightful owner first: see byRight.
 	claims []*corev1.Service
-	// misspelt are the Services that have the address in another spelling, where none has it in the right one.
+	// misspelt are the Services that have the address in another spelling, where none has it in the
+	// right one.
 	misspelt []*corev1.Service
 	// parent is the Service that object names, nil when there is none.
 	parent *corev1.Service

@@ -167,7 +167,8 @@ func TestTheOlderClaimIsRight(t *testing.T) {
 	}
 }
 
-// The API server keeps no IPAddress for a Service that misspells its address, so that another one has the right to it, however young.
+// The API server keeps no IPAddress for a Service that misspells its address, so that another one
+// has the right to it, however young.
 func TestWhoMisspellsAnAddressDoesNotOwnIt(t *testing.T) {
 	spelt := func(name, text string, ago time.Duration) *corev1.Service {
 		s := held(name, ago)

@@ -108,7 +108,8 @@ func TestTheOlderServiceHasTheRight(t *testing.T) {
 	mustEqual(t, "claims", textsOf(b.entries[addr("10.0.0.5")].claims, func(s *Service) string { return s.Name.Name }), []string{"b", "c", "a"})
 }
 
-// API servers keep no IPAddress for a Service that misspells its address, so that it comes after all that do not.
+// API servers keep no IPAddress for a Service that misspells its address, so that it comes after
+// all that do not.
 func TestWhoMisspellsAnAddressComesLast(t *testing.T) {
 	odd, right := aged(aService("odd", "FD00::2"), time.Hour), aged(aService("right", "fd00::2"), time.Minute)
 	b := newAddressIndex(Snapshot{Services: []Service{odd, right}})

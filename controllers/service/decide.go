@@ -58,7 +58,8 @@ func decide(s *corev1.Service, offered func(netip.Addr) bool) []finding {
 	return out
 }
 
-// worst is the type under which a Service is tracked: an invalid entry outweighs one out of range, and that one that is misspelt.
+// worst is the type under which a Service is tracked: an invalid entry outweighs one out of range,
+// and that one that is misspelt.
 func worst(findings []finding) drift.Type {
 	for _, kind := range []drift.Type{drift.Invalid, drift.OutOfRange, drift.Misspelt} {
 		if slices.ContainsFunc(findings, func(f finding) bool { return f.drift == kind }) {

@@ -27,7 +27,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
-// addFinalizer puts our finalizer on the object, if it is missing, and turns cidr into what is there then.
+// addFinalizer puts our finalizer on the object, if it is missing, and turns cidr into what is
+// there then.
 func (r *Reconciler) addFinalizer(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	if slices.Contains(cidr.Finalizers, v1alpha1.FinalizerServiceCIDR) || !cidr.DeletionTimestamp.IsZero() {
 		return nil // the API server accepts no new finalizer on an object that is being deleted
@@ -35,9 +36,10 @@ func (r *Reconciler) addFinalizer(ctx context.Context, cidr *networkingv1.Servic
 	return r.patchFinalizers(ctx, cidr, "finalizers", []string{v1alpha1.FinalizerServiceCIDR})
 }
 
-// release takes our finalizer off after it has read the API server's own IPAddresses, because the cache
-// may lag behind an allocation that slipped in before the API servers knew of the deletion. That of kube-controller-manager goes with it only where an operator of an
-// earlier version has written it: where kube-controller-manager does not run, nobody else would take it off.
+// release takes our finalizer off after it has read the API server's own IPAddresses, because the
+// cache may lag behind an allocation that slipped in before the API servers knew of the deletion.
+// That of kube-controller-manager goes with it only where an operator of an earlier version has
+// written it: where kube-controller-manager does not run, nobody else would take it off.
 func (r *Reconciler) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	if !slices.Contains(cidr.Finalizers, v1alpha1.FinalizerServiceCIDR) {
 		return nil

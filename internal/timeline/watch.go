@@ -9,11 +9,14 @@ import (
 	"time"
 )
 
-// askWithin is how long the API server may take to tell the version of a resource: one object, without its content.
+// askWithin is how long the API server may take to tell the version of a resource: one object,
+// without its content.
 const askWithin = 10 * time.Second
 
-// Wrap is for rest.Config.Wrap. Before a list or watch that begins at a version it asks the API server for the present version of the resource. An informer does that
-// when it connects again, after minutes or after an outage, and so not before an API server has started on the restored etcd: only that has another version to tell.
+// Wrap is for rest.Config.Wrap. Before a list or watch that begins at a version it asks the API
+// server for the present version of the resource. An informer does that when it connects again,
+// after minutes or after an outage, and so not before an API server has started on the restored
+// etcd: only that has another version to tell.
 func (g *Guard) Wrap(next http.RoundTripper) http.RoundTripper { return transport{g, next} }
 
 type transport struct {
@@ -21,8 +24,10 @@ type transport struct {
 	next http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. What the API server answers instead of the present version (that it has not read its storage yet, for one) it answers to the request
-// itself, which is then repeated: a watch that is let through unproven would not be looked at again before it ends.
+// RoundTrip implements http.RoundTripper. What the API server answers instead of the present
+// version (that it has not read its storage yet, for one) it answers to the request itself, which
+// is then repeated: a watch that is let through unproven would not be looked at again before it
+// ends.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if proof := t.Proof(); proof != nil {
 		return nil, proof
@@ -41,7 +46,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// version asks for the version of the resource that a request is about. An answer without it is returned as it came.
+// version asks for the version of the resource that a request is about. An answer without it is
+// returned as it came.
 func (t transport) version(r *http.Request) (version string, refused *http.Response, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), askWithin)
 	answer, err := t.next.RoundTrip(ask(ctx, r))
@@ -66,8 +72,9 @@ func (t transport) version(r *http.Request) (version string, refused *http.Respo
 	return list.Metadata.ResourceVersion, nil, nil
 }
 
-// ask is a list of one object's metadata, of the same resource and namespace, with the credentials of a request. It keeps the selector by fields, which
-// permissions may hang on; one by labels may match nothing for long.
+// ask is a list of one object's metadata, of the same resource and namespace, with the credentials
+// of a request. It keeps the selector by fields, which permissions may hang on; one by labels may
+// match nothing for long.
 func ask(ctx context.Context, r *http.Request) *http.Request {
 	list := r.Clone(ctx)
 	list.Header.Set("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json")

@@ -79,7 +79,8 @@ func (e *Etcd) healthy(ctx context.Context) error {
 // Save copies the data to a folder, as a snapshot does, while etcd is down.
 func (e *Etcd) Save(dir string) error { return copyData(dir, e.data) }
 
-// Restore puts saved data in the place of the present ones, while etcd is down. Revisions go on from the saved one: what was lost is numbered anew.
+// Restore puts saved data in the place of the present ones, while etcd is down. Revisions go on
+// from the saved one: what was lost is numbered anew.
 func (e *Etcd) Restore(dir string) error { return copyData(e.data, dir) }
 
 func copyData(to, from string) error {

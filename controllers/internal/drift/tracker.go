@@ -28,7 +28,8 @@ const (
 	OutOfRange Type = "out_of_range"
 	// Invalid: an entry of spec.clusterIPs is no address.
 	Invalid Type = "invalid"
-	// Misspelt: an entry of spec.clusterIPs is an address, but not written as its IPAddress is named.
+	// Misspelt: an entry of spec.clusterIPs is an address, but not written as its IPAddress is
+	// named.
 	Misspelt Type = "misspelt"
 )
 

@@ -32,8 +32,9 @@ type Lock struct {
 	reading singleflight.Group
 }
 
-// NewLock returns the lock of a Lease. name is that of the pod, for people; address is where other replicas reach the webhooks of this process,
-// "host:port", or empty if it serves none. Neither reaches the API server before the election starts. guard is told the versions of the Lease.
+// NewLock returns the lock of a Lease. name is that of the pod, for people; address is where other
+// replicas reach the webhooks of this process, "host:port", or empty if it serves none. Neither
+// reaches the API server before the election starts. guard is told the versions of the Lease.
 func NewLock(config *rest.Config, guard *timeline.Guard, namespace, lease, name, address string) (*Lock, error) {
 	// A container that crashed and came back in its pod is another replica than before.
 	identity := fmt.Sprintf("%s_%s@%s", name, utilrand.String(6), address)

@@ -11,8 +11,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 )
 
-// witness is a client of one Lease that remembers its version, for the guard of the process. The leader writes the Lease every two seconds and every other replica
-// reads it as often, so that a Lease which is older than it was shows what was lost, to all of them.
+// witness is a client of one Lease that remembers its version, for the guard of the process. The
+// leader writes the Lease every two seconds and every other replica reads it as often, so that a
+// Lease which is older than it was shows what was lost, to all of them.
 type witness struct {
 	coordinationclient.LeasesGetter
 	guard *timeline.Guard
@@ -37,7 +38,8 @@ func (w witnessed) Get(ctx context.Context, name string, o metav1.GetOptions) (*
 	return w.told(func() (*coordinationv1.Lease, error) { return w.LeaseInterface.Get(ctx, name, o) })
 }
 
-// Create implements coordinationclient.LeaseInterface. One that was deleted is newer when it is back.
+// Create implements coordinationclient.LeaseInterface. One that was deleted is newer when it is
+// back.
 func (w witnessed) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	return w.told(func() (*coordinationv1.Lease, error) { return w.LeaseInterface.Create(ctx, lease, o) })
 }
@@ -47,8 +49,9 @@ func (w witnessed) Update(ctx context.Context, lease *coordinationv1.Lease, o me
 	return w.told(func() (*coordinationv1.Lease, error) { return w.LeaseInterface.Update(ctx, lease, o) })
 }
 
-// told compares what the API server answers with what was seen before it was asked: requests may overtake one another. A proof is the answer, so that the Lease is neither
-// renewed nor given up: the replicas that follow have until its end to see how old it is.
+// told compares what the API server answers with what was seen before it was asked: requests may
+// overtake one another. A proof is the answer, so that the Lease is neither renewed nor given up:
+// the replicas that follow have until its end to see how old it is.
 func (w *witness) told(ask func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	w.mu.Lock()
 	before := w.seen

@@ -41,7 +41,8 @@ func (s *stored) Update(context.Context, *coordinationv1.Lease, metav1.UpdateOpt
 	return s.answer()
 }
 
-// Whatever the election does with a Lease that is older than it was, it ends the process, and writes it no more.
+// Whatever the election does with a Lease that is older than it was, it ends the process, and
+// writes it no more.
 func TestALeaseThatGoesBackEndsTheProcess(t *testing.T) {
 	for name, do := range map[string]func(context.Context, resourcelock.Interface) error{
 		"get": func(ctx context.Context, l resourcelock.Interface) error { _, _, err := l.Get(ctx); return err },

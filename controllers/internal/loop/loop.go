@@ -36,7 +36,8 @@ func Setup[K comparable](mgr manager.Manager, o Options, r reconcile.TypedReconc
 	return b.Complete(patient[K]{r})
 }
 
-// patient takes a write that was not tried, because the API server refuses those of its kind, for no failure.
+// patient takes a write that was not tried, because the API server refuses those of its kind, for
+// no failure.
 type patient[K comparable] struct{ reconcile.TypedReconciler[K] }
 
 // Reconcile implements reconcile.TypedReconciler.

@@ -51,7 +51,8 @@ var (
 		Name: prefix + "blocked_deletions",
 		Help: "Addresses that hold a ServiceCIDR which is to be deleted: they would be left without a range.",
 	}, []string{"servicecidr"})
-	// WritesRefused is 1 while the API server refuses an operation on IPAddresses that a loop needs. See package refusal.
+	// WritesRefused is 1 while the API server refuses an operation on IPAddresses that a loop
+	// needs. See package refusal.
 	WritesRefused = auto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "writes_refused",
 		Help: "1 while the API server refuses an operation (create, delete, change) on IPAddresses, by what it is for: one in two minutes is tried.",

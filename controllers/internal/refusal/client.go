@@ -24,7 +24,8 @@ const wordsOfAPIServer = 600
 
 // Options of New.
 type Options struct {
-	// What the IPAddresses are written for: the value of a metric label, and in the words of an event.
+	// What the IPAddresses are written for: the value of a metric label, and in the words of an
+	// event.
 	What string
 	// Remedy is what an admin can do, other than to allow it.
 	Remedy string
@@ -32,13 +33,15 @@ type Options struct {
 	Clock  clock.PassiveClock
 }
 
-// Client is a client for one control loop that writes no object but IPAddresses. It is safe for concurrent use.
+// Client is a client for one control loop that writes no object but IPAddresses. It is safe for
+// concurrent use.
 type Client struct {
 	client.Client
 	create, remove, change *gate
 }
 
-// New returns a client that stops to create, to delete, or to change IPAddresses while the API server refuses that. Each of the three has a gate of its own.
+// New returns a client that stops to create, to delete, or to change IPAddresses while the API
+// server refuses that. Each of the three has a gate of its own.
 func New(of client.Client, o Options) *Client {
 	open := func(operation string) *gate {
 		refused := metrics.WritesRefused.WithLabelValues(o.What, operation)

@@ -11,13 +11,15 @@ import (
 )
 
 const (
-	// closeAfter is how many writes in a row are refused before no other is tried: one alone may be about its object.
+	// closeAfter is how many writes in a row are refused before no other is tried: one alone may be
+	// about its object.
 	closeAfter = 3
 	// Pause is how long no write is tried. Then one is.
 	Pause = 2 * time.Minute
 )
 
-// Error is returned for a write that was not tried, because the API server has refused those before it.
+// Error is returned for a write that was not tried, because the API server has refused those before
+// it.
 type Error struct {
 	// Writes names them, for people.
 	Writes string
@@ -69,7 +71,8 @@ func (g *gate) enter() error {
 	return nil
 }
 
-// leave learns what became of a write. Only an answer of the API server opens or closes the gate: an object that is gone has passed admission, an outage says nothing.
+// leave learns what became of a write. Only an answer of the API server opens or closes the gate:
+// an object that is gone has passed admission, an outage says nothing.
 func (g *gate) leave(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,8 +94,8 @@ func (g *gate) leave(err error) {
 	}
 }
 
-// refuses reports whether an answer is about who writes what, and not about an object's state. A ValidatingAdmissionPolicy and a webhook may give any reason; their words are
-// always these.
+// refuses reports whether an answer is about who writes what, and not about an object's state. A
+// ValidatingAdmissionPolicy and a webhook may give any reason; their words are always these.
 func refuses(err error) bool {
 	if err == nil {
 		return false

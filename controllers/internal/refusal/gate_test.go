@@ -39,7 +39,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// A thousand objects ask for a write that is refused: a few are tried, then one after each pause, and all once it is allowed.
+// A thousand objects ask for a write that is refused: a few are tried, then one after each pause,
+// and all once it is allowed.
 func TestOneWriteIsTriedAfterEachPause(t *testing.T) {
 	clock, told := testingclock.NewFakePassiveClock(time.Now()), []bool{}
 	g := &gate{writes: "writes", clock: clock, changed: func(closed bool, _ error) { told = append(told, closed) }}

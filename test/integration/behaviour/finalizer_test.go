@@ -11,8 +11,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// kube-controller-manager puts its finalizer on ServiceCIDRs and takes it off. Here it does not run, as in a cluster whose provider has switched the controller off: the operator holds
-// ranges by a finalizer of its own alone, and lets go of them. What kube-controller-manager has left it leaves. Operators before put that finalizer on themselves: what they wrote goes too.
+// kube-controller-manager puts its finalizer on ServiceCIDRs and takes it off. Here it does not
+// run, as in a cluster whose provider has switched the controller off: the operator holds ranges by
+// a finalizer of its own alone, and lets go of them. What kube-controller-manager has left it
+// leaves. Operators before put that finalizer on themselves: what they wrote goes too.
 var _ = It("A ServiceCIDR has the operator's finalizer alone where kube-controller-manager does not run", Label("all"), func(ctx SpecContext) {
 	c := cluster.Start(ctx, cluster.Options{})
 	put := func(name, manager string) {

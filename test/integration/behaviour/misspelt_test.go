@@ -15,8 +15,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// The API server takes fd00:10:96::00AC with a warning, and names the IPAddress fd00:10:96::ac. Its repair loop compares texts, so it deletes that IPAddress a minute after its
-// creation, or five seconds if the Service was there before it, and creates it anew three minutes later. Addresses of IPv4 it takes in one spelling alone.
+// The API server takes fd00:10:96::00AC with a warning, and names the IPAddress fd00:10:96::ac. Its
+// repair loop compares texts, so it deletes that IPAddress a minute after its creation, or five
+// seconds if the Service was there before it, and creates it anew three minutes later. Addresses of
+// IPv4 it takes in one spelling alone.
 var _ = Describe("Services that misspell their addresses", Ordered, func() {
 	const single, dual = "fd00:10:96::ac", "fd00:10:96::ad"
 	var c *cluster.Cluster

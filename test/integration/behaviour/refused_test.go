@@ -31,8 +31,8 @@ metadata: {name: platform}
 spec: {policyName: platform, validationActions: [Deny]}
 `
 
-// A platform may forbid to change IPAddresses. Band labels are a service to people: where they are refused, that is said once, and no request is sent for each IPAddress again
-// and again.
+// A platform may forbid to change IPAddresses. Band labels are a service to people: where they are
+// refused, that is said once, and no request is sent for each IPAddress again and again.
 var _ = It("Band labels that the platform refuses are not tried for each IPAddress", func(ctx SpecContext) {
 	c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
 	c.Apply(ctx, noBands)

@@ -13,7 +13,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// down does something while etcd and the API server are, in the order in which an admin stops and starts them.
+// down does something while etcd and the API server are, in the order in which an admin stops and
+// starts them.
 func down(ctx context.Context, c *cluster.Cluster, do func()) {
 	GinkgoHelper()
 	Expect(c.API.Kill()).To(Succeed())
@@ -23,9 +24,10 @@ func down(ctx context.Context, c *cluster.Cluster, do func()) {
 	Expect(c.API.Start(ctx)).To(Succeed())
 }
 
-// 1. etcd is saved. 2. A Service is deleted, and others come. 3. etcd is restored without --bump-revision: the Service and its addresses are back, with the versions
-// that they had, and nothing of what has come since ever was. A manager that goes on believes the opposite: it has read the deletion, and its watches begin at
-// revisions to come.
+// 1. etcd is saved. 2. A Service is deleted, and others come. 3. etcd is restored without
+// --bump-revision: the Service and its addresses are back, with the versions that they had, and
+// nothing of what has come since ever was. A manager that goes on believes the opposite: it has read
+// the deletion, and its watches begin at revisions to come.
 var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, Label("all"), func() {
 	var c *cluster.Cluster
 	var saved string
@@ -35,7 +37,8 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 		saved = filepath.Join(c.Dir(), "saved")
 	})
 
-	// lose has a Service that is in the snapshot deleted and forgotten, and the restore bring it back.
+	// lose has a Service that is in the snapshot deleted and forgotten, and the restore bring it
+	// back.
 	lose := func(ctx context.Context, restored string, lost ...string) []string {
 		GinkgoHelper()
 		addresses := c.CreateSettledService(ctx, restored, framework.RequireDualStack()).Spec.ClusterIPs
@@ -51,7 +54,8 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 		return addresses
 	}
 
-	// beginAnew waits until every manager has ended, with the reason as its last words, and starts them as the kubelet does.
+	// beginAnew waits until every manager has ended, with the reason as its last words, and starts
+	// them as the kubelet does.
 	beginAnew := func(ctx context.Context, managers []*framework.Manager) {
 		GinkgoHelper()
 		for _, manager := range managers {
@@ -62,7 +66,8 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 		}
 	}
 
-	// expectTruth wants the addresses of a Service that is back to be its own: their IPAddresses are kept, and no other Service is given them.
+	// expectTruth wants the addresses of a Service that is back to be its own: their IPAddresses
+	// are kept, and no other Service is given them.
 	expectTruth := func(ctx context.Context, name string, addresses []string) {
 		GinkgoHelper()
 		for _, address := range addresses {
