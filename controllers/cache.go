@@ -51,8 +51,10 @@ func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// trimService keeps of a Service what has a bound, whatever its author writes: no labels and no annotations but the parsed ones. What a Service may cost is a promise (see the test); who
-// needs more reads it from the API server. The few that have to do with additional or former addresses cost a bit more.
+// trimService keeps of a Service what has a bound, whatever its author writes: no labels and no
+// annotations but the parsed ones. What a Service may cost is a promise (see the test); who needs
+// more reads it from the API server. The few that have to do with additional or former addresses
+// cost a bit more.
 func trimService(s *corev1.Service) *corev1.Service {
 	out := &corev1.Service{
 		ObjectMeta: trimMeta(s.ObjectMeta),

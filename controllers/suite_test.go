@@ -116,7 +116,8 @@ func startOperator(webhooks, probes string) {
 	Eventually(ready).WithArguments(probes).Should(Succeed())
 }
 
-// reads is how often the operator has read a single Service of a prefix of names from the API server.
+// reads is how often the operator has read a single Service of a prefix of names from the API
+// server.
 var reads struct {
 	sync.Mutex
 	prefix string

@@ -40,8 +40,9 @@ const (
 	AnnotationServiceCIDR = Prefix + "/service-cidr"
 	// AnnotationServiceUID on an additional IPAddress is the UID of its Service: one of the same name is another Service.
 	AnnotationServiceUID = Prefix + "/service-uid"
-	// AnnotationAdditionalFrom on a Service asks for one more address of each family of the Service from each of the named
-	// ServiceCIDRs, where a policy allows it: names, four at most and 253 characters, separated by commas.
+	// AnnotationAdditionalFrom on a Service asks for one more address of each family of the Service
+	// from each of the named ServiceCIDRs, where a policy allows it: names, four at most and 253
+	// characters, separated by commas.
 	AnnotationAdditionalFrom = Prefix + "/additional-ips-from"
 )
 
@@ -66,11 +67,14 @@ const (
 	FinalizerFormer = Prefix + "/former-address"
 	// AnnotationFormerIPs on a Service are its former addresses, separated by commas.
 	AnnotationFormerIPs = Prefix + "/former-ips"
-	// AnnotationRenumbering on a Service says that it is of type ExternalName for the moment between the two updates: JSON with what the second one restores. Whoever may write
-	// the Service may write it too, so that the command believes only what ConditionRenumbering proves; BeingRenumbered is for all others.
+	// AnnotationRenumbering on a Service says that it is of type ExternalName for the moment
+	// between the two updates: JSON with what the second one restores. The owner of the Service may
+	// write it too, so that the command believes only what ConditionRenumbering proves;
+	// BeingRenumbered is for all others.
 	AnnotationRenumbering = Prefix + "/renumbering"
-	// ConditionRenumbering in the status of a Service, which is not for those to write who may write the Service, has the SHA-256 of AnnotationRenumbering in its message.
-	// It is there for as long as the annotation.
+	// ConditionRenumbering in the status of a Service, which is not for those to write who may
+	// write the Service, has the SHA-256 of AnnotationRenumbering in its message. It is there for
+	// as long as the annotation.
 	ConditionRenumbering = Prefix + "/Renumbering"
 	// ManagerRenumbering writes all of that, and the Services that are renumbered.
 	ManagerRenumbering = "clusterip-operator-renumbering"

@@ -90,10 +90,13 @@ type ServiceCIDRPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=APIServer
 	Enforcement Enforcement `json:"enforcement,omitempty"`
-	// AdditionalAddresses allows the Services that the policy selects to ask for additional addresses of its ServiceCIDRs, by the annotation
-	// clusterip-operator.io/additional-ips-from: one of each family from each of up to four ServiceCIDRs. Whoever may write such a Service may take so many addresses for it. A Service that is
-	// not allowed to is refused the annotation. When this is taken back, or the policy deleted, a Service keeps the additional addresses that it has, as it keeps its
-	// ClusterIPs, until it lets go of them, and gets no new ones.
+	// AdditionalAddresses allows the Services that the policy selects to ask for additional
+	// addresses of its ServiceCIDRs, by the annotation clusterip-operator.io/additional-ips-from:
+	// one of each family from each of up to four ServiceCIDRs. A tenant that may write such a
+	// Service may take so many addresses for it. A Service that is not allowed to is refused the
+	// annotation. When this is taken back, or the policy deleted, a Service keeps the additional
+	// addresses that it has, as it keeps its ClusterIPs, until it lets go of them, and gets no new
+	// ones.
 	// +optional
 	// +kubebuilder:default=false
 	AdditionalAddresses bool `json:"additionalAddresses,omitempty"`

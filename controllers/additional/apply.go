@@ -120,9 +120,11 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 // action of the events on a Service.
 const action = "AdditionalIPAllocation"
 
-// tell sends complaints to the Service, if it was not told them last, in one event: client-go takes two of the same reason for one, and keeps the note of either.
+// tell sends complaints to the Service, if it was not told them last, in one event: client-go takes
+// two of the same reason for one, and keeps the note of either.
 //
-// The Services of one namespace are told so much in a time, and what is more than that is not told: the webhook has said the same to whoever wrote the Service.
+// The Services of one namespace are told so much in a time, and what is more than that is not told:
+// the webhook has said the same to the author of the Service.
 func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 	isNew := func(text string) bool { return !slices.Contains(w.told, text) }
 	if !slices.ContainsFunc(complaints, isNew) || !r.paceOf(in.name.Namespace).AllowN(in.now, 1) {
@@ -133,7 +135,8 @@ func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 		"%s", wording.Cut("No additional address: "+strings.Join(complaints, "; "), wording.NoteLimit))
 }
 
-// paceOf returns the limit of what is told to the Services of a namespace. Two workers may make one each for the first two Services of a namespace; the second stays.
+// paceOf returns the limit of what is told to the Services of a namespace. Two workers may make one
+// each for the first two Services of a namespace; the second stays.
 func (r *Reconciler) paceOf(namespace string) *rate.Limiter {
 	if known, ok := r.paces.Get(namespace); ok {
 		return known.(*rate.Limiter)

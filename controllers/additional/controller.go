@@ -36,11 +36,13 @@ import (
 const (
 	// confirmFor is how long an address must be lacking before it is told: a Service and its ServiceCIDR often come together.
 	confirmFor = 2 * time.Second
-	// longestPause between two looks whether a full range has room again. Whatever else a Service waits for wakes it: ranges, policies, the labels of its namespace, and itself.
+	// longestPause between two looks whether a full range has room again. Whatever else a Service
+	// waits for wakes it: ranges, policies, the labels of its namespace, and itself.
 	longestPause = 30 * time.Second
 )
 
-// How often Services of one namespace are told that they lack an address: whoever may write a Service may have it lack ever other ones.
+// How often Services of one namespace are told that they lack an address: a tenant may write a
+// Service that lacks another one each time.
 const (
 	tellEvery = 10 * time.Second
 	tellBurst = 10
@@ -73,7 +75,8 @@ type wait struct {
 	since   time.Time
 	// told are the complaints that it was told last.
 	told []string
-	// version and policies are those of the last look, full the tiers that had no room then, once that was told. As long as nothing else has changed, only these are looked at.
+	// version and policies are those of the last look, full the tiers that had no room then, once
+	// that was told. As long as nothing else has changed, only these are looked at.
 	version  string
 	policies *steering.Compiled
 	full     [][]*allocator.Tier
@@ -162,7 +165,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return refusal.Wait(r.act(ctx, in, decide(in)))
 }
 
-// pause returns how long a Service that waits for room has to wait on, without asking the API server. Zero: something has changed, there is room, or it has another reason to wait.
+// pause returns how long a Service that waits for room has to wait on, without asking the API
+// server. Zero: something has changed, there is room, or it has another reason to wait.
 func (r *Reconciler) pause(in inputs) time.Duration {
 	known, ok := r.waiting.Load(in.name)
 	if !ok || in.service == nil {
@@ -181,7 +185,8 @@ func (w *wait) pause(now time.Time) time.Duration {
 	return min(max(now.Sub(w.since), confirmFor), longestPause)
 }
 
-// act carries a decision out as far as it can, tells what is lacking, and says when to look again: once to tell it, and for room.
+// act carries a decision out as far as it can, tells what is lacking, and says when to look again:
+// once to tell it, and for room.
 func (r *Reconciler) act(ctx context.Context, in inputs, d decision) (reconcile.Result, error) {
 	policies := r.Policies.Current()
 	released := r.release(ctx, d.release)
@@ -246,8 +251,9 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name type
 	return in, r.addOffers(ctx, &in, s)
 }
 
-// addOffers enters what there is for each slot that the Service asks for, and for the empty ones what may be drawn from. Policies select by labels, which the cache does not have of
-// Services: by the cache alone a slot may seem to be refused, never to be filled.
+// addOffers enters what there is for each slot that the Service asks for, and for the empty ones
+// what may be drawn from. Policies select by labels, which the cache does not have of Services: by
+// the cache alone a slot may seem to be refused, never to be filled.
 func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Service) error {
 	for _, name := range in.service.asks.From {
 		cidr, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: name}, &networkingv1.ServiceCIDR{})

@@ -67,7 +67,8 @@ type offer struct {
 	exists, deleting, ready bool
 	// ranges are those of the family.
 	ranges []allocator.Range
-	// refusal says why this Service gets none, whether there is such a ServiceCIDR or not; otherwise tiers are what to draw from. Both are known of empty slots only.
+	// refusal says why this Service gets none, whether there is such a ServiceCIDR or not;
+	// otherwise tiers are what to draw from. Both are known of empty slots only.
 	refusal string
 	tiers   []*allocator.Tier
 }

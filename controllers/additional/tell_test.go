@@ -28,7 +28,8 @@ func newTeller() teller {
 	return teller{&Reconciler{Events: recorder, Policies: steering.NewCache(), paces: lru.New(tellers)}, recorder}
 }
 
-// lacks has a Service lack addresses for so many seconds now, for these reasons, and returns what was told and when to look again.
+// lacks has a Service lack addresses for so many seconds now, for these reasons, and returns what
+// was told and when to look again.
 func (r teller) lacks(t *testing.T, namespace, name string, seconds int, reasons ...string) (told int, again time.Duration) {
 	t.Helper()
 	in := inputs{
@@ -64,7 +65,8 @@ func TestAComplaintIsToldOnceAndNotPolled(t *testing.T) {
 	}
 }
 
-// Whoever may write Services may have ever other ones lack ever other addresses. That costs so many events, whatever it writes, and no memory; other namespaces notice nothing.
+// A tenant may write other Services, which lack other addresses, again and again. That costs a
+// number of events that does not depend on it, and no memory; other namespaces notice nothing.
 func TestComplaintsHaveARate(t *testing.T) {
 	r := newTeller()
 	for minute := range 10 {
@@ -88,7 +90,8 @@ func TestComplaintsHaveARate(t *testing.T) {
 	}
 }
 
-// A Service that is woken by nothing but the time waits on, without a request, until a range has room.
+// A Service that is woken by nothing but the time waits on, without a request, until a range has
+// room.
 func TestWaitingForRoomAsksTheIndexAlone(t *testing.T) {
 	r := newTeller()
 	in := inputs{now: time.Unix(1000, 0), name: types.NamespacedName{Namespace: "shop", Name: "web"}, service: &service{version: "1"}}
@@ -102,7 +105,8 @@ func TestWaitingForRoomAsksTheIndexAlone(t *testing.T) {
 	}
 }
 
-// An event reaches a Service that is known, so that nothing of it stays behind, and otherwise only one that asks.
+// An event reaches a Service that is known, so that nothing of it stays behind, and otherwise only
+// one that asks.
 func TestConcerns(t *testing.T) {
 	r := newTeller()
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{v1alpha1.AnnotationAdditionalFrom: "a"}}}

@@ -15,8 +15,12 @@
 //
 // So there is no moment in which somebody else could be given the old address. It works without the operator; with it, what nobody comes back for is cleaned up.
 //
-// The cluster itself is the record: which step a Service is at follows from the Service and the IPAddresses alone, each look takes one step, and a command that was killed goes
-// on where it was. Whoever may write the Service has a say in that record, so that each part of it has to prove itself: by an IPAddress, or by the status (record.go). Going back is moving with old and new exchanged. A Service that its owner has changed meanwhile is left as its owner wants it.
+// The cluster itself is the record: which step a Service is at follows from the Service and the
+// IPAddresses alone, each look takes one step, and a command that was killed goes on where it was.
+// The owner of the Service may write into that record, so that each part of it has to prove itself:
+// by an IPAddress, or by the status (record.go). Going back is moving with old and new exchanged. A
+// Service that its owner has changed meanwhile is left as its owner wants it.
 //
-// Start with stage.go; plan.go chooses addresses, judge.go says what is not moved, record.go what is believed, spec.go has the two updates, and mover.go carries them out.
+// Start with stage.go; plan.go chooses addresses, judge.go says what is not moved, record.go what
+// is believed, spec.go has the two updates, and mover.go carries them out.
 package renumber

@@ -186,8 +186,9 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	return next, err
 }
 
-// kept returns the former addresses of a Service that are kept for it by their IPAddresses, of those that it lists. Whoever may write the Service may write that list, and
-// what comes of it ends in spec.externalIPs.
+// kept returns the former addresses of a Service that are kept for it by their IPAddresses, of
+// those that it lists. The owner of the Service may write that list, and what comes of it ends in
+// spec.externalIPs.
 func (m Mover) kept(ctx context.Context, s *corev1.Service) (out []netip.Addr, err error) {
 	for _, a := range former(s) {
 		ip, err := m.ipAddress(ctx, a)
@@ -217,7 +218,8 @@ func (m Mover) updateStatus(ctx context.Context, s *corev1.Service) (*corev1.Ser
 	return s, err
 }
 
-// settle takes the record off a Service that is not between any more, and first the proof of it: its owner must not use it once more.
+// settle takes the record off a Service that is not between any more, and first the proof of it:
+// its owner must not use it once more.
 func (m Mover) settle(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
 	for range tries {
 		next, proof, annotation := settled(s)
@@ -464,8 +466,8 @@ func dropNodePorts(s *corev1.Service) {
 	}
 }
 
-// restore gives a load balancer that lacks its status the one of its record, and takes the proof of that off in the same write. If its cloud controller is faster, it is not
-// between any more.
+// restore gives a load balancer that lacks its status the one of its record, and takes the proof of
+// that off in the same write. If its cloud controller is faster, it is not between any more.
 func (m Mover) restore(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
 	was, err := underway(i, s)
 	if err != nil {

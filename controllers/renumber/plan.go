@@ -52,7 +52,8 @@ type Item struct {
 	// Old and New are spec.clusterIPs before and after. Addresses of another family than that of the ranges are the same in both.
 	Old []netip.Addr `json:"old"`
 	New []netip.Addr `json:"new"`
-	// Balancer is the status that a load balancer had when the plan was made. It is moved as long as that is what it has.
+	// Balancer is the status that a load balancer had when the plan was made. It is moved as long
+	// as that is what it has.
 	Balancer corev1.LoadBalancerStatus `json:"loadBalancer,omitzero"`
 	// Named: an admin has asked for this Service by name, so that it is moved although something names its address.
 	Named bool `json:"named,omitempty"`

@@ -15,14 +15,19 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// record is what a Service was before the first update. It stands in v1alpha1.AnnotationRenumbering, for a command that is killed between the two updates has to find it there.
+// record is what a Service was before the first update. It stands in
+// v1alpha1.AnnotationRenumbering, for a command that is killed between the two updates has to find
+// it there.
 //
-// The owner of the Service may write that annotation, and the second update is written under the name of an administrator, who may do more: it may give away
-// node ports, load balancers and their addresses. So the record has to prove itself. Its digest is in v1alpha1.ConditionRenumbering: whoever may write a Service
-// may not write its status. It is written before the first update, and the record, of which nobody can guess the nonce, comes with that. So a record
-// that fits its digest is what the Service was at the moment of the first update, and there was one.
+// The owner of the Service may write that annotation, and the second update is written under the
+// name of an administrator, who may do more: it may give away node ports, load balancers and their
+// addresses. So the record has to prove itself. Its digest is in v1alpha1.ConditionRenumbering:
+// a tenant may not write the status of its Service. It is written before the first update, and
+// the record, whose nonce cannot be guessed, comes with that. So a record that fits its
+// digest is what the Service was at the moment of the first update, and there was one.
 //
-// A record is trusted no longer than the digest stands there, and by no other plan than the one by which it was written.
+// A record is trusted no longer than the digest stands there, and by no other plan than the one by
+// which it was written.
 type record struct {
 	Nonce string             `json:"nonce"`
 	Spec  corev1.ServiceSpec `json:"spec"`
@@ -33,7 +38,8 @@ type record struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// newRecord returns the record of a Service, as the annotation has it. Of a ClusterIP Service it has no more than the first update takes away.
+// newRecord returns the record of a Service, as the annotation has it. Of a ClusterIP Service it
+// has no more than the first update takes away.
 func newRecord(s *corev1.Service) (string, error) {
 	was := record{Nonce: rand.Text(), Spec: *s.Spec.DeepCopy(), Balancer: s.Status.LoadBalancer}
 	if ownersEditsStay(&was) {
@@ -50,9 +56,11 @@ func newRecord(s *corev1.Service) (string, error) {
 
 // ownersEditsStay reports whether a Service keeps what its owner changes between the two updates.
 //
-// That of a ClusterIP Service stays: its owner may make the same change before or afterwards. Clusters forbid more about node ports and load balancers, and ask for the type
-// in doing so: an owner that waits for the moment in which its Service is an ExternalName could have an administrator open a port, or the internet, that is closed to it.
-// Such a Service becomes what it was.
+// That of a ClusterIP Service stays: its owner may make the same change before or afterwards.
+// Clusters forbid more about node ports and load balancers, and ask for the type in doing so: an
+// owner that waits for the moment in which its Service is an ExternalName could have an
+// administrator open a port, or the internet, that is closed to it. Such a Service becomes what it
+// was.
 func ownersEditsStay(was *record) bool {
 	return was.Spec.Type == corev1.ServiceTypeClusterIP
 }
@@ -80,13 +88,15 @@ func recordOf(s *corev1.Service) (*record, error) {
 	return was, nil
 }
 
-// between reports whether a Service is between the two updates of any plan, and its record proves itself.
+// between reports whether a Service is between the two updates of any plan, and its record proves
+// itself.
 func between(s *corev1.Service) bool {
 	was, err := recordOf(s)
 	return err == nil && was != nil && v1alpha1.BeingRenumbered(s)
 }
 
-// underway returns the record of a Service that is between the two updates of an item, nil for one that is not between.
+// underway returns the record of a Service that is between the two updates of an item, nil for one
+// that is not between.
 func underway(i Item, s *corev1.Service) (*record, error) {
 	if !v1alpha1.BeingRenumbered(s) {
 		return nil, nil
@@ -115,7 +125,8 @@ func proves(s *corev1.Service, text string) *corev1.Service {
 
 func digest(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
 
-// settled returns a Service that is not between any more without the record, and whether it had a proof in its status, or an annotation.
+// settled returns a Service that is not between any more without the record, and whether it had a
+// proof in its status, or an annotation.
 func settled(s *corev1.Service) (out *corev1.Service, proof, annotation bool) {
 	out = s.DeepCopy()
 	proof = meta.RemoveStatusCondition(&out.Status.Conditions, v1alpha1.ConditionRenumbering)

@@ -13,7 +13,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// A tenant writes what it likes into its Service, and nothing into the status. None of it is a record.
+// A tenant writes what it likes into its Service, and nothing into the status. None of it is a
+// record.
 func TestARecordProvesItself(t *testing.T) {
 	s := service("a", "10.96.0.7,fd00:96::7")
 	theirs, err := json.Marshal(record{Spec: corev1.ServiceSpec{
@@ -56,7 +57,7 @@ func TestARecordProvesItself(t *testing.T) {
 		}
 	}
 	if one, other := leave(t, &s).Annotations, leave(t, &s).Annotations; one[v1alpha1.AnnotationRenumbering] == other[v1alpha1.AnnotationRenumbering] {
-		t.Error("whoever sees one record knows the next")
+		t.Error("a tenant that has seen one record knows the next")
 	}
 }
 

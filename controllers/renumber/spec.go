@@ -11,7 +11,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// leaving returns the Service as an ExternalName, with the record of what it is now in an annotation. kept are its former addresses, those among them that it is about to give up or to get.
+// leaving returns the Service as an ExternalName, with the record of what it is now in an
+// annotation. kept are its former addresses, those among them that it is about to give up or to
+// get.
 func leaving(s *corev1.Service, text string, kept []netip.Addr) *corev1.Service {
 	out := s.DeepCopy()
 	spec := &out.Spec
@@ -27,8 +29,10 @@ func leaving(s *corev1.Service, text string, kept []netip.Addr) *corev1.Service 
 	return out
 }
 
-// entering returns a Service that is between as what it was, with the addresses given; fewer than it had, or none, has the API server choose. kept are its former
-// addresses without these. With asExternal they go on being served as external IPs. The annotation stays on a load balancer that lacks its status still.
+// entering returns a Service that is between as what it was, with the addresses given; fewer than
+// it had, or none, has the API server choose. kept are its former addresses without these. With
+// asExternal they go on being served as external IPs. The annotation stays on a load balancer that
+// lacks its status still.
 func entering(s *corev1.Service, was *record, with, kept []netip.Addr, asExternal bool) *corev1.Service {
 	out := s.DeepCopy()
 	spec := &out.Spec

@@ -126,7 +126,8 @@ func threeNodePorts(s *corev1.Service) {
 	}
 }
 
-// The owner of a ClusterIP Service may make any of these changes before and afterwards, so that they stay.
+// The owner of a ClusterIP Service may make any of these changes before and afterwards, so that
+// they stay.
 func TestEnteringKeepsWhatItsOwnerHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*corev1.Service)
@@ -162,7 +163,8 @@ func TestEnteringKeepsWhatItsOwnerHasChanged(t *testing.T) {
 	}
 }
 
-// A cluster may forbid its tenants ports, labels and annotations of NodePort and LoadBalancer Services that it lets them write on an ExternalName. The second update is an administrator's.
+// A cluster may forbid its tenants ports, labels and annotations of NodePort and LoadBalancer
+// Services that it lets them write on an ExternalName. The second update is an administrator's.
 func TestEnteringTakesBackWhatTheOwnerOfANodePortHasChanged(t *testing.T) {
 	for name, edit := range map[string]func(*corev1.Service){
 		"the number of a port": func(s *corev1.Service) { s.Spec.Ports[0].Port = 22 },

@@ -72,14 +72,16 @@ func stageOf(i Item, s *corev1.Service) (Stage, string) {
 // addresses are spec.clusterIPs, none of a headless Service.
 func addresses(s *corev1.Service) []netip.Addr { return parse(s.Spec.ClusterIPs) }
 
-// former are the addresses that a Service says it had before. Its owner may write there what it likes: they are kept for it as far as their IPAddresses say the same (keptFor).
+// former are the addresses that a Service says it had before. Its owner may write there what it
+// likes: they are kept for it as far as their IPAddresses say the same (keptFor).
 func former(s *corev1.Service) []netip.Addr {
 	parts := strings.SplitN(s.Annotations[v1alpha1.AnnotationFormerIPs], ",", steering.MaxFormer+1)
 	return parse(parts[:min(len(parts), steering.MaxFormer)])
 }
 
-// keptFor reports whether renumbering keeps the address of an IPAddress for a Service, or is about to. No owner of a Service may write IPAddresses. A former address has no UID
-// before renumbering has written it: then its Service was there when the API server let go of it.
+// keptFor reports whether renumbering keeps the address of an IPAddress for a Service, or is about
+// to. No owner of a Service may write IPAddresses. A former address has no UID before renumbering
+// has written it: then its Service was there when the API server let go of it.
 func keptFor(ip *networkingv1.IPAddress, s *corev1.Service) bool {
 	if ip == nil || !held(ip) || !ofService(ip, nameOf(s)) {
 		return false

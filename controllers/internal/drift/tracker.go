@@ -83,7 +83,8 @@ func (t *Tracker[K]) Believe(key K) bool {
 	return true
 }
 
-// remembered is how many texts about one key are. Whoever can have the text change again and again is told again and again, and costs no memory.
+// remembered is how many texts about one key are. A text that changes again and again is told again
+// and again, and costs no memory.
 const remembered = 8
 
 // Report returns whether this text about key, which is suspected, is news. A text is news once, until key is cleared.

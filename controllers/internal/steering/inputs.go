@@ -44,7 +44,8 @@ type Policy struct {
 	Enforcement v1alpha1.Enforcement
 	// Grows: the operator creates ServiceCIDRs for the policy.
 	Grows bool
-	// AdditionalAddresses: the Services that the policy selects may have additional addresses of its ServiceCIDRs.
+	// AdditionalAddresses: the Services that the policy selects may have additional addresses of
+	// its ServiceCIDRs.
 	AdditionalAddresses bool
 	// Claimed are the prefixes of all ranges that the policy has, in order: those of Ranges, and those that are not ready yet or are being deleted.
 	Claimed []netip.Prefix

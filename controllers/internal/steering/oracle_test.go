@@ -277,7 +277,8 @@ func (o oracle) additional(universe []netip.Addr, svc Service, name string) (tie
 	return tiers, slices.ContainsFunc(universe, func(a netip.Addr) bool { return inside(a) && !o.allowed(a, svc) })
 }
 
-// allows reports whether any policy that selects a Service allows it additional addresses of a ServiceCIDR.
+// allows reports whether any policy that selects a Service allows it additional addresses of a
+// ServiceCIDR.
 func (o oracle) allows(svc Service, name string) bool {
 	for i, p := range o.ranked {
 		for _, c := range o.inputs.ServiceCIDRs {

@@ -168,13 +168,16 @@ func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 // policy can be followed.
 func Validate(o *v1alpha1.ServiceCIDRPolicy) []string { return newPolicy(o).Invalid }
 
-// What one Service may ask for in its annotations. Every replica keeps what Services ask for, so that the bounds are the price of a Service: see Remembered.
+// What one Service may ask for in its annotations. Every replica keeps what Services ask for, so
+// that the bounds are the price of a Service: see Remembered.
 const (
-	// MaxFrom is how many ServiceCIDRs one Service may name in v1alpha1.AnnotationAdditionalFrom. From each it gets an address of each family, so that it has twice as many at most.
+	// MaxFrom is how many ServiceCIDRs one Service may name in v1alpha1.AnnotationAdditionalFrom.
+	// From each it gets an address of each family, so that it has twice as many at most.
 	MaxFrom = 4
 	// MaxFormer is how many addresses one Service may name in v1alpha1.AnnotationFormerIPs.
 	MaxFormer = 8
-	// maxFromText is how long v1alpha1.AnnotationAdditionalFrom may be, as the longest name of a ServiceCIDR.
+	// maxFromText is how long v1alpha1.AnnotationAdditionalFrom may be, as the longest name of a
+	// ServiceCIDR.
 	maxFromText = 253
 )
 
@@ -287,8 +290,10 @@ func (r AdditionalRequest) Families() []bool {
 // unreadable stands for an annotation that cannot be read. No parser here takes it.
 const unreadable = ","
 
-// Remembered returns what a cache keeps of the annotations of a Service: those that AdditionalRequestOf reads, as long as they can be read. Of one that cannot be read
-// it keeps that, and nothing of its text, which may have 256 KiB: whoever tells people what is wrong reads the Service from the API server. Nil, if there are none.
+// Remembered returns what a cache keeps of the annotations of a Service: those that
+// AdditionalRequestOf reads, as long as they can be read. Of one that cannot be read it keeps that,
+// and nothing of its text, which may have 256 KiB: the controller that tells people what is wrong
+// reads the Service from the API server. Nil, if there are none.
 func Remembered(s *corev1.Service) map[string]string {
 	var out map[string]string
 	keep := func(name string, read func(string) (string, error)) {

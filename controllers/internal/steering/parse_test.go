@@ -312,7 +312,8 @@ func kept(w AdditionalRequest) (out []string) {
 	return out
 }
 
-// What a cache remembers asks for the same as the Service itself, and is never longer than what can be read.
+// What a cache remembers asks for the same as the Service itself, and is never longer than what can
+// be read.
 func TestRemembered(t *testing.T) {
 	long := strings.Repeat("x", 1<<18)
 	for name, tc := range map[string]struct{ in, want map[string]string }{

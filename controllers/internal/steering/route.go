@@ -251,8 +251,9 @@ func ofFamily(c addressindex.ServiceCIDR, is4 bool) []allocator.Range {
 	return slices.DeleteFunc(slices.Clone(c.Ranges), func(r allocator.Range) bool { return r.Prefix().Addr().Is4() != is4 || r.Size() == 0 })
 }
 
-// AllowsAdditional returns nil if a policy that selects a Service allows it additional addresses of a ServiceCIDR, and otherwise the refusal. Whether the ServiceCIDR exists makes no
-// difference to a Service that is allowed none of it.
+// AllowsAdditional returns nil if a policy that selects a Service allows it additional addresses of
+// a ServiceCIDR, and otherwise the refusal. Whether the ServiceCIDR exists makes no difference to a
+// Service that is allowed none of it.
 func (s *Compiled) AllowsAdditional(svc Service, serviceCIDR string) *Refusal {
 	for _, p := range s.policies {
 		if p.AdditionalAddresses && p.asksFor(s.cidrs, serviceCIDR) && p.selector.matches(svc) {

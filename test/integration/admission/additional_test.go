@@ -114,7 +114,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		refused("a policy that does not select it", withAdditional("only"))
 		has := getsAdditional(ctx, "only", only4, only6)
 
-		By("and while nobody looks at Services")
+		By("and while no webhook answers")
 		c.CreateService(ctx, "only-later", framework.RequireDualStack())
 		c.WithoutWebhooks(ctx, func() { annotate(ctx, "only-later", "only") })
 		complains(ctx, "only-later", "no ServiceCIDRPolicy allows this Service")
@@ -215,7 +215,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		c.CreateService(ctx, "stranger", framework.RequireDualStack(), withAdditional("blue"))
 		Expect(c.PatchService(ctx, "stranger", `{"metadata":{"annotations":{"`+cluster.AdditionalFrom+`":"blue,closed"}}}`)).Error().To(refused, "nor later")
 
-		By("and not while nobody looks at Services either")
+		By("and not while no webhook answers either")
 		c.WithoutWebhooks(ctx, func() { annotate(ctx, "stranger", "closed,blue") })
 		complains(ctx, "stranger", "keeper", closed4, closed6)
 		getsAdditional(ctx, "stranger", blue4, blue6)

@@ -128,11 +128,6 @@ var _ = Describe("The match conditions", Ordered, func() {
 
 	It("ask about an update only if it is about addresses", func(ctx SpecContext) {
 		const annotated = "annotations: {clusterip-operator.io/additional-ips-from: other}"
-		m.AllowAdditional(ctx, "more", "other")
-		Eventually(func() error { // the webhook has to know the policy
-			_, err := m.TryService(ctx, "more", func(s *corev1.Service) { s.Annotations = map[string]string{cluster.AdditionalFrom: "other"} })
-			return err
-		}).Should(Succeed())
 		for _, step := range []struct {
 			what, text string
 			want       int

@@ -187,7 +187,6 @@ func live(ctx context.Context, c *cluster.Cluster) {
 	c.PatchIPAddress(ctx, "10.102.0.30", `{"metadata":{"labels":{"team":"shop"},"annotations":{"example.com/note":"keep me"}}}`)
 	_, err := c.Networking().ServiceCIDRs().Patch(ctx, "theirs", types.StrategicMergePatchType, []byte(marks), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	c.AllowAdditional(ctx, "more", "ours")
 	_, err = c.PatchService(ctx, "in-theirs", fmt.Sprintf(`{"metadata":{"annotations":{"%s":"%s","%s":"ours","example.com/note":"keep me"}}}`,
 		oldList, own, cluster.AdditionalFrom))
 	Expect(err).NotTo(HaveOccurred())

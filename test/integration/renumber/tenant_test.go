@@ -13,7 +13,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// theirs are addresses of another network, which a cluster does not let its tenants write into external IPs.
+// theirs are addresses of another network, which a cluster does not let its tenants write into
+// external IPs.
 const theirs = "203.0.113.7,2001:db8::7"
 
 // annotated is a merge patch of annotations.
@@ -24,7 +25,8 @@ func annotated(annotations map[string]string) string {
 	return string(text)
 }
 
-// The command writes under the name of an administrator. What a tenant writes into a Service of its own must not come out of that as more than the tenant could have written.
+// The command writes under the name of an administrator. What a tenant writes into a Service of its
+// own must not come out of that as more than the tenant could have written.
 var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", func() {
 	It("keeps the addresses whose IPAddresses name the Service, and no others", func(ctx SpecContext) {
 		was, file := one(ctx, func(s *corev1.Service) { s.Annotations = map[string]string{v1alpha1.AnnotationFormerIPs: theirs} })
@@ -58,7 +60,7 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 		alias, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRenumbering: record, v1alpha1.AnnotationFormerIPs: theirs}},
 			"spec":     map[string]any{"type": "ExternalName", "externalName": v1alpha1.ExternalNameRenumbering},
-			"status": map[string]any{"conditions": []metav1.Condition{{ // the API server takes no status from whoever writes the Service
+			"status": map[string]any{"conditions": []metav1.Condition{{ // which the API server does not take with the Service
 				Type: v1alpha1.ConditionRenumbering, Status: metav1.ConditionTrue, Reason: "BeingMoved", LastTransitionTime: metav1.Now(),
 				Message: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(record))),
 			}}},
@@ -105,7 +107,7 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 	})
 
 	It("gives a load balancer no status that it does not have", func(ctx SpecContext) {
-		was, file := one(ctx, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, "--include-load-balancers")
+		was, _ := one(ctx, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, "--include-load-balancers")
 		was.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.78"}}
 		was, err := c.Client().CoreV1().Services(was.Namespace).UpdateStatus(ctx, was, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())

@@ -66,7 +66,8 @@ func (c *Cluster) AddPolicy(ctx context.Context, name, spec string) {
 	DeferCleanup(func(ctx SpecContext) { c.DropPolicy(ctx, name) })
 }
 
-// AllowAdditional has a policy allow all Services additional addresses of ServiceCIDRs, until the spec ends. Their ClusterIPs come from the default range as long as that has some.
+// AllowAdditional has a policy allow all Services additional addresses of ServiceCIDRs, until the
+// spec ends. Their ClusterIPs come from the default range as long as that has some.
 func (c *Cluster) AllowAdditional(ctx context.Context, name string, cidrs ...string) {
 	GinkgoHelper()
 	c.AddPolicy(ctx, name+"-first", "{serviceCIDRs: [kubernetes], priority: -10}")
