@@ -298,7 +298,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 // inPassing are permissions that the API server asks for while it serves another request: an apply that creates an object, and the
 // binding of a ValidatingAdmissionPolicy to an object.
 var inPassing = []string{
-	"create configmaps in " + cluster.OperatorNamespace, "create validatingadmissionpolicybindings.admissionregistration.k8s.io", "get configmaps in " + cluster.OperatorNamespace,
+	"create configmaps", "create validatingadmissionpolicybindings.admissionregistration.k8s.io", "get configmaps",
 }
 
 // everybody may ask who he is and what he may do: system:basic-user.
