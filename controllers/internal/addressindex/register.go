@@ -141,10 +141,18 @@ func (r *register) remove(f *flight) {
 	}
 	r.writing.Remove(f.address)
 	close(f.write.over)
-	if own := r.additional[f.write.written.Service]; own[f.address] == f {
-		if delete(own, f.address); len(own) == 0 {
-			delete(r.additional, f.write.written.Service)
-		}
+	r.unlist(f)
+}
+
+// unlist takes a flight off the list of additional addresses of a Service.
+func (r *register) unlist(f *flight) {
+	service := f.write.written.Service
+	own := r.additional[service]
+	if own[f.address] != f {
+		return
+	}
+	if delete(own, f.address); len(own) == 0 {
+		delete(r.additional, service)
 	}
 }
 
@@ -164,6 +172,7 @@ func newWrite() *write { return &write{over: make(chan struct{})} }
 
 // wrote notes the IPAddress that was written.
 func (r *register) wrote(f *flight, k OwnedIPAddress) {
+	r.unlist(f)
 	f.write.written = k
 	if k.Purpose != v1alpha1.PurposeAdditional {
 		return
