@@ -190,10 +190,14 @@ func (r *register) wrote(f *flight, k OwnedIPAddress) {
 // namespaces whose addresses have not arrived most often lately come first; then the oldest of all.
 func (r *register) yields(order []*allocator.Tier, now time.Time) *flight {
 	r.age(now)
+	a, since, ok := r.handed.OldestIn(order)
+	if !ok {
+		return nil // which saves asking each namespace
+	}
 	if f := r.yieldsFirst(order, now); f != nil {
 		return f
 	}
-	if a, since, ok := r.handed.OldestIn(order); ok && now.Sub(since) >= r.patience(since, 0) {
+	if now.Sub(since) >= r.patience(since, 0) {
 		return r.at[a]
 	}
 	return nil
