@@ -58,7 +58,15 @@ type account struct {
 	// missing is how many addresses had not arrived at a time; see count.
 	missing float64
 	at      time.Time
+	// rank orders accounts by their counts: as all of them fade alike, it holds at any time, and comparing costs nothing.
+	rank    float64
 	failing bool
+}
+
+// set notes how many addresses of the namespace have not arrived.
+func (a *account) set(missing float64, now time.Time) {
+	a.missing, a.at = missing, now
+	a.rank = math.Log2(missing) + float64(now.UnixNano())/float64(halfLife)
 }
 
 // count is how many addresses of the namespace have not arrived, those that are longer ago counting less.
@@ -127,13 +135,13 @@ func (r *register) age(now time.Time) {
 
 // miss counts an address that does not arrive.
 func (s *accounts) miss(a *account, now time.Time) {
-	a.missing, a.at = a.count(now)+1, now
+	a.set(a.count(now)+1, now)
 	if a.failing {
 		return
 	}
 	if len(s.failing) == maxFailing {
-		least := slices.MinFunc(s.failing, func(a, b *account) int { return compareCounts(a, b, now) })
-		if compareCounts(a, least, now) <= 0 {
+		least := slices.MinFunc(s.failing, func(a, b *account) int { return cmp.Compare(a.rank, b.rank) })
+		if a.rank <= least.rank {
 			return
 		}
 		s.excuse(least)
@@ -141,8 +149,6 @@ func (s *accounts) miss(a *account, now time.Time) {
 	a.failing = true
 	s.failing = append(s.failing, a)
 }
-
-func compareCounts(a, b *account, now time.Time) int { return cmp.Compare(a.count(now), b.count(now)) }
 
 // replace takes a flight out whose address is handed out anew: it does not arrive any more.
 func (r *register) replace(f *flight, now time.Time) {
@@ -155,7 +161,7 @@ func (r *register) replace(f *flight, now time.Time) {
 // settle takes back that a flight counts as one that does not arrive: it has arrived, or was given back.
 func (s *accounts) settle(f *flight, now time.Time) {
 	if f.late && f.of != nil {
-		f.of.missing, f.of.at = max(0, f.of.count(now)-1), now
+		f.of.set(max(0, f.of.count(now)-1), now)
 	}
 }
 
@@ -176,11 +182,10 @@ func (s *accounts) forgive(now time.Time) {
 }
 
 // worst is the account that has something in flight and of which most has not arrived, nil if all arrives.
-func (s *accounts) worst(now time.Time) (worst *account) {
-	most := 0.0
+func (s *accounts) worst() (worst *account) {
 	for _, a := range s.failing {
-		if n := a.count(now); n > most && a.flights.Len() > 0 {
-			worst, most = a, n
+		if a.flights.Len() > 0 && (worst == nil || a.rank > worst.rank) {
+			worst = a
 		}
 	}
 	return worst
@@ -190,14 +195,12 @@ func (s *accounts) worst(now time.Time) (worst *account) {
 // old enough to yield.
 func (r *register) yieldsFirst(order []*allocator.Tier, now time.Time) *flight {
 	var first *flight
-	most := 0.0
 	for _, a := range r.accounts.failing {
-		n := a.count(now)
-		if n <= most {
+		if first != nil && a.rank <= first.of.rank {
 			continue
 		}
-		if address, since, ok := a.flights.OldestIn(order); ok && now.Sub(since) >= r.patience(since, n) {
-			first, most = r.at[address], n
+		if address, since, ok := a.flights.OldestIn(order); ok && now.Sub(since) >= r.patience(since, a.count(now)) {
+			first = r.at[address]
 		}
 	}
 	return first

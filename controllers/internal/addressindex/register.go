@@ -98,7 +98,7 @@ func (r *register) enter(f *flight, to Holder) (leaves *flight) {
 	case f.of != nil && f.of.flights.Len() >= maxOfNamespace:
 		leaves = r.first(&f.of.flights)
 	case len(r.at) >= maxInFlight:
-		leaves = r.leaves(f.since)
+		leaves = r.leaves()
 	}
 	r.at[f.address] = f
 	heap.Push(&r.ends, f)
@@ -113,8 +113,8 @@ func (r *register) enter(f *flight, to Holder) (leaves *flight) {
 
 // leaves is the flight that a full register can do best without: the oldest of the namespace of which most have not
 // arrived lately, or the oldest of all.
-func (r *register) leaves(now time.Time) *flight {
-	if worst := r.accounts.worst(now); worst != nil {
+func (r *register) leaves() *flight {
+	if worst := r.accounts.worst(); worst != nil {
 		return r.first(&worst.flights)
 	}
 	if r.handed.Len() > 0 {

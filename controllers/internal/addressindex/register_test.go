@@ -279,7 +279,7 @@ func TestFailingNamespacesAreBounded(t *testing.T) {
 			s.miss(a, epoch)
 		}
 	}
-	if n := len(s.failing); n != maxFailing || s.worst(epoch) != nil {
+	if n := len(s.failing); n != maxFailing || s.worst() != nil {
 		t.Errorf("%d are remembered, want %d", n, maxFailing)
 	}
 	for _, a := range s.failing {
