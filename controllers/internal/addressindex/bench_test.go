@@ -7,8 +7,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// BenchmarkInFlight measures what a request asks of the index while so many addresses are in flight elsewhere, of 100 namespaces: in a
-// range that has free addresses, and in one that is full.
+// BenchmarkInFlight measures what a request asks of the index while so many addresses are in flight
+// elsewhere, of 100 namespaces: in a range that has free addresses, and in one that is full.
 func BenchmarkInFlight(b *testing.B) {
 	for _, prefix := range []string{"10.0.0.0/12", "fd00:0:0:1::/64"} {
 		for _, n := range []int{0, 1000, 65_000} {

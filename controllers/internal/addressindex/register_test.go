@@ -15,7 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// slowRegister is a register that is right for reasons that a reader sees at once: it looks at everything for each question.
+// slowRegister is a register that is right for reasons that a reader sees at once: it looks at
+// everything for each question.
 type slowRegister struct {
 	flights map[netip.Addr]*slowFlight
 	// missing is how many addresses of a namespace had not arrived at a time.
@@ -59,7 +60,8 @@ func (s *slowRegister) age(now time.Time) {
 	}
 }
 
-// yields says of an address how willingly it yields: the namespace's count, and its age; not at all without ok.
+// yields says of an address how willingly it yields: the namespace's count, and its age; not at all
+// without ok.
 func (s *slowRegister) yields(f *slowFlight, now time.Time) (count float64, ok bool) {
 	whole, n := yieldUnshown, s.count(f.namespace, now)
 	if f.since.Before(s.shown) {
@@ -93,7 +95,8 @@ func (s *slowRegister) next(order []*allocator.Tier, now time.Time) (best []neti
 	return best
 }
 
-// TestRegisterAgainstAnOracle takes random steps, and asks after each who yields, what moves, what is over and what was written.
+// TestRegisterAgainstAnOracle takes random steps, and asks after each who yields, what moves, what
+// is over and what was written.
 func TestRegisterAgainstAnOracle(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -213,7 +216,8 @@ func compareRegisters(t *testing.T, where string, random *rand.Rand, real *regis
 	}
 }
 
-// A namespace that asks for more than its share loses its own addresses, the oldest first, and others keep theirs.
+// A namespace that asks for more than its share loses its own addresses, the oldest first, and
+// others keep theirs.
 func TestShareOfANamespace(t *testing.T) {
 	b, order := hugeRange(t)
 	if _, err := b.Draw(order, of("other", 0)); err != nil {

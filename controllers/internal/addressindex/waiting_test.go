@@ -50,7 +50,8 @@ func (b index) waiting() int {
 	return len(b.lines)
 }
 
-// What ends the wait for an address of a full range, and when. All but the context do it at that very moment.
+// What ends the wait for an address of a full range, and when. All but the context do it at that
+// very moment.
 func TestWhatEndsAWait(t *testing.T) {
 	const later = 30 * time.Millisecond
 	for name, tc := range map[string]struct {
@@ -97,7 +98,8 @@ func serve(b index, ip string) {
 	b.services.OnAdd(service("s", ip), false)
 }
 
-// The namespaces take turns, whatever they ask for, and a request that waits no longer takes no turn.
+// The namespaces take turns, whatever they ask for, and a request that waits no longer takes no
+// turn.
 func TestNamespacesTakeTurns(t *testing.T) {
 	for _, ips := range small {
 		synctest.Test(t, func(t *testing.T) {
@@ -134,7 +136,8 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	}
 }
 
-// A newcomer does not overtake those who wait, though it comes in the moment in which an address yields.
+// A newcomer does not overtake those who wait, though it comes in the moment in which an address
+// yields.
 func TestNobodyOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, order := newIndex(), tier(t, "10.0.0.1")
@@ -209,7 +212,8 @@ func (c *tenants) goes(to Holder, ip string) {
 	c.objects.OnDelete(o)
 }
 
-// Whatever a tenant does in a range of 14 addresses and at whatever rate, every Service of a friendly namespace gets one, and soon.
+// Whatever a tenant does in a range of 14 addresses and at whatever rate, every Service of a
+// friendly namespace gets one, and soon.
 func TestNoTenantKeepsOthersOut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		every time.Duration
@@ -270,7 +274,8 @@ func TestNoTenantKeepsOthersOut(t *testing.T) {
 	}
 }
 
-// Nothing is lost between those who are served, those who give up at the same moment, and what comes free.
+// Nothing is lost between those who are served, those who give up at the same moment, and what
+// comes free.
 func TestWaitingLosesNoAddress(t *testing.T) {
 	b := newIndex()
 	orders := [][]*allocator.Tier{tier(t, small[0]...), tier(t, "10.0.0.2", "10.0.0.3"), tier(t, small[1]...)}
