@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxInFlight bounds the memory of the register: some 300 bytes for each address.
+	// maxInFlight bounds the memory of the register: some 500 bytes for each address, 35 MB.
 	maxInFlight = 1 << 16
 	// maxOfNamespace is how many addresses of one namespace are in flight at most, so that no
 	// namespace fills the register. An API server creates a thousand Services a second at most:
