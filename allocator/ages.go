@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// Ages holds addresses, each with the time since when it is there, and finds the one of some tiers that has
-// been there for longest. The zero Ages is empty and ready. It is not safe for concurrent use.
+// Ages holds addresses, each with the time since when it is there, and finds the one of some tiers
+// that has been there for longest. The zero Ages is empty and ready. It is not safe for concurrent
+// use.
 //
-// A call costs the logarithm of the number of addresses, OldestIn that for each run of the tiers at most.
+// A call costs the logarithm of the number of addresses, OldestIn that for each run of the tiers at
+// most.
 type Ages struct{ four, six aging }
 
 // Put adds a, or moves it to another time. All times are of one clock.
@@ -38,7 +40,8 @@ func (g *Ages) Since(a netip.Addr) (time.Time, bool) {
 // Len is the number of addresses.
 func (g *Ages) Len() int { return g.four.n + g.six.n }
 
-// Oldest returns the address of either family that has been there for longest; false if there is none.
+// Oldest returns the address of either family that has been there for longest; false if there is
+// none.
 func (g *Ages) Oldest() (a netip.Addr, since time.Time, ok bool) {
 	four, six := g.four.oldest(), g.six.oldest()
 	if four != nil && (six == nil || !six.since.Before(four.since)) {
@@ -47,8 +50,8 @@ func (g *Ages) Oldest() (a netip.Addr, since time.Time, ok bool) {
 	return six.result(false)
 }
 
-// OldestIn returns the address of the tiers that has been there for longest, of two of one time the lower one;
-// false if none of the addresses is in any of the tiers.
+// OldestIn returns the address of the tiers that has been there for longest, of two of one time the
+// lower one; false if none of the addresses is in any of the tiers.
 func (g *Ages) OldestIn(tiers []*Tier) (a netip.Addr, since time.Time, ok bool) {
 	is4, err := Request{Tiers: tiers}.family()
 	if err != nil {
@@ -64,8 +67,8 @@ func (g *Ages) of(is4 bool) *aging {
 	return &g.six
 }
 
-// aging is Ages for one family: a treap, which is a search tree by address whose shape random weights keep flat.
-// Every node knows the oldest address below it.
+// aging is Ages for one family: a treap, which is a search tree by address whose shape random
+// weights keep flat. Every node knows the oldest address below it.
 type aging struct {
 	root *aged
 	n    int
@@ -123,13 +126,15 @@ func (g *aging) oldestIn(tiers []*Tier) (best *aged) {
 	return best
 }
 
-// before puts first what has been there for longer, and of two of one time the lower address. Every node is before nil.
+// before puts first what has been there for longer, and of two of one time the lower address. Every
+// node is before nil.
 func (t *aged) before(o *aged) bool {
 	return o == nil || cmp.Or(t.since.Compare(o.since), t.addr.compare(o.addr)) < 0
 }
 
-// search returns the oldest of best and those nodes of the tree that are in the list. All nodes of the tree are within
-// an interval. It goes down only where a run begins or ends, and where there is an older one than best.
+// search returns the oldest of best and those nodes of the tree that are in the list. All nodes of
+// the tree are within an interval. It goes down only where a run begins or ends, and where there is
+// an older one than best.
 func (t *aged) search(list intervals, within interval, best *aged) *aged {
 	if t == nil || len(list) == 0 || !t.oldest.before(best) {
 		return best

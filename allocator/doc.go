@@ -10,6 +10,7 @@
 //   - [Span]: a run of addresses, both ends included. Ranges and bands are spans; so is whatever is excluded.
 //   - [Pool]: what is used in a cluster, in both families, safe for concurrent use.
 //   - [Tier]: spans made ready to be drawn from.
+//   - [Ages]: addresses by the time since when they are there, such as those that are in flight.
 //   - [Request]: where one address may be drawn: tiers in order, and whether cooling addresses yield.
 //
 // # What it promises

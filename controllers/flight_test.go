@@ -36,7 +36,8 @@ var _ = Describe("A small range in which a tenant's creations all fail", func() 
 	})
 })
 
-// fail lets a namespace send so many creations a second that are refused, until the spec ends. It returns how many it has sent.
+// fail lets a namespace send so many creations a second that are refused, until the spec ends. It
+// returns how many it has sent.
 func fail(ctx context.Context, namespace string, perSecond int) *atomic.Int64 {
 	GinkgoHelper()
 	ctx, end := context.WithCancel(ctx)

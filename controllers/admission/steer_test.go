@@ -308,6 +308,48 @@ func TestHandingOn(t *testing.T) {
 	}
 }
 
+// What a request has drawn may yield to another Service while it waits for an address of the other family. It is drawn anew then, and not given to both.
+func TestYieldedWhileWaiting(t *testing.T) {
+	for wait, first := range map[string]string{"fd00:1::/125": "10.0.1.0/29", "10.0.1.0/29": "fd00:1::/125"} {
+		t.Run("waiting for "+wait, func(t *testing.T) {
+			c := newCluster(t, blue(nil))
+			index := c.steerer.Index
+			other := addressindex.Holder{Service: types.NamespacedName{Namespace: "other", Name: "s"}}
+			for _, ip := range usableOf(wait) {
+				index.Take(netip.MustParseAddr(ip), other)
+			}
+			service := dualStack(corev1Service("a"))
+			if netip.MustParsePrefix(first).Addr().Is6() {
+				service.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+			}
+			answers := make(chan answer)
+			go func() { answers <- c.create(t, service) }()
+			mine := addressindex.Holder{Service: types.NamespacedName{Namespace: "ns", Name: "a"}}
+			var drawn netip.Addr
+			await(t, "the first address is drawn", func() bool {
+				for _, ip := range usableOf(first) {
+					if a := netip.MustParseAddr(ip); index.Holds(a, mine) {
+						drawn = a
+					}
+				}
+				return drawn.IsValid()
+			})
+			index.Forget(drawn, mine)
+			index.Take(drawn, other)
+			index.Forget(netip.MustParseAddr(usableOf(wait)[0]), other)
+			got := <-answers
+			if len(got.IPs) != 2 || got.IP == drawn.String() {
+				t.Fatalf("the answer is %+v, want another address than %s, and one of %s", got, drawn, wait)
+			}
+			for _, ip := range got.IPs {
+				if !index.Holds(netip.MustParseAddr(ip), mine) {
+					t.Errorf("%s is not in flight for the Service", ip)
+				}
+			}
+		})
+	}
+}
+
 // A request whose sender has given up takes no address: he draws one by himself, and this one would be kept for nobody.
 func TestNobodyWaitsForTheAnswer(t *testing.T) {
 	for name, service := range map[string]*corev1.Service{"drawn": corev1Service("a"), "chosen and drawn": dualStack(corev1Service("a", "10.0.0.9"))} {

@@ -10,29 +10,30 @@ import (
 )
 
 const (
-	// yieldAfter is the age from which an address in flight is drawn again when nothing else is free, if the watch has
-	// shown one that was handed out later. What refuses a Service behind our webhook may refuse it for ever.
+	// yieldAfter is the age from which an address in flight is drawn again when nothing else is
+	// free, if the watch has shown one that was handed out later. What refuses a Service behind our
+	// webhook may refuse it for ever.
 	yieldAfter = time.Second
 	// yieldUnshown is the same while the watch has shown nothing: it may be behind.
 	yieldUnshown = 3 * time.Second
-	// yieldSoonest is the age at which an address in flight yields, however few of its namespace arrive: the API server
-	// needs some milliseconds between our answer and its IPAddress.
+	// yieldSoonest is the age at which an address in flight yields, however few of its namespace
+	// arrive: the API server needs some milliseconds between our answer and its IPAddress.
 	yieldSoonest = 50 * time.Millisecond
-	// overtakenFor is how old an address in flight is that counts as one which does not arrive, if the watch has shown
-	// one that was handed out later; unshownFor is the same while it has not.
+	// overtakenFor is how old an address in flight is that counts as one which does not arrive, if
+	// the watch has shown one that was handed out later; unshownFor is the same while it has not.
 	overtakenFor = 250 * time.Millisecond
 	unshownFor   = time.Second
 	// halfLife is how long it takes until addresses that did not arrive count half.
 	halfLife = 10 * time.Second
-	// maxFailing is how many namespaces are told apart by what does not arrive. They are visited in each draw that finds
-	// nothing free. Those beyond them, which fail less, yield by age.
+	// maxFailing is how many namespaces are told apart by what does not arrive. They are visited in
+	// each draw that finds nothing free. Those beyond them, which fail less, yield by age.
 	maxFailing = 64
 )
 
-// patience is the age at which an address in flight yields, handed out at a time, of a namespace of which so many have
-// not arrived lately. Each of these but the two that one slow Service may have shortens it: so a namespace whose creations
-// fail now and then is treated as others, and one whose creations all fail keeps no more than what it asked for in the
-// last 50 ms, whatever its rate.
+// patience is the age at which an address in flight yields, handed out at a time, of a namespace of
+// which so many have not arrived lately. Each of these but the two that one slow Service may have
+// shortens it: so a namespace whose creations fail now and then is treated as others, and one whose
+// creations all fail keeps no more than what it asked for in the last 50 ms, whatever its rate.
 func (r *register) patience(since time.Time, missing float64) time.Duration {
 	whole := yieldUnshown
 	if since.Before(r.shown) {
@@ -41,8 +42,8 @@ func (r *register) patience(since time.Time, missing float64) time.Duration {
 	return max(yieldSoonest, time.Duration(float64(whole)/(1+max(0, missing-2))))
 }
 
-// accounts tell what each namespace has in flight, and how many of its addresses have not arrived lately. The zero
-// accounts are none.
+// accounts tell what each namespace has in flight, and how many of its addresses have not arrived
+// lately. The zero accounts are none.
 type accounts struct {
 	all map[string]*account // by namespace: all that have something in flight, or fail
 	// failing are those of which addresses did not arrive lately, in no order.
@@ -58,10 +59,20 @@ type account struct {
 	// missing is how many addresses had not arrived at a time; see count.
 	missing float64
 	at      time.Time
+	// rank orders accounts by their counts: as all of them fade alike, it holds at any time, and
+	// comparing costs nothing.
+	rank    float64
 	failing bool
 }
 
-// count is how many addresses of the namespace have not arrived, those that are longer ago counting less.
+// set notes how many addresses of the namespace have not arrived.
+func (a *account) set(missing float64, now time.Time) {
+	a.missing, a.at = missing, now
+	a.rank = math.Log2(missing) + float64(now.UnixNano())/float64(halfLife)
+}
+
+// count is how many addresses of the namespace have not arrived, those that are longer ago counting
+// less.
 func (a *account) count(now time.Time) float64 {
 	if a.missing == 0 {
 		return 0
@@ -105,7 +116,8 @@ func (s *accounts) tidy(a *account) {
 	}
 }
 
-// age counts the flights that should have arrived by now, each once. It costs nothing but for these.
+// age counts the flights that should have arrived by now, each once. It costs nothing but for
+// these.
 func (r *register) age(now time.Time) {
 	s := &r.accounts
 	for len(s.young) > 0 {
@@ -127,13 +139,13 @@ func (r *register) age(now time.Time) {
 
 // miss counts an address that does not arrive.
 func (s *accounts) miss(a *account, now time.Time) {
-	a.missing, a.at = a.count(now)+1, now
+	a.set(a.count(now)+1, now)
 	if a.failing {
 		return
 	}
 	if len(s.failing) == maxFailing {
-		least := slices.MinFunc(s.failing, func(a, b *account) int { return compareCounts(a, b, now) })
-		if compareCounts(a, least, now) <= 0 {
+		least := slices.MinFunc(s.failing, func(a, b *account) int { return cmp.Compare(a.rank, b.rank) })
+		if a.rank <= least.rank {
 			return
 		}
 		s.excuse(least)
@@ -141,8 +153,6 @@ func (s *accounts) miss(a *account, now time.Time) {
 	a.failing = true
 	s.failing = append(s.failing, a)
 }
-
-func compareCounts(a, b *account, now time.Time) int { return cmp.Compare(a.count(now), b.count(now)) }
 
 // replace takes a flight out whose address is handed out anew: it does not arrive any more.
 func (r *register) replace(f *flight, now time.Time) {
@@ -152,10 +162,11 @@ func (r *register) replace(f *flight, now time.Time) {
 	r.remove(f)
 }
 
-// settle takes back that a flight counts as one that does not arrive: it has arrived, or was given back.
+// settle takes back that a flight counts as one that does not arrive: it has arrived, or was given
+// back.
 func (s *accounts) settle(f *flight, now time.Time) {
 	if f.late && f.of != nil {
-		f.of.missing, f.of.at = max(0, f.of.count(now)-1), now
+		f.of.set(max(0, f.of.count(now)-1), now)
 	}
 }
 
@@ -175,35 +186,34 @@ func (s *accounts) forgive(now time.Time) {
 	}
 }
 
-// worst is the account that has something in flight and of which most has not arrived, nil if all arrives.
-func (s *accounts) worst(now time.Time) (worst *account) {
-	most := 0.0
+// worst is the account that has something in flight and of which most has not arrived, nil if all
+// arrives.
+func (s *accounts) worst() (worst *account) {
 	for _, a := range s.failing {
-		if n := a.count(now); n > most && a.flights.Len() > 0 {
-			worst, most = a, n
+		if a.flights.Len() > 0 && (worst == nil || a.rank > worst.rank) {
+			worst = a
 		}
 	}
 	return worst
 }
 
-// yieldsFirst is the oldest flight in some tiers of the namespace of which most has not arrived, among those that are
-// old enough to yield.
+// yieldsFirst is the oldest flight in some tiers of the namespace of which most has not arrived,
+// among those that are old enough to yield.
 func (r *register) yieldsFirst(order []*allocator.Tier, now time.Time) *flight {
 	var first *flight
-	most := 0.0
 	for _, a := range r.accounts.failing {
-		n := a.count(now)
-		if n <= most {
+		if first != nil && a.rank <= first.of.rank {
 			continue
 		}
-		if address, since, ok := a.flights.OldestIn(order); ok && now.Sub(since) >= r.patience(since, n) {
-			first, most = r.at[address], n
+		if address, since, ok := a.flights.OldestIn(order); ok && now.Sub(since) >= r.patience(since, a.count(now)) {
+			first = r.at[address]
 		}
 	}
 	return first
 }
 
-// yieldsAt is when a flight of some tiers may yield that does not yet; false if none is in flight there.
+// yieldsAt is when a flight of some tiers may yield that does not yet; false if none is in flight
+// there.
 func (r *register) yieldsAt(order []*allocator.Tier, now time.Time) (at time.Time, ok bool) {
 	_, since, ok := r.handed.OldestIn(order)
 	if !ok {

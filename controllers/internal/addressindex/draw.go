@@ -10,11 +10,14 @@ import (
 )
 
 const (
-	// recently is how long a release counts, for two things. A full range is worth waiting for while addresses come free there. And an address that came
-	// free is left alone while there are others, because the API server may not be through with it: its repair loop and its deletion of the Service both
-	// delete the IPAddress by its name, and the later deletion hits the IPAddress of the next Service.
+	// recently is how long a release counts, for two things. A full range is worth waiting for
+	// while addresses come free there. And an address that came free is left alone while there are
+	// others, because the API server may not be through with it: its repair loop and its deletion
+	// of the Service both delete the IPAddress by its name, and the later deletion hits the
+	// IPAddress of the next Service.
 	recently = time.Second
-	// rememberedReleases is how many of the addresses that came free are remembered at most: several times as many as an API server deletes in a second.
+	// rememberedReleases is how many of the addresses that came free are remembered at most:
+	// several times as many as an API server deletes in a second.
 	rememberedReleases = 4096
 	// redraws is how many other addresses are looked at instead of one that came free recently.
 	redraws = 3
@@ -38,11 +41,12 @@ func (r *releases) expire(now time.Time) {
 	}
 }
 
-// Draw takes an address for a Service, of the first tier in order that has one. It stays in flight until the cluster shows it, Forget gives it back, it
-// yields, or 15 seconds have passed.
+// Draw takes an address for a Service, of the first tier in order that has one. It stays in flight
+// until the cluster shows it, Forget gives it back, it yields, or 15 seconds have passed.
 //
-// A free address comes first. When there is none, one that is in flight yields whose Service seems not to come (register.yields says which); and then
-// the one that has been cooling for longest. The error matches allocator.ErrFull when nothing is left.
+// A free address comes first. When there is none, one that is in flight yields whose Service seems
+// not to come (register.yields says which); and then the one that has been cooling for longest. The
+// error matches allocator.ErrFull when nothing is left.
 func (l *Index) Draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,8 +76,9 @@ func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, error) {
 	return l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
 }
 
-// moving reports whether ranges that are full may have room again in a moment: one of their addresses is in flight, or came free recently, so
-// that Services come and go there. The caller holds mu.
+// moving reports whether ranges that are full may have room again in a moment: one of their
+// addresses is in flight, or came free recently, so that Services come and go there. The caller
+// holds mu.
 func (l *Index) moving(order []*allocator.Tier) bool {
 	if l.flights.moving(order) {
 		return true
@@ -87,8 +92,9 @@ func within(order []*allocator.Tier, a netip.Addr) bool {
 	return slices.ContainsFunc(order, func(t *allocator.Tier) bool { return t.Contains(a) })
 }
 
-// drawFree draws a free address, if possible none that came free recently; the caller holds mu. Instead of such an address it takes another one of the
-// same tier, or the one of some that came free first.
+// drawFree draws a free address, if possible none that came free recently; the caller holds mu.
+// Instead of such an address it takes another one of the same tier, or the one of some that came
+// free first.
 func (l *Index) drawFree(order []*allocator.Tier) (allocator.Drawn, error) {
 	first, err := l.pool.Draw(allocator.Request{Tiers: order})
 	if err != nil || l.freed(first.Addr).IsZero() {

@@ -19,16 +19,18 @@ import (
 )
 
 const (
-	// inFlightFor is how long an address that was handed out stays taken although nothing in the cluster shows it. The API server writes the IPAddress
-	// within milliseconds; it may take seconds when other webhooks are slow. A shorter time would hand the address out twice, a longer one would
-	// keep addresses for Services that were refused for another reason.
+	// inFlightFor is how long an address that was handed out stays taken although nothing in the
+	// cluster shows it. The API server writes the IPAddress within milliseconds; it may take
+	// seconds when other webhooks are slow. A shorter time would hand the address out twice, a
+	// longer one would keep addresses for Services that were refused for another reason.
 	inFlightFor = 15 * time.Second
 	// writeSeenWithin is how long a write of this process may take to come back through the watch.
 	writeSeenWithin = 5 * time.Second
 )
 
-// Take hands out a chosen address that is free, cooling or reserved by us. It is not taken if another Service has it, or has just been given it. busy
-// is set while this process writes an IPAddress there, and closed when that is over.
+// Take hands out a chosen address that is free, cooling or reserved by us. It is not taken if
+// another Service has it, or has just been given it. busy is set while this process writes an
+// IPAddress there, and closed when that is over.
 func (l *Index) Take(a netip.Addr, to Holder) (taken bool, busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +44,8 @@ func (l *Index) Take(a netip.Addr, to Holder) (taken bool, busy <-chan struct{})
 	return true, nil
 }
 
-// enterFlight enters an address that the pool assumes, and that is in no flight; the caller holds mu.
+// enterFlight enters an address that the pool assumes, and that is in no flight; the caller holds
+// mu.
 func (l *Index) enterFlight(f *flight, to Holder) {
 	f.since = l.clock.Now()
 	if f.until.IsZero() {
@@ -66,7 +69,8 @@ func (l *Index) land(f *flight) {
 	}
 }
 
-// held is the flight of an address that a holder was handed and still has, nil if it has not; the caller holds mu.
+// held is the flight of an address that a holder was handed and still has, nil if it has not; the
+// caller holds mu.
 func (l *Index) held(a netip.Addr, by Holder) *flight {
 	if f := l.flights.at[a]; f != nil && f.holder() == by {
 		return f
@@ -74,14 +78,16 @@ func (l *Index) held(a netip.Addr, by Holder) *flight {
 	return nil
 }
 
-// Holds reports whether an address that Draw or Take handed out is still its holder's, and has not been handed out anew since.
+// Holds reports whether an address that Draw or Take handed out is still its holder's, and has not
+// been handed out anew since.
 func (l *Index) Holds(a netip.Addr, by Holder) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.held(a, by) != nil
 }
 
-// Forget takes back what Draw or Take handed out, unless it is another holder's by now. An address that had been cooling cools on.
+// Forget takes back what Draw or Take handed out, unless it is another holder's by now. An address
+// that had been cooling cools on.
 func (l *Index) Forget(a netip.Addr, by Holder) {
 	l.mu.Lock()
 	f := l.held(a, by)
@@ -96,7 +102,8 @@ func (l *Index) Forget(a netip.Addr, by Holder) {
 	}
 }
 
-// Lost says that the API server has something else at an address than this process knows of. It is in flight for nobody until the watch has shown it.
+// Lost says that the API server has something else at an address than this process knows of. It is
+// in flight for nobody until the watch has shown it.
 func (l *Index) Lost(a netip.Addr, by Holder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,12 +114,12 @@ func (l *Index) Lost(a netip.Addr, by Holder) {
 	}
 }
 
-// ErrLost says that an address is not the caller's any more: the API server has something else there than this process knew of, or the address was
-// handed out anew meanwhile.
+// ErrLost says that an address is not the caller's any more: the API server has something else
+// there than this process knew of, or the address was handed out anew meanwhile.
 var ErrLost = errors.New("another holder has the address")
 
-// MakeRoom deletes the IPAddress of ours at an address that its holder was handed, if it is there for one of the purposes. After an error the address is
-// not the holder's any more.
+// MakeRoom deletes the IPAddress of ours at an address that its holder was handed, if it is there
+// for one of the purposes. After an error the address is not the holder's any more.
 func (l *Index) MakeRoom(ctx context.Context, writer client.Writer, a netip.Addr, by Holder, purposes ...string) error {
 	k, ok := l.Owned(a)
 	if !ok {
@@ -132,7 +139,8 @@ func (l *Index) MakeRoom(ctx context.Context, writer client.Writer, a netip.Addr
 	return nil
 }
 
-// NotWritten ends the flight of an address at which its holder failed to write. The error is ErrLost if another writer was faster.
+// NotWritten ends the flight of an address at which its holder failed to write. The error is
+// ErrLost if another writer was faster.
 func (l *Index) NotWritten(a netip.Addr, by Holder, err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		l.Lost(a, by)
@@ -153,18 +161,21 @@ func (l *Index) HandedTo(a netip.Addr) (types.NamespacedName, bool) {
 	return types.NamespacedName{}, false
 }
 
-// InFlight is the number of addresses that were handed out, or are being written, and that the cluster does not show yet.
+// InFlight is the number of addresses that were handed out, or are being written, and that the
+// cluster does not show yet.
 func (l *Index) InFlight() int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return len(l.flights.at)
 }
 
-// Collisions is how many addresses were handed out to one Service and then turned out to be another one's. With a living leader it stays as it is.
+// Collisions is how many addresses were handed out to one Service and then turned out to be another
+// one's. With a living leader it stays as it is.
 func (l *Index) Collisions() uint64 { return l.collisions.Load() }
 
-// BeginWrite says that an IPAddress of ours is about to be written or deleted at an address, so that nobody is handed it meanwhile. It is false if
-// somebody was handed it already, or another write is under way. After true the caller calls EndWrite.
+// BeginWrite says that an IPAddress of ours is about to be written or deleted at an address, so
+// that nobody is handed it meanwhile. It is false if somebody was handed it already, or another
+// write is under way. After true the caller calls EndWrite.
 func (l *Index) BeginWrite(a netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,8 +187,9 @@ func (l *Index) BeginWrite(a netip.Addr) bool {
 	return true
 }
 
-// EndWrite says what became of a write: the IPAddress that was written, nil for none, and the UID of the one that was deleted, empty for none. The
-// address stays in flight until the watch shows the last of it, 5 seconds at most. It also ends what Draw began, for an address that this process
+// EndWrite says what became of a write: the IPAddress that was written, nil for none, and the UID
+// of the one that was deleted, empty for none. The address stays in flight until the watch shows
+// the last of it, 5 seconds at most. It also ends what Draw began, for an address that this process
 // writes itself.
 func (l *Index) EndWrite(a netip.Addr, written *networkingv1.IPAddress, gone types.UID) {
 	l.mu.Lock()
@@ -199,7 +211,8 @@ func (l *Index) EndWrite(a netip.Addr, written *networkingv1.IPAddress, gone typ
 	l.Wake(a)
 }
 
-// Writing returns how much longer to wait for the last write at an address to be seen, 0 if there is none.
+// Writing returns how much longer to wait for the last write at an address to be seen, 0 if there
+// is none.
 func (l *Index) Writing(a netip.Addr) time.Duration {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -209,9 +222,11 @@ func (l *Index) Writing(a netip.Addr) time.Duration {
 	return 0
 }
 
-// arrived reports whether the cluster shows what an address in flight was waiting for; the caller holds mu. The API server's IPAddress always does, and
-// so does that of another manager, or an additional one. Another IPAddress of ours is what stands there until then. A Service without an IPAddress
-// counts only if it is the one that was waited for: it may be the one before, of which the watch of Services tells late.
+// arrived reports whether the cluster shows what an address in flight was waiting for; the caller
+// holds mu. The API server's IPAddress always does, and so does that of another manager, or an
+// additional one. Another IPAddress of ours is what stands there until then. A Service without an
+// IPAddress counts only if it is the one that was waited for: it may be the one before, of which
+// the watch of Services tells late.
 func (l *Index) arrived(a netip.Addr, e entry, f *flight) bool {
 	k, owned := l.owned[a]
 	switch {
@@ -224,7 +239,8 @@ func (l *Index) arrived(a netip.Addr, e entry, f *flight) bool {
 	}
 }
 
-// show notes that the watch has shown an address that was in flight, and counts it if it is another Service's; the caller holds mu.
+// show notes that the watch has shown an address that was in flight, and counts it if it is another
+// Service's; the caller holds mu.
 func (l *Index) show(e entry, f *flight) {
 	if f.since.After(l.flights.shown) {
 		l.flights.shown = f.since

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	// maxInFlight bounds the memory of the register: some 300 bytes for each address.
+	// maxInFlight bounds the memory of the register: some 500 bytes for each address, 35 MB.
 	maxInFlight = 1 << 16
-	// maxOfNamespace is how many addresses of one namespace are in flight at most, so that no namespace fills the
-	// register. An API server creates a thousand Services a second at most: these are four seconds of its work.
+	// maxOfNamespace is how many addresses of one namespace are in flight at most, so that no
+	// namespace fills the register. An API server creates a thousand Services a second at most:
+	// these are four seconds of its work.
 	maxOfNamespace = 1 << 12
 )
 
@@ -23,15 +24,16 @@ const (
 type Holder struct {
 	// Service may lack its name when the API server has yet to generate it.
 	Service types.NamespacedName
-	// Review is the UID of the AdmissionReview that is answered with the address. An API server makes a new one for
-	// each call, also when it asks a second time about the same request. So it does not tell requests apart, but
-	// reviews: one that gives up late gives back only what it took itself, and not what a later review of the same
-	// Service has got meanwhile.
+	// Review is the UID of the AdmissionReview that is answered with the address. An API server
+	// makes a new one for each call, also when it asks a second time about the same request. So it
+	// does not tell requests apart, but reviews: one that gives up late gives back only what it
+	// took itself, and not what a later review of the same Service has got meanwhile.
 	Review types.UID
 }
 
-// flight is the entry of an address that this process has handed out, or at which it writes an IPAddress, and that
-// the cluster does not show yet. The pool has such an address as Assumed, so that it is not drawn again.
+// flight is the entry of an address that this process has handed out, or at which it writes an
+// IPAddress, and that the cluster does not show yet. The pool has such an address as Assumed, so
+// that it is not drawn again.
 type flight struct {
 	address      netip.Addr
 	of           *account // whose namespace the Service is in; nil for an address that is kept for nobody
@@ -41,14 +43,15 @@ type flight struct {
 	place        int // in the queue of those whose time will be over
 	// late: it was there for lateAfter, and was counted as one that does not arrive.
 	late, landed bool
-	// write is set while this process writes an IPAddress of ours at the address, and until the watch shows that write.
+	// write is set while this process writes an IPAddress of ours at the address, and until the
+	// watch shows that write.
 	write *write
 }
 
 // write is an IPAddress of ours that is being written or deleted.
 type write struct {
-	// written is the IPAddress that was written, gone the UID of the one that was deleted last. Both are empty while
-	// the write is under way.
+	// written is the IPAddress that was written, gone the UID of the one that was deleted last.
+	// Both are empty while the write is under way.
 	written OwnedIPAddress
 	gone    types.UID
 	// over is closed when the flight ends.
@@ -63,7 +66,8 @@ func (f *flight) holder() Holder {
 	return Holder{Service: types.NamespacedName{Namespace: f.of.namespace, Name: f.name}, Review: f.review}
 }
 
-// seen reports whether the watch shows the last write, when it shows an IPAddress of ours with this UID, empty for none.
+// seen reports whether the watch shows the last write, when it shows an IPAddress of ours with this
+// UID, empty for none.
 func (w *write) seen(at types.UID) bool {
 	if w.written.UID != "" {
 		return at == w.written.UID
@@ -71,11 +75,13 @@ func (w *write) seen(at types.UID) bool {
 	return at != w.gone || at == ""
 }
 
-// register has the flights, and finds in logarithmic time the one that an event, a draw or the time asks for. It
-// knows neither clock nor lock: times are told to it, and Index.mu guards it. The zero register is empty and ready.
+// register has the flights, and finds in logarithmic time the one that an event, a draw or the time
+// asks for. It knows neither clock nor lock: times are told to it, and Index.mu guards it. The zero
+// register is empty and ready.
 type register struct {
 	at map[netip.Addr]*flight
-	// at has all by address; handed are those that were handed out, since when, writing those at which this process writes.
+	// at has all by address; handed are those that were handed out, since when, writing those at
+	// which this process writes.
 	handed, writing allocator.Ages
 	ends            ending
 	// additional are the addresses of additional IPAddresses that were written for a Service.
@@ -85,8 +91,8 @@ type register struct {
 	shown time.Time
 }
 
-// enter adds a flight, of an address that has none. It returns the one that has to make room, if the register or the
-// share of the namespace is full; the caller removes that.
+// enter adds a flight, of an address that has none. It returns the one that has to make room, if
+// the register or the share of the namespace is full; the caller removes that.
 func (r *register) enter(f *flight, to Holder) (leaves *flight) {
 	if r.at == nil {
 		r.at = map[netip.Addr]*flight{}
@@ -98,7 +104,7 @@ func (r *register) enter(f *flight, to Holder) (leaves *flight) {
 	case f.of != nil && f.of.flights.Len() >= maxOfNamespace:
 		leaves = r.first(&f.of.flights)
 	case len(r.at) >= maxInFlight:
-		leaves = r.leaves(f.since)
+		leaves = r.leaves()
 	}
 	r.at[f.address] = f
 	heap.Push(&r.ends, f)
@@ -111,10 +117,10 @@ func (r *register) enter(f *flight, to Holder) (leaves *flight) {
 	return leaves
 }
 
-// leaves is the flight that a full register can do best without: the oldest of the namespace of which most have not
-// arrived lately, or the oldest of all.
-func (r *register) leaves(now time.Time) *flight {
-	if worst := r.accounts.worst(now); worst != nil {
+// leaves is the flight that a full register can do best without: the oldest of the namespace of
+// which most have not arrived lately, or the oldest of all.
+func (r *register) leaves() *flight {
+	if worst := r.accounts.worst(); worst != nil {
 		return r.first(&worst.flights)
 	}
 	if r.handed.Len() > 0 {
@@ -141,10 +147,18 @@ func (r *register) remove(f *flight) {
 	}
 	r.writing.Remove(f.address)
 	close(f.write.over)
-	if own := r.additional[f.write.written.Service]; own[f.address] == f {
-		if delete(own, f.address); len(own) == 0 {
-			delete(r.additional, f.write.written.Service)
-		}
+	r.unlist(f)
+}
+
+// unlist takes a flight off the list of additional addresses of a Service.
+func (r *register) unlist(f *flight) {
+	service := f.write.written.Service
+	own := r.additional[service]
+	if own[f.address] != f {
+		return
+	}
+	if delete(own, f.address); len(own) == 0 {
+		delete(r.additional, service)
 	}
 }
 
@@ -164,6 +178,7 @@ func newWrite() *write { return &write{over: make(chan struct{})} }
 
 // wrote notes the IPAddress that was written.
 func (r *register) wrote(f *flight, k OwnedIPAddress) {
+	r.unlist(f)
 	f.write.written = k
 	if k.Purpose != v1alpha1.PurposeAdditional {
 		return
@@ -177,14 +192,19 @@ func (r *register) wrote(f *flight, k OwnedIPAddress) {
 	r.additional[k.Service][f.address] = f
 }
 
-// yields is the flight of some tiers that is drawn again when nothing is free, nil if none is old enough. The
-// namespaces whose addresses have not arrived most often lately come first; then the oldest of all.
+// yields is the flight of some tiers that is drawn again when nothing is free, nil if none is old
+// enough. The namespaces whose addresses have not arrived most often lately come first; then the
+// oldest of all.
 func (r *register) yields(order []*allocator.Tier, now time.Time) *flight {
 	r.age(now)
+	a, since, ok := r.handed.OldestIn(order)
+	if !ok {
+		return nil // which saves asking each namespace
+	}
 	if f := r.yieldsFirst(order, now); f != nil {
 		return f
 	}
-	if a, since, ok := r.handed.OldestIn(order); ok && now.Sub(since) >= r.patience(since, 0) {
+	if now.Sub(since) >= r.patience(since, 0) {
 		return r.at[a]
 	}
 	return nil

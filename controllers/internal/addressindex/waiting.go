@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// lookAgain is after how long a line is looked at that nothing woke: the watch may have shown an address elsewhere
-	// that was handed out later, and with the last release a second ago nothing moves any more. It is one look for all
-	// that wait in the line.
+	// lookAgain is after how long a line is looked at that nothing woke: the watch may have shown
+	// an address elsewhere that was handed out later, and with the last release a second ago
+	// nothing moves any more. It is one look for all that wait in the line.
 	lookAgain = 100 * time.Millisecond
 	// lookAgainSoonest bounds how often that is.
 	lookAgainSoonest = 5 * time.Millisecond
 )
 
-// line are the requests that wait for an address of the same tiers. Whatever makes room there serves one of them: the
-// namespaces take turns, and in each namespace the first one comes first. So a namespace with many requests does not
-// keep others waiting, and a thousand that wait cost no more than one.
+// line are the requests that wait for an address of the same tiers. Whatever makes room there
+// serves one of them: the namespaces take turns, and in each namespace the first one comes first.
+// So a namespace with many requests does not keep others waiting, and a thousand that wait cost no
+// more than one.
 type line struct {
 	order  []*allocator.Tier
 	queues []*queue // of the namespaces that wait; the first has its turn
@@ -41,9 +42,9 @@ type waiter struct {
 	done  chan struct{}
 }
 
-// Await is Draw that waits while the ranges are full and may have room in a moment: until one of their addresses comes
-// free, or yields, or nothing moves there any more, or the context ends. The error matches allocator.ErrFull if there is no
-// address by then.
+// Await is Draw that waits while the ranges are full and may have room in a moment: until one of
+// their addresses comes free, or yields, or nothing moves there any more, or the context ends. The
+// error matches allocator.ErrFull if there is no address by then.
 func (l *Index) Await(ctx context.Context, order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
 	w := l.await(ctx, order, to)
 	select {
@@ -107,8 +108,8 @@ func (l *Index) serve(a netip.Addr) {
 	}
 }
 
-// serveLine draws for those who wait, as long as there is something to draw. When nothing may come any more it sends all of
-// them away. The caller holds mu.
+// serveLine draws for those who wait, as long as there is something to draw. When nothing may come
+// any more it sends all of them away. The caller holds mu.
 func (l *Index) serveLine(li *line) {
 	served := false
 	for len(li.queues) > 0 {

@@ -11,7 +11,7 @@ import (
 
 var (
 	addressesDesc = prometheus.NewDesc(prefix+"addresses",
-		"Addresses of a band of a range, by state: allocated, free, reserved (by a policy, or an IPAddress of another manager) or cooling.",
+		"Addresses of a band of a range, by state: allocated, free (also what is in flight), reserved (by a policy, or an IPAddress of another manager) or cooling.",
 		[]string{"servicecidr", "cidr", "family", "band", "state"}, nil)
 	allocatedDesc = prometheus.NewDesc(prefix+"allocated_ips",
 		"Addresses of a range that are not free.", []string{"servicecidr", "cidr"}, nil)
