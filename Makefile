@@ -49,7 +49,7 @@ test-ipvs: ## Of soak, the node agent's mode ipvs, in an emulated machine with D
 	hack/ipvs.sh $(if $(filter-out 0 false no,$(SHORT)),short)
 
 soak: ## What takes longer: crowds, churn, kill points, chaos, each minor release of Kubernetes. Hours; SEED=n repeats one.
-	@status=0; hack/test.sh soak || status=1; $(MAKE) test-versions || status=1; exit $$status
+	@status=0; hack/test.sh soak || status=1; FUZZTIME=10m hack/fuzz.sh FuzzReview || status=1; $(MAKE) test-versions || status=1; exit $$status
 
 bench: ## Ours and upstream's allocator in one run, then the same through an API server.
 	hack/bench.sh

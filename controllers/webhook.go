@@ -39,10 +39,12 @@ const (
 func endpoints() map[string]webhook.Endpoint {
 	written, changed := []admissionv1.Operation{admissionv1.Create, admissionv1.Update}, []admissionv1.Operation{admissionv1.Update, admissionv1.Delete}
 	return map[string]webhook.Endpoint{
-		mutateService:                 {Resource: "services", Operations: written},
-		"/validate-ipaddress":         {Group: networkingv1.GroupName, Resource: "ipaddresses", Operations: changed},
-		"/validate-servicecidr":       {Group: networkingv1.GroupName, Resource: "servicecidrs", Operations: written},
-		"/validate-servicecidrpolicy": {Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource, Operations: written},
+		mutateService:           {Resource: "services", Operations: written, Reads: steerer.ReadsOfService},
+		"/validate-ipaddress":   {Group: networkingv1.GroupName, Resource: "ipaddresses", Operations: changed, Reads: steerer.ReadsOfIPAddress},
+		"/validate-servicecidr": {Group: networkingv1.GroupName, Resource: "servicecidrs", Operations: written, Reads: steerer.ReadsOfServiceCIDR},
+		"/validate-servicecidrpolicy": {
+			Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource, Operations: written, Reads: steerer.ReadsOfPolicy,
+		},
 	}
 }
 
@@ -70,7 +72,8 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressi
 			return err
 		}
 	}
-	served := serve(map[string]admission.Handler{
+	room := webhook.NewRoom()
+	served := serve(room, map[string]admission.Handler{
 		mutateService:         &steers,
 		"/validate-ipaddress": &steerer.IPAddressGuard{Live: writer, Index: index, Username: self},
 		"/validate-servicecidr": &steerer.ServiceCIDRGuard{
@@ -78,19 +81,18 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressi
 		},
 		"/validate-servicecidrpolicy": &steerer.PolicyGuard{Policies: policies},
 	})
-	served[asLeader] = leader.Promptly(serve(map[string]admission.Handler{mutateService: &here})[mutateService])
+	served[asLeader] = leader.Promptly(serve(room, map[string]admission.Handler{mutateService: &here})[mutateService])
 	return errors.Join(mgr.Add(refusals), webhook.SetupWithManager(mgr, o.Webhook, certificate, served),
 		mgr.AddReadyzCheck("index", ready("Services and addresses are not read yet", index.Synced)))
 }
 
 // serve makes handlers of HTTP requests, which let through what config/webhook has API servers send to these paths.
-func serve(handlers map[string]admission.Handler) map[string]http.Handler {
+func serve(room *webhook.Room, handlers map[string]admission.Handler) map[string]http.Handler {
 	served := map[string]http.Handler{}
 	for path, handler := range handlers {
 		endpoint := endpoints()[path]
 		endpoint.Handler = handler
-		// A panic that is caught here is an answer, and a refusal. Left to the HTTP server it breaks the connection, and the request passes.
-		served[path] = &admission.Webhook{Handler: endpoint, RecoverPanic: new(false)}
+		served[path] = webhook.Serve(endpoint, room)
 	}
 	return served
 }

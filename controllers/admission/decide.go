@@ -22,6 +22,8 @@ type inputs struct {
 	policies *steering.Compiled
 	// chosen are the addresses that the request names.
 	chosen []choice
+	// misspelt is the first of them that is not in its canonical form, empty for none.
+	misspelt string
 }
 
 type choice struct {
@@ -78,6 +80,10 @@ func decide(in inputs) decision {
 
 // refuse finds an address that the request names and that is somebody else's.
 func refuse(in inputs) *steering.Refusal {
+	if in.misspelt != "" {
+		return &steering.Refusal{Message: fmt.Sprintf("spec.clusterIPs: write the address in its shortest form, in lower case: %s instead of %s",
+			canonical(in.misspelt), in.misspelt)}
+	}
 	for _, c := range in.chosen {
 		if c.ours {
 			continue

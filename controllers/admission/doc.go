@@ -4,11 +4,13 @@
 // from those that no policy has exclusively: dynamic bands first, uniformly at random. An address that a user chose is left as it is,
 // unless it is reserved for somebody else. Everything else passes untouched.
 //
-//	request ──decode──> hand on to the leader, which answers
+//	request ──decode──> insane (pure)? it passes, and has no effect
+//	                └─> hand on to the leader, which answers
 //	                └─> gather ──decide (pure)──> decision ──draw──> patch, or refusal
 //
 // It promises:
 //
+//   - What no API server would store has no effect, and what a request costs has a bound that does not depend on its content.
 //   - An address is handed out once. The leader draws for all replicas, from one register of what is in flight. While there is no leader the
 //     API server decides, because the names of IPAddresses are unique.
 //   - No Service passes unsteered while there is a free address that it may have.

@@ -38,6 +38,9 @@ func missing(s, old *service, configured []bool) []bool {
 
 // families returns those that the Service should have, nil where the API server refuses or leaves it as it is.
 func families(s, old *service, have, configured []bool) []bool {
+	if len(s.Spec.IPFamilies) > 2 || len(have) > 2 {
+		return nil
+	}
 	policy := policyOf(s, old)
 	var asked []bool
 	for _, f := range s.Spec.IPFamilies {

@@ -96,6 +96,28 @@ func chosen(s, old *service) []netip.Addr {
 	return slices.DeleteFunc(now, func(a netip.Addr) bool { return slices.Contains(before, a) })
 }
 
+// misspelt returns the first address that a request names anew and that is not in its canonical
+// form, empty for none. The API server stores the address as it was written and names its IPAddress
+// canonically, and then its repair takes the two for different addresses: it deletes and creates the
+// IPAddress, without end.
+func misspelt(s, old *service) string {
+	named := chosen(s, old)
+	for _, text := range keeps(s, old) {
+		if a, ok := addressindex.ParseClusterIP(text); ok && a.String() != text && slices.Contains(named, a) {
+			return text
+		}
+	}
+	return ""
+}
+
+// canonical writes an address as the API server does; what is none stays as it is.
+func canonical(text string) string {
+	if a, ok := addressindex.ParseClusterIP(text); ok {
+		return a.String()
+	}
+	return text
+}
+
 // parseAll reads addresses as API servers do, with leading zeros too, and whether all of them are some. What is none is the API server's to
 // refuse.
 func parseAll(texts []string) (all []netip.Addr, ok bool) {
@@ -109,9 +131,11 @@ func parseAll(texts []string) (all []netip.Addr, ok bool) {
 	return all, ok
 }
 
-// system are the users of the control plane, which know what they do: API servers, and kube-controller-manager with one account or with
-// one for each controller (--use-service-account-credentials).
-var system = []string{
+// ControlPlane are the users of the control plane, which know what they do: API servers, and
+// kube-controller-manager with one account or with one for each controller
+// (--use-service-account-credentials). The guards let them pass, and config/webhook spares them the
+// call; a test holds both together.
+var ControlPlane = []string{
 	"system:apiserver",
 	"system:kube-controller-manager",
 	"system:serviceaccount:kube-system:generic-garbage-collector",
@@ -123,7 +147,7 @@ var system = []string{
 // everybody else.
 func trusted(req admission.Request, operator string) bool {
 	user := req.UserInfo.Username
-	return slices.Contains(system, user) || operator != "" && user == operator
+	return slices.Contains(ControlPlane, user) || operator != "" && user == operator
 }
 
 // respond answers for a guard. What it could not find out lets the request pass.

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,7 +150,7 @@ func (s *stand) measureHandled(b *testing.B, requests []admission.Request) {
 
 func (s *stand) measureBytes(b *testing.B, requests []admission.Request) {
 	bodies := encode(b, requests)
-	hook := &admission.Webhook{Handler: s.noting(b), RecoverPanic: new(false)}
+	hook := served(s.noting(b))
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		answer := httptest.NewRecorder()
@@ -164,7 +165,7 @@ func (s *stand) measureBytes(b *testing.B, requests []admission.Request) {
 
 func (s *stand) measureHTTPS(b *testing.B, requests []admission.Request) {
 	bodies := encode(b, requests)
-	server := httptest.NewUnstartedServer(&admission.Webhook{Handler: s.noting(b), RecoverPanic: new(false)})
+	server := httptest.NewUnstartedServer(served(s.noting(b)))
 	server.TLS = &tls.Config{NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	defer server.Close()
@@ -276,6 +277,7 @@ func creation(b *testing.B, namespace string, families int) admission.Request {
 	}
 	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: admissionv1.Create, Namespace: namespace, Name: service.Name,
+		UserInfo: authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{"kubeadm:cluster-admins", "system:authenticated"}},
 		Kind:     metav1.GroupVersionKind{Version: "v1", Kind: "Service"},
 		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "services"}, Object: kruntime.RawExtension{Raw: raw},
 	}}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	jsonpatch "gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -25,10 +24,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
-
-// budget is the time that a request may take here; the API server gives us two seconds.
-const budget = 1700 * time.Millisecond
 
 // ServiceSteerer is the mutating webhook of Services. All fields but Leader and Probe are required; it is safe for concurrent use.
 type ServiceSteerer struct {
@@ -59,7 +56,7 @@ var errNoNamespace = errors.New("there is no such namespace")
 func (h *ServiceSteerer) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := h.Clock.Now()
 	h.Probe.asked(start)
-	ctx, cancel := context.WithTimeout(ctx, budget)
+	ctx, cancel := context.WithTimeout(ctx, webhook.Budget)
 	defer cancel()
 	response, result := h.answer(ctx, req)
 	metrics.AdmissionDecisions.WithLabelValues(result).Inc()
@@ -69,11 +66,12 @@ func (h *ServiceSteerer) Handle(ctx context.Context, req admission.Request) admi
 
 // The results of a request, as the metric names them.
 const (
-	filled   = "filled"
-	refused  = "refused"
-	left     = "left"
-	failed   = "failed"
-	handedOn = "handed-on"
+	filled    = "filled"
+	refused   = "refused"
+	left      = "left"
+	failed    = "failed"
+	handedOn  = "handed-on"
+	malformed = "malformed"
 )
 
 func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (admission.Response, string) {
@@ -83,6 +81,9 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	s, old, err := decode(req)
 	if err != nil {
 		return h.pass(ctx, req, err)
+	}
+	if insane(s, old) != "" { // the API server will refuse it, and nothing of it may be remembered
+		return admission.Allowed(""), malformed
 	}
 	if !s.needsAddress() { // all creations come here, see config/webhook
 		if warning, ok := h.Probe.answer(req, s); ok {
@@ -121,7 +122,7 @@ func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err er
 
 // gather collects what decide needs. named are the addresses that the request names.
 func (h *ServiceSteerer) gather(ctx context.Context, s, old *service, named []netip.Addr) (inputs, error) {
-	in := inputs{service: s, old: old, policies: h.Policies.Current(), subject: steering.Service{NamespacedName: s.key(), Labels: s.Metadata.Labels}}
+	in := inputs{service: s, old: old, misspelt: misspelt(s, old), policies: h.Policies.Current(), subject: steering.Service{NamespacedName: s.key(), Labels: s.Metadata.Labels}}
 	var err error
 	if in.subject.NamespaceLabels, err = h.namespaceLabels(ctx, s.Metadata.Namespace); err != nil {
 		return inputs{}, err

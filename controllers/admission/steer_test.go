@@ -225,7 +225,7 @@ func TestLeftToTheAPIServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := blue(nil)
 			s.namespaces = downReader{}
-			r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Object: rawOf(t, service)}}
+			r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "ns", Object: rawOf(t, service)}}
 			response, result := newCluster(t, s).steerer.answer(t.Context(), r)
 			if !response.Allowed || len(response.Patches) > 0 || result != left {
 				t.Errorf("the answer is %+v, %q", response, result)

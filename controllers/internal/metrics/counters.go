@@ -33,13 +33,18 @@ var (
 	// AdmissionDecisions counts the answers of the webhook of Services, by result.
 	AdmissionDecisions = vec("admission_decisions_total",
 		"Answers to Services on their way into the cluster: filled (an address was drawn), refused, left (nothing to do), "+
-			"handed-on (the leader answered, and counts the answer too), failed (passed unsteered; the log says why).", "result")
+			"handed-on (the leader answered, and counts the answer too), failed (passed unsteered; the log says why), "+
+			"malformed (left, because the API server refuses it).", "result")
 	// AdmissionDuration times these answers.
 	AdmissionDuration = auto.NewHistogram(prometheus.HistogramOpts{
 		Name:    prefix + "admission_duration_seconds",
 		Help:    "Time from a Service to its answer, without the way from and to the API server.",
 		Buckets: prometheus.ExponentialBuckets(0.00005, 2, 16),
 	})
+	// AdmissionUnread counts the reviews that no webhook got to see, by reason.
+	AdmissionUnread = vec("admission_unread_total",
+		"Admission reviews that no webhook got to see, by reason: long (a part is longer than any that the API server takes, or than the operator reads; refused), "+
+			"busy (there was no room among others), late (it did not arrive in time), malformed (no API server sends such). All but the first pass, unless failurePolicy says otherwise.", "reason")
 	// BlockedDeletions counts, for each ServiceCIDR that is to be deleted, the addresses that hold it.
 	// A range that nothing holds has no series.
 	BlockedDeletions = auto.NewGaugeVec(prometheus.GaugeOpts{
@@ -69,8 +74,11 @@ func init() {
 		DriftDetected.WithLabelValues(string(t))
 		DriftRepaired.WithLabelValues(string(t))
 	}
-	for _, result := range []string{"filled", "refused", "left", "handed-on", "failed"} {
+	for _, result := range []string{"filled", "refused", "left", "handed-on", "failed", "malformed"} {
 		AdmissionDecisions.WithLabelValues(result)
+	}
+	for _, reason := range []string{"long", "busy", "late", "malformed"} {
+		AdmissionUnread.WithLabelValues(reason)
 	}
 	for _, operation := range []string{"create", "delete", "label"} {
 		AllocationErrors.WithLabelValues(operation)

@@ -1,22 +1,18 @@
 package webhook
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 // Options say where webhooks are served, and with which certificate. The zero value serves none.
@@ -67,25 +63,6 @@ func files(dir string) Certificate {
 		}
 		return nil, fmt.Errorf("there is no certificate yet: %w", err)
 	}
-}
-
-// Endpoint is a handler, and which reviews an API server is configured to send to it. It sees no other requests.
-type Endpoint struct {
-	admission.Handler
-	Group, Resource string
-	Operations      []admissionv1.Operation
-}
-
-// Handle refuses what no API server sends. API servers do not authenticate themselves, so whoever reaches the port can imitate one:
-// this keeps out mistakes and scanners, and a NetworkPolicy the others.
-func (e Endpoint) Handle(ctx context.Context, req admission.Request) admission.Response {
-	switch {
-	case req.UID == "" || req.UserInfo.Username == "":
-		return admission.Errored(http.StatusBadRequest, errors.New("no review of an API server: it has no UID or no user"))
-	case req.Resource.Group != e.Group || req.Resource.Resource != e.Resource || req.SubResource != "" || !slices.Contains(e.Operations, req.Operation):
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("nothing is asked here about %s of %s %s", req.Operation, req.Resource.Resource, req.SubResource))
-	}
-	return e.Handler.Handle(ctx, req)
 }
 
 // SetupWithManager serves handlers by their paths from the start of mgr, on every replica, and makes readiness depend on it. It may be

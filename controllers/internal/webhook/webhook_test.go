@@ -1,21 +1,14 @@
 package webhook
 
 import (
-	"context"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 const day = 24 * time.Hour
@@ -132,41 +125,6 @@ func TestEnter(t *testing.T) {
 	}
 	if string(mutating.Webhooks[1].ClientConfig.CABundle)+string(validating.Webhooks[1].ClientConfig.CABundle) != "newnew" {
 		t.Error("not every webhook has it")
-	}
-}
-
-const review = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE",` +
-	`"resource":{"group":"","version":"v1","resource":"services"},"userInfo":{"username":"someone"},"object":{"kind":"Service"}}}`
-
-// What an API server sends reaches the handler; everything else is refused, and reaches nobody.
-func TestEndpointTakesReviewsOfAnAPIServerAlone(t *testing.T) {
-	reached := 0
-	hook := &admission.Webhook{Handler: Endpoint{Resource: "services", Operations: []admissionv1.Operation{admissionv1.Create},
-		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { reached++; return admission.Allowed("") })}}
-	for name, tc := range map[string]struct{ old, new string }{
-		"no JSON":           {review, "x"},
-		"nothing":           {review, ""},
-		"no request":        {"request", "reply"},
-		"no UID":            {`"uid":"u",`, ""},
-		"no user":           {"someone", ""},
-		"another resource":  {"services", "pods"},
-		"another group":     {`"group":""`, `"group":"apps"`},
-		"a subresource":     {`"uid"`, `"subResource":"status","uid"`},
-		"another operation": {"CREATE", "DELETE"},
-		"too much":          {"someone", strings.Repeat("x", 7<<20)},
-		"a review":          {},
-	} {
-		reached = 0
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(strings.Replace(review, tc.old, tc.new, 1)))
-		req.Header.Set("Content-Type", "application/json")
-		answer, got := httptest.NewRecorder(), admissionv1.AdmissionReview{}
-		hook.ServeHTTP(answer, req)
-		if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
-		if want := name == "a review"; got.Response.Allowed != want || (reached == 1) != want || (got.Response.Result.Code >= http.StatusBadRequest) == want {
-			t.Errorf("%s: %+v, the handler was reached %d times", name, got.Response, reached)
-		}
 	}
 }
 

@@ -1,0 +1,60 @@
+package controllers_test
+
+import (
+	"encoding/json"
+	"os"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// The webhook lets pass what is insane, so that the API server's own validation answers. It has to
+// refuse all of that.
+var _ = Describe("What the webhook takes for insane", func() {
+	It("is what a real API server refuses", func(ctx SpecContext) {
+		var shapes []struct {
+			Name, Verdict, Why string
+			Service, Old       json.RawMessage
+		}
+		text, err := os.ReadFile("admission/testdata/shapes.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(yaml.UnmarshalStrict(text, &shapes)).To(Succeed())
+		for _, shape := range shapes {
+			By(shape.Name)
+			service := shaped(shape.Service)
+			var err error
+			if shape.Old == nil {
+				err = admin.Create(ctx, service, client.DryRunAll)
+			} else {
+				old := shaped(shape.Old)
+				Expect(admin.Create(ctx, old)).To(Succeed())
+				service.ResourceVersion = old.ResourceVersion
+				err = admin.Update(ctx, service, client.DryRunAll)
+				Expect(admin.Delete(ctx, old)).To(Succeed())
+			}
+			switch shape.Verdict {
+			case "accepted":
+				Expect(err).NotTo(HaveOccurred(), shape.Name)
+			case "denied":
+				Expect(err).To(MatchError(apierrors.IsForbidden, "the webhook refuses it"), shape.Name)
+				Expect(err).To(MatchError(ContainSubstring("write the address in its shortest form, in lower case")), shape.Name)
+			default:
+				Expect(err).To(MatchError(apierrors.IsInvalid, "the API server refuses it"), shape.Name)
+			}
+		}
+	})
+})
+
+// shaped is a Service with one port, unless the shape says otherwise.
+func shaped(text json.RawMessage) *corev1.Service {
+	GinkgoHelper()
+	s := framework.NewService(namespace, "")
+	Expect(json.Unmarshal(text, s)).To(Succeed())
+	return s
+}
