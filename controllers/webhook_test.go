@@ -3,6 +3,7 @@ package controllers
 import (
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 )
 
 // What is let through to each handler, and what config/webhook makes the API server send, must be the same.
@@ -38,20 +41,58 @@ func TestEndpointsAreWhatTheConfigurationsSend(t *testing.T) {
 	}
 }
 
+// The accounts for which the API server does not ask are those that the guards trust. The webhooks of
+// IPAddresses and ServiceCIDRs spare all of them the call; the others name the API server alone.
+func TestExemptAccountsAreOneList(t *testing.T) {
+	account := regexp.MustCompile(`"(system:[^"]+)"`)
+	for _, file := range []string{"../config/webhook/mutating.yaml", "../config/webhook/validating.yaml"} {
+		for _, w := range webhooksOf(t, file) {
+			var exempt []string
+			for _, condition := range w.MatchConditions {
+				if strings.Contains(condition.Expression, "clusterip-operator-system:") {
+					continue // the operator's own
+				}
+				for _, match := range account.FindAllStringSubmatch(condition.Expression, -1) {
+					exempt = append(exempt, match[1])
+				}
+			}
+			want := admission.ControlPlane
+			switch *w.ClientConfig.Service.Path {
+			case "/mutate-service":
+				want = exempt[:min(1, len(exempt))] // creations have a webhook without conditions
+			case "/validate-servicecidrpolicy":
+				want = []string{"system:apiserver"}
+			}
+			if diff := cmp.Diff(want, exempt); diff != "" {
+				t.Errorf("%s (-trusted by the guard +spared the call):\n%s", w.Name, diff)
+			}
+			if len(exempt) > 0 && !slices.Contains(admission.ControlPlane, exempt[0]) {
+				t.Errorf("%s spares %s the call", w.Name, exempt[0])
+			}
+		}
+	}
+}
+
+// webhooksOf reads the webhooks of a file.
+func webhooksOf(t *testing.T, file string) []admissionregistrationv1.ValidatingWebhook {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c admissionregistrationv1.ValidatingWebhookConfiguration // both kinds have these fields
+	if err := yaml.Unmarshal(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c.Webhooks
+}
+
 // configured are the rules of files by the paths that they lead to, with the operations of all webhooks that lead there. Every webhook has one rule.
 func configured(t *testing.T, files ...string) map[string]admissionregistrationv1.RuleWithOperations {
 	t.Helper()
 	rules := map[string]admissionregistrationv1.RuleWithOperations{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var c admissionregistrationv1.ValidatingWebhookConfiguration // both kinds have these fields
-		if err := yaml.Unmarshal(text, &c); err != nil {
-			t.Fatal(err)
-		}
-		for _, w := range c.Webhooks {
+		for _, w := range webhooksOf(t, file) {
 			if len(w.Rules) != 1 {
 				t.Fatalf("%s has %d rules", w.Name, len(w.Rules))
 			}

@@ -60,7 +60,7 @@ var _ = Describe("The guards", Ordered, ContinueOnFailure, func() {
 	It("keep the additional addresses too, which are restored when a controller deletes them", func(ctx SpecContext) {
 		c.OfferRange(ctx, "guarded-extra", nil, "10.145.0.0/24", "fd00:10:145::/120")
 		c.CreateService(ctx, "guarded-more", framework.RequireDualStack(), withAdditional("guarded-extra"))
-		controller := cluster.ClientAs(c.Access, "system:serviceaccount:kube-system:cleaner")
+		controller := cluster.ClientAs(c.Access, "system:serviceaccount:kube-system:generic-garbage-collector")
 		for _, address := range getsAdditional(ctx, "guarded-more", "10.145.0.0/24", "fd00:10:145::/120") {
 			forbidden(alice.NetworkingV1().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{}), "default/guarded-more", cluster.AdditionalFrom)
 			forbidden(relabel(ctx, address, `"clusterip-operator.io/purpose":null`))

@@ -157,7 +157,7 @@ var _ = Describe("The match conditions", Ordered, func() {
 	It("ask about deleted IPAddresses, unless a controller deletes them", func(ctx SpecContext) {
 		for user, want := range map[string]int{
 			"admin": 1, "system:serviceaccount:default:mine": 1, "system:kube-controller-manager": 0,
-			"system:serviceaccount:kube-system:namespace-controller": 0, "system:serviceaccount:" + cluster.OperatorNamespace + ":" + cluster.OperatorAccount: 0,
+			"system:serviceaccount:kube-system:namespace-controller": 0, "system:serviceaccount:kube-system:default": 1, "system:serviceaccount:" + cluster.OperatorNamespace + ":" + cluster.OperatorAccount: 0,
 		} {
 			const address = "10.118.0.1"
 			m.CreateIPAddress(ctx, framework.NewIPAddress(address, "default", "gone"))

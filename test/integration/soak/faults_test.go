@@ -29,7 +29,7 @@ const (
 	// answering is how long an API server that is stopped may take for its last answers.
 	answering = 3 * time.Second
 	// cleaner is a user whom the guard of IPAddresses lets pass.
-	cleaner = "system:serviceaccount:kube-system:cleaner"
+	cleaner = "system:serviceaccount:kube-system:generic-garbage-collector"
 )
 
 // faults are what goes wrong in an environment.
