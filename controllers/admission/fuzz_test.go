@@ -335,5 +335,7 @@ func hostile(t testing.TB) (all [][]byte) {
 		s.Status.Conditions = make([]metav1.Condition, 300)
 		s.OwnerReferences = make([]metav1.OwnerReference, 300)
 	})
-	return append(all, []byte(`{"request":{"uid":"u","object":{"metadata":{"labels":`), []byte(`{"request":null}`), []byte(`[]`))
+	return append(all, []byte(`{"request":{"uid":"u","object":{"metadata":{"labels":`), []byte(`{"request":null}`), []byte(`[]`),
+		[]byte(`{"request":{"uid":"u","resource":{"resource":"services"},"namespace":"ns","operation":"CREATE","userInfo":{"username":"tenant"},`+
+			`"object":{"metadata":{"name":"shape"}},"object":null}}`)) // a member twice
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 )
 
 // Members says which members of a JSON object are kept, by name. All others are passed over as they
@@ -88,6 +89,7 @@ func (t *trimmer) object(keep Members) error {
 	}
 	t.next++
 	t.kept = append(t.kept, '{')
+	var seen []string
 	for comma := false; ; {
 		c, err := t.peek()
 		switch {
@@ -114,6 +116,10 @@ func (t *trimmer) object(keep Members) error {
 				t.kept = append(t.kept, ',')
 			}
 			comma = true
+			if slices.Contains(seen, string(t.name)) {
+				return errMalformed
+			}
+			seen = append(seen, string(t.name))
 			err = t.member(part)
 		}
 		if err != nil {
