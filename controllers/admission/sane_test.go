@@ -9,8 +9,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 //go:embed testdata/shapes.yaml
@@ -69,7 +72,7 @@ func TestInsane(t *testing.T) {
 				t.Errorf("%s: %s %+v", row.Name, result, response)
 			}
 		}
-		c.giveBack(s, response)
+		c.giveBack(s, r.UID, response)
 		if n := c.steerer.Index.InFlight(); n > 0 {
 			t.Fatalf("%s: %d addresses are in flight that nobody has", row.Name, n)
 		}
@@ -77,11 +80,13 @@ func TestInsane(t *testing.T) {
 }
 
 // giveBack ends the flight of the addresses that a request names, and of those that it was given.
-func (c *cluster) giveBack(s *service, response admission.Response) {
+func (c *cluster) giveBack(s *service, review types.UID, response admission.Response) {
 	texts := slices.Clone(s.ips())
 	if len(response.Patches) > 0 {
 		texts = append(texts, response.Patches[0].Value.([]string)...)
 	}
 	all, _ := parseAll(texts)
-	c.steerer.forget(all)
+	for _, a := range all {
+		c.steerer.Index.Forget(a, addressindex.Holder{Service: s.key(), Review: review})
+	}
 }

@@ -60,7 +60,7 @@ type Endpoint struct {
 	Group, Resource string
 	Operations      []admissionv1.Operation
 	// Reads are the members of the object, and of the old object, that the handler gets to see. They
-	// bound what a review can cost.
+	// bound what a review can cost. What is longer in the object is refused, in the old one left out.
 	Reads Members
 }
 
@@ -84,7 +84,7 @@ func (e Endpoint) envelope() Members {
 	return Members{"request": {Members: Members{
 		"uid": text, "operation": text, "resource": text, "subResource": text, "namespace": text, "name": text, "dryRun": text,
 		"userInfo": {Members: Members{"username": {Max: 1 << 10}}},
-		"object":   {Members: e.Reads}, "oldObject": {Members: e.Reads},
+		"object":   {Members: e.Reads}, "oldObject": {Members: e.Reads.old()},
 	}}}
 }
 

@@ -53,6 +53,7 @@ func TestEndpointTakesReviewsOfAnAPIServerAlone(t *testing.T) {
 		"another operation":       {"CREATE", "DELETE", refused},
 		"a user without an end":   {"someone", strings.Repeat("x", 7<<20), refused},
 		"a name without an end":   {`"a"`, `"` + strings.Repeat(`\u0000`, 1<<20) + `"`, refused},
+		"an old name too long":    {`"object"`, `"oldObject":{"metadata":{"name":"` + strings.Repeat("n", 300) + `"}},"object"`, answered},
 		"a review":                {want: answered},
 		"a review of 40 MiB":      {`"kind":"Service"`, `"status":{"conditions":[` + strings.Repeat(`{"type":"","status":""},`, 1<<21) + `{}]},"kind":"Service"`, answered},
 		"a text of 40 MiB in it":  {`"kind":"Service"`, `"kind":"` + strings.Repeat(`\\`, 20<<20) + `"`, answered},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 )
 
 // Members says which members of a JSON object are kept, by name. All others are passed over as they
@@ -17,6 +18,21 @@ type Part struct {
 	Max int
 	// Members are those of an object.
 	Members Members
+	// lossy: a value that is too long is left out without a word.
+	lossy bool
+}
+
+// old is what to keep of the object that a request replaces. It is there already, so what is too long
+// in it is no reason to refuse the request that may shorten it.
+func (m Members) old() Members {
+	if m == nil {
+		return nil
+	}
+	out := Members{}
+	for name, part := range m {
+		out[name] = Part{Max: part.Max, Members: part.Members.old(), lossy: true}
+	}
+	return out
 }
 
 // most is how many bytes can be kept of an object in which each member comes once.
@@ -73,6 +89,7 @@ func (t *trimmer) object(keep Members) error {
 	}
 	t.next++
 	t.kept = append(t.kept, '{')
+	var seen []string
 	for comma := false; ; {
 		c, err := t.peek()
 		switch {
@@ -99,6 +116,10 @@ func (t *trimmer) object(keep Members) error {
 				t.kept = append(t.kept, ',')
 			}
 			comma = true
+			if slices.Contains(seen, string(t.name)) {
+				return errMalformed
+			}
+			seen = append(seen, string(t.name))
 			err = t.member(part)
 		}
 		if err != nil {
@@ -141,7 +162,7 @@ func (t *trimmer) member(part Part) error {
 		return err
 	}
 	t.kept = append(t.kept, "null"...)
-	if part.Members == nil {
+	if part.Members == nil && !part.lossy {
 		t.long = string(t.name)
 	}
 	return nil
