@@ -1,0 +1,116 @@
+package tenants_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/hostile"
+)
+
+// closed offers ranges that are closed to all but a namespace, whose name is theirs, by the default enforcement.
+func closed(ctx context.Context, name string) place {
+	GinkgoHelper()
+	p := newPlace(ctx, name, 8)
+	c.CreateNamespace(ctx, name, map[string]string{"team": name})
+	program(ctx, name, fmt.Sprintf("{serviceCIDRs: [%s], namespaceSelector: {matchLabels: {team: %s}}, exclusive: true, onFull: Fail}", name, name))
+	return p
+}
+
+// strangers are the addresses of a place that Services of another namespace have.
+func strangers(ctx context.Context, p place) (found []string) {
+	GinkgoHelper()
+	for _, s := range c.Services(ctx) {
+		for _, prefix := range []string{p.four.String(), p.six.String()} {
+			if s.Namespace != p.name {
+				found = append(found, cluster.In(prefix, &s)...)
+			}
+		}
+	}
+	return found
+}
+
+// Promise 1. The webhook may not get to see a request, so the promise rests on the API server.
+var _ = Describe("Exclusive: a tenant gets no address of a range that is closed to it", Ordered, ContinueOnFailure, func() {
+	var (
+		mallory *hostile.Tenant
+		finance place
+	)
+	BeforeAll(func(ctx SpecContext) {
+		finance = closed(ctx, "finance")
+		mallory = hostile.New(ctx, c, "mallory-exclusive", nil)
+	})
+
+	DescribeTable("by a Service that is too large for a webhook", func(ctx SpecContext, how string) {
+		numbers++
+		four, six := finance.at(20 + numbers)
+		name := "large-" + how
+		answers := map[string]func() []hostile.Answer{
+			"json": func() []hostile.Answer { return mallory.Intrude(ctx, name, hostile.JSON, hostile.ManyPorts, four, six) },
+			"protobuf": func() []hostile.Answer {
+				return mallory.Intrude(ctx, name, hostile.Protobuf, hostile.ManyPorts, six, four)
+			},
+			"update": func() []hostile.Answer { return mallory.IntrudeLater(ctx, name, hostile.ManyPorts, four, six) },
+		}[how]()
+		Expect(strangers(ctx, finance)).To(BeEmpty(), "%v", codes(answers))
+	},
+		Entry("as JSON", "json"),
+		Entry("as protobuf", "protobuf"),
+		Entry("that gets its addresses later", "update"),
+	)
+
+	// Every way in which a Service comes to an address, in every way in which an address can be written.
+	askEveryWay := func(ctx context.Context, name string) (answers []hostile.Answer) {
+		numbers++
+		four, six := finance.at(20 + numbers)
+		upper := strings.ToUpper(six)
+		long := netip.MustParseAddr(six).StringExpanded()
+		for i, addresses := range [][]string{
+			{four}, {six}, {four, six}, {six, four}, {upper}, {long}, {four, long}, {"0" + four}, {"::ffff:" + four},
+		} {
+			s := hostile.Choosing(fmt.Sprintf("%s-%d", name, i), addresses...)
+			answers = append(answers, mallory.Create(ctx, s))
+			s = hostile.Choosing(fmt.Sprintf("%s-put-%d", name, i), addresses...)
+			answers = append(answers, mallory.Replace(ctx, fmt.Sprintf("%s-put-%d", name, i), s))
+			s = hostile.Choosing(fmt.Sprintf("%s-apply-%d", name, i), addresses...)
+			answers = append(answers, mallory.Apply(ctx, fmt.Sprintf("%s-apply-%d", name, i), s))
+
+			alias := fmt.Sprintf("%s-alias-%d", name, i)
+			answers = append(answers, mallory.Create(ctx, hostile.Alias(alias)),
+				mallory.Merge(ctx, alias, hostile.Fields{"spec": hostile.Fields{
+					"type": "ClusterIP", "externalName": nil, "clusterIP": addresses[0], "clusterIPs": addresses, "ipFamilyPolicy": "PreferDualStack",
+				}}))
+		}
+		one := name + "-one"
+		first := mallory.Create(ctx, hostile.Plain(one))
+		return append(answers, first, mallory.Merge(ctx, one, hostile.Fields{"spec": hostile.Fields{
+			"clusterIPs": []any{first.ClusterIP(), six}, "ipFamilies": []string{"IPv4", "IPv6"}, "ipFamilyPolicy": "RequireDualStack",
+		}}))
+	}
+
+	It("in any way in which a Service comes to an address", func(ctx SpecContext) {
+		answers := askEveryWay(ctx, "ways")
+		Expect(strangers(ctx, finance)).To(BeEmpty(), "%v", codes(answers))
+		Expect(codes(answers)[http.StatusForbidden]+codes(answers)[http.StatusUnprocessableEntity]).To(BeNumerically(">", 30), "%v", codes(answers))
+	})
+
+	It("in any way while no replica answers", func(ctx SpecContext) {
+		c.StopReplicas()
+		defer c.StartReplicas(ctx)
+		answers := askEveryWay(ctx, "away")
+		Expect(strangers(ctx, finance)).To(BeEmpty(), "%v", codes(answers))
+	})
+
+	It("and the namespace that it is for gets them", func(ctx SpecContext) {
+		s := c.Create(ctx, cluster.Dual(finance.name, "owner"))
+		for _, prefix := range []string{finance.four.String(), finance.six.String()} {
+			Expect(cluster.In(prefix, s)).To(HaveLen(1))
+		}
+	})
+})
