@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/netip"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -65,37 +63,14 @@ var _ = Describe("Exclusive: a tenant gets no address of a range that is closed 
 		Entry("that gets its addresses later", "update"),
 	)
 
-	// Every way in which a Service comes to an address, in every way in which an address can be written.
-	askEveryWay := func(ctx context.Context, name string) (answers []hostile.Answer) {
+	ask := func(ctx context.Context, name string) []hostile.Answer {
 		numbers++
 		four, six := finance.at(20 + numbers)
-		upper := strings.ToUpper(six)
-		long := netip.MustParseAddr(six).StringExpanded()
-		for i, addresses := range [][]string{
-			{four}, {six}, {four, six}, {six, four}, {upper}, {long}, {four, long}, {"0" + four}, {"::ffff:" + four},
-		} {
-			s := hostile.Choosing(fmt.Sprintf("%s-%d", name, i), addresses...)
-			answers = append(answers, mallory.Create(ctx, s))
-			s = hostile.Choosing(fmt.Sprintf("%s-put-%d", name, i), addresses...)
-			answers = append(answers, mallory.Replace(ctx, fmt.Sprintf("%s-put-%d", name, i), s))
-			s = hostile.Choosing(fmt.Sprintf("%s-apply-%d", name, i), addresses...)
-			answers = append(answers, mallory.Apply(ctx, fmt.Sprintf("%s-apply-%d", name, i), s))
-
-			alias := fmt.Sprintf("%s-alias-%d", name, i)
-			answers = append(answers, mallory.Create(ctx, hostile.Alias(alias)),
-				mallory.Merge(ctx, alias, hostile.Fields{"spec": hostile.Fields{
-					"type": "ClusterIP", "externalName": nil, "clusterIP": addresses[0], "clusterIPs": addresses, "ipFamilyPolicy": "PreferDualStack",
-				}}))
-		}
-		one := name + "-one"
-		first := mallory.Create(ctx, hostile.Plain(one))
-		return append(answers, first, mallory.Merge(ctx, one, hostile.Fields{"spec": hostile.Fields{
-			"clusterIPs": []any{first.ClusterIP(), six}, "ipFamilies": []string{"IPv4", "IPv6"}, "ipFamilyPolicy": "RequireDualStack",
-		}}))
+		return mallory.AskEveryWay(ctx, name, four, six)
 	}
 
 	It("in any way in which a Service comes to an address", func(ctx SpecContext) {
-		answers := askEveryWay(ctx, "ways")
+		answers := ask(ctx, "ways")
 		Expect(strangers(ctx, finance)).To(BeEmpty(), "%v", codes(answers))
 		Expect(codes(answers)[http.StatusForbidden]+codes(answers)[http.StatusUnprocessableEntity]).To(BeNumerically(">", 30), "%v", codes(answers))
 	})
@@ -103,7 +78,7 @@ var _ = Describe("Exclusive: a tenant gets no address of a range that is closed 
 	It("in any way while no replica answers", func(ctx SpecContext) {
 		c.StopReplicas()
 		defer c.StartReplicas(ctx)
-		answers := askEveryWay(ctx, "away")
+		answers := ask(ctx, "away")
 		Expect(strangers(ctx, finance)).To(BeEmpty(), "%v", codes(answers))
 	})
 

@@ -57,12 +57,10 @@ var _ = Describe("Fair: nobody else pays for what a tenant sends", Ordered, Cont
 		newPlace(ctx, "small", 4)
 		program(ctx, "small", "{serviceCIDRs: [small], namespaceSelector: {matchLabels: {pool: small}}, onFull: Fail}")
 		var failed atomic.Int64
-		stop := while(ctx, 2, func(ctx context.Context, i int) {
-			start := time.Now()
+		stop := every(ctx, time.Second/14, func(ctx context.Context, i int) {
 			if !mallory.Create(ctx, fails(fmt.Sprintf("failing-%d", i))).Stored() {
 				failed.Add(1)
 			}
-			time.Sleep(time.Second/7 - time.Since(start))
 		})
 		defer stop()
 		Eventually(failed.Load).Should(BeNumerically(">", 20), "so that they fill the range")

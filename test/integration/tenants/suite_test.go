@@ -42,6 +42,7 @@ var c *cluster.Cluster
 
 // Replicas are plain: their memory is measured, and much is asked of them at once.
 var _ = BeforeSuite(func(ctx SpecContext) {
+	GinkgoT().Setenv("GOGC", "100") // as in a pod, whatever hack/test.sh says for the sake of speed
 	c = cluster.Start(ctx, cluster.Options{
 		Options: framework.Options{ServiceClusterIPRange: default4 + "," + default6}, Installed: true, Replicas: 2, Plain: true,
 	})
@@ -105,6 +106,22 @@ func while(ctx context.Context, workers int, do func(ctx context.Context, i int)
 	}
 	return func() {
 		cancel()
+		all.Wait()
+	}
+}
+
+// every begins something at a pace, whether what was begun before has ended or not, until the function that it returns is called.
+func every(ctx context.Context, pace time.Duration, do func(ctx context.Context, i int)) (stop func()) {
+	var all sync.WaitGroup
+	end := while(ctx, 1, func(ctx context.Context, i int) {
+		all.Go(func() { do(ctx, i) })
+		select {
+		case <-ctx.Done():
+		case <-time.After(pace):
+		}
+	})
+	return func() {
+		end()
 		all.Wait()
 	}
 }

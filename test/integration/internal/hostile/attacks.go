@@ -3,7 +3,6 @@ package hostile
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"strings"
 
@@ -155,5 +154,29 @@ func (t *Tenant) IntrudeLater(ctx context.Context, name string, ports int, addre
 	return []Answer{t.Create(ctx, Alias(name)), t.Replace(ctx, name, alias), t.Replace(ctx, name, later), t.Merge(ctx, name, Fields{"spec": Fields{"ports": []Fields{{"port": 80}}}})}
 }
 
-// pick returns one of several things.
-func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
+// AskEveryWay tries to get an address of either family in every way in which a Service comes to one, written in every way in which an address can be.
+func (t *Tenant) AskEveryWay(ctx context.Context, name, four, six string) (answers []Answer) {
+	long := netip.MustParseAddr(six).StringExpanded()
+	for i, addresses := range [][]string{
+		{four}, {six}, {four, six}, {six, four}, {strings.ToUpper(six)}, {long}, {four, long}, {"0" + four}, {"::ffff:" + four},
+	} {
+		created, put, applied, alias := fmt.Sprintf("%s-%d", name, i), fmt.Sprintf("%s-put-%d", name, i), fmt.Sprintf("%s-applied-%d", name, i), fmt.Sprintf("%s-alias-%d", name, i)
+		answers = append(answers,
+			t.Create(ctx, Choosing(created, addresses...)),
+			t.Replace(ctx, put, Choosing(put, addresses...)),
+			t.Apply(ctx, applied, Choosing(applied, addresses...)),
+			t.Create(ctx, Alias(alias)),
+			t.Merge(ctx, alias, becoming(addresses...)))
+	}
+	first := t.Create(ctx, Plain(name))
+	return append(answers, first, t.Merge(ctx, name, Fields{"spec": Fields{
+		"clusterIPs": []any{first.ClusterIP(), six}, "ipFamilies": []string{"IPv4", "IPv6"}, "ipFamilyPolicy": "RequireDualStack",
+	}}))
+}
+
+// becoming is what makes a Service that has no address one that names some.
+func becoming(addresses ...string) Fields {
+	return Fields{"spec": Fields{
+		"type": "ClusterIP", "externalName": nil, "clusterIP": addresses[0], "clusterIPs": addresses, "ipFamilyPolicy": "PreferDualStack",
+	}}
+}
