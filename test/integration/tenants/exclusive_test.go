@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/hostile"
 )
@@ -18,7 +21,23 @@ func closed(ctx context.Context, name string) place {
 	p := newPlace(ctx, name, 8)
 	c.CreateNamespace(ctx, name, map[string]string{"team": name})
 	program(ctx, name, fmt.Sprintf("{serviceCIDRs: [%s], namespaceSelector: {matchLabels: {team: %s}}, exclusive: true, onFull: Fail}", name, name))
+	c.WaitCondition(ctx, name, cluster.Enforced, metav1.ConditionTrue)
+	four, six := p.at(2)
+	for _, address := range []string{four, six} {
+		Eventually(refusedByAPIServer).WithArguments(ctx, address).Should(BeTrue(), address)
+	}
 	return p
+}
+
+// refusedByAPIServer reports whether the API server keeps a stranger from an address: it asks no webhook about Services that it creates itself.
+func refusedByAPIServer(ctx context.Context, address string) bool {
+	GinkgoHelper()
+	services := cluster.ClientAs(c.Access, "system:apiserver").CoreV1().Services("default")
+	_, err := services.Create(ctx, framework.NewService("default", "stranger", framework.WithFamilies(framework.FamilyOf(address)), framework.WithClusterIPs(address)), metav1.CreateOptions{})
+	if err == nil {
+		Expect(services.Delete(ctx, "stranger", metav1.DeleteOptions{})).To(Succeed())
+	}
+	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 }
 
 // strangers are the addresses of a place that Services of another namespace have.
