@@ -26,9 +26,9 @@ var _ = Describe("Fair: nobody else pays for what a tenant sends", Ordered, Cont
 		c.CreateNamespace(ctx, "alice", map[string]string{"pool": "small"})
 		hostile.StartAnotherWebhook(ctx, c, mallory)
 	})
-	BeforeEach(func(ctx SpecContext) { c.ExpectNothingLeaked(ctx) })
 
 	It("a request that names 65,533 addresses takes none of them", func(ctx SpecContext) {
+		c.ExpectNothingLeaked(ctx)
 		var refusals []string
 		for i, r := range []string{default4, default6} {
 			answer := mallory.Create(ctx, hostile.AllOf(fmt.Sprintf("all-%d", i), netip.MustParsePrefix(r), 65_533))
@@ -41,6 +41,7 @@ var _ = Describe("Fair: nobody else pays for what a tenant sends", Ordered, Cont
 	})
 
 	It("a request that names 8,000 families is given no address", func(ctx SpecContext) {
+		c.ExpectNothingLeaked(ctx)
 		before := cluster.FailedOpen(ctx, c.Access)
 		for i := range 4 {
 			answer := mallory.Create(ctx, hostile.ManyFamilies(fmt.Sprintf("families-%d", i), 8000))
