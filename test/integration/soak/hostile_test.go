@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -53,8 +55,8 @@ var _ = Describe("A hostile hour", Label("soak"), func() {
 		log, flags := newOperatorLog()
 		h := &hour{log: log, environment: &environment{Cluster: cluster.Start(ctx, cluster.Options{
 			Options: framework.Options{ServiceClusterIPRange: openRanges, Args: append(flags,
-				// Few seats, so that requests wait in the queues of their flows and not for the processor.
-				"--max-requests-inflight=40", "--max-mutating-requests-inflight=40")},
+				// Few seats, as for a small machine: requests wait in the queues of their flows, which are fair, and not for a processor, which is not.
+				"--max-requests-inflight=12", "--max-mutating-requests-inflight=12")},
 			Installed: true, Replicas: 2, Plain: true,
 		})}}
 		h.prepare(ctx)
@@ -103,6 +105,7 @@ type hour struct {
 	events, writes             map[string]int // by the minute
 	addressWrites, allocations int
 	failedOpen                 float64
+	webhooks                   time.Duration // within which 99 % of the calls of the webhook of creations were answered
 	stops                      []error
 }
 
@@ -130,7 +133,7 @@ func (h *hour) prepare(ctx context.Context) {
 // attack lets tenants and watchers go on while something is done, then stops the replicas, and the tenants at last.
 func (h *hour) attack(ctx context.Context, do func()) {
 	GinkgoHelper()
-	before, start := cluster.FailedOpen(ctx, h.Access), time.Now()
+	before, calls, start := cluster.FailedOpen(ctx, h.Access), h.calls(ctx), time.Now()
 	attacking, end := context.WithCancel(ctx)
 	defer end()
 	var all, watchers sync.WaitGroup
@@ -150,7 +153,7 @@ func (h *hour) attack(ctx context.Context, do func()) {
 	do()
 	stop()
 	watchers.Wait()
-	h.failedOpen = cluster.FailedOpen(ctx, h.Access) - before
+	h.failedOpen, h.webhooks = cluster.FailedOpen(ctx, h.Access)-before, within(0.99, calls, h.calls(ctx))
 	for _, replica := range h.Replicas() {
 		h.stops = append(h.stops, replica.Stop())
 	}
@@ -176,14 +179,12 @@ func (h *hour) look(ctx context.Context) {
 	}
 }
 
-// intruders are the addresses of the exclusive ranges that Services of others have.
+// intruders are the addresses of the exclusive ranges that nodes serve for Services of others.
 func (h *hour) intruders(ctx context.Context) (found []string) {
 	GinkgoHelper()
 	for _, s := range h.Services(ctx) {
-		for _, r := range exclusiveRanges {
-			if s.Namespace != tenant {
-				found = append(found, cluster.In(r.String(), &s)...)
-			}
+		if s.Namespace != tenant {
+			found = append(found, hostile.Within(&s, exclusiveRanges...)...)
 		}
 	}
 	return found
@@ -199,6 +200,35 @@ func (h *hour) queued(ctx context.Context) (most float64) {
 		most = max(most, n)
 	}
 	return most
+}
+
+// calls are how many calls of the webhook of creations the API server has had answered within which time.
+func (h *hour) calls(ctx context.Context) map[time.Duration]float64 {
+	GinkgoHelper()
+	out := map[time.Duration]float64{}
+	for _, sample := range cluster.ScrapeAPIServer(ctx, h.Access) {
+		if sample.Metric["__name__"] == "apiserver_admission_webhook_admission_duration_seconds_bucket" && sample.Metric["name"] == "service.clusterip-operator.io" {
+			seconds, err := strconv.ParseFloat(string(sample.Metric["le"]), 64)
+			Expect(err).NotTo(HaveOccurred())
+			if !math.IsInf(seconds, 1) {
+				out[time.Duration(seconds*float64(time.Second))] += float64(sample.Value)
+			} else {
+				out[math.MaxInt64] += float64(sample.Value)
+			}
+		}
+	}
+	return out
+}
+
+// within is the bound of the bucket in which that share of the calls between two readings lies.
+func within(share float64, before, after map[time.Duration]float64) time.Duration {
+	bounds := slices.Sorted(maps.Keys(after))
+	if len(bounds) == 0 {
+		return 0
+	}
+	last := bounds[len(bounds)-1]
+	i := slices.IndexFunc(bounds, func(b time.Duration) bool { return after[b]-before[b] >= share*(after[last]-before[last]) })
+	return bounds[i]
 }
 
 // operatorAudit notes the writes of the operator, and the IPAddresses of the API server, and nothing of what tenants send.
@@ -270,7 +300,7 @@ func (h *hour) verdict(alone, beside *company) string {
 		fmt.Sprintf("strangers in exclusive ranges: %d, friends outside of theirs: %d", len(h.strangers), len(beside.wrong)),
 		fmt.Sprintf("a replica at most: %s MiB, %.0f addresses in flight, %.0f items in a queue", stats.MiB(h.memory), h.inFlight, h.depth),
 		fmt.Sprintf("the operator in a minute at most: %d events, %d writes; %d writes of IPAddresses beside %d allocations", most(h.events), most(h.writes), h.addressWrites, h.allocations),
-		fmt.Sprintf("calls of webhooks that failed open: %.0f; replicas that did not end in time: %v", h.failedOpen, h.stops),
+		fmt.Sprintf("calls of webhooks: 99 %% answered within %s, %.0f failed open; what the replicas said when they were ended: %v", h.webhooks, h.failedOpen, h.stops),
 		"sent: " + h.sent.String(),
 	}, "\n")
 }

@@ -40,14 +40,12 @@ func refusedByAPIServer(ctx context.Context, address string) bool {
 	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 }
 
-// strangers are the addresses of a place that Services of another namespace have.
+// strangers are the addresses of a place that nodes serve for Services of another namespace.
 func strangers(ctx context.Context, p place) (found []string) {
 	GinkgoHelper()
 	for _, s := range c.Services(ctx) {
-		for _, prefix := range []string{p.four.String(), p.six.String()} {
-			if s.Namespace != p.name {
-				found = append(found, cluster.In(prefix, &s)...)
-			}
+		if s.Namespace != p.name {
+			found = append(found, hostile.Within(&s, p.four, p.six)...)
 		}
 	}
 	return found

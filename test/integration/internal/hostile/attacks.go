@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -154,6 +155,22 @@ func (t *Tenant) IntrudeLater(ctx context.Context, name string, ports int, addre
 	return []Answer{t.Create(ctx, Alias(name)), t.Replace(ctx, name, alias), t.Replace(ctx, name, later), t.Merge(ctx, name, Fields{"spec": Fields{"ports": []Fields{{"port": 80}}}})}
 }
 
+// External is a Service that has the proxies of the nodes serve further addresses.
+func External(name string, addresses ...string) Service {
+	return named(name, Fields{"externalIPs": addresses})
+}
+
+// Within returns those addresses of some ranges that nodes serve for a Service: ClusterIPs and external IPs.
+func Within(s *corev1.Service, ranges ...netip.Prefix) (found []string) {
+	for _, text := range slices.Concat(s.Spec.ClusterIPs, s.Spec.ExternalIPs) {
+		address, err := netip.ParseAddr(text)
+		if err == nil && slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(address) }) {
+			found = append(found, text)
+		}
+	}
+	return found
+}
+
 // AskEveryWay tries to get an address of either family in every way in which a Service comes to one, written in every way in which an address can be.
 func (t *Tenant) AskEveryWay(ctx context.Context, name, four, six string) (answers []Answer) {
 	long := netip.MustParseAddr(six).StringExpanded()
@@ -169,6 +186,7 @@ func (t *Tenant) AskEveryWay(ctx context.Context, name, four, six string) (answe
 			t.Merge(ctx, alias, becoming(addresses...)))
 	}
 	first := t.Create(ctx, Plain(name))
+	answers = append(answers, t.Create(ctx, External(name+"-external", four, six)), t.Merge(ctx, name, Fields{"spec": Fields{"externalIPs": []string{six, four}}}))
 	return append(answers, first, t.Merge(ctx, name, Fields{"spec": Fields{
 		"clusterIPs": []any{first.ClusterIP(), six}, "ipFamilies": []string{"IPv4", "IPv6"}, "ipFamilyPolicy": "RequireDualStack",
 	}}))

@@ -123,7 +123,7 @@ func (a *attacker) act(ctx context.Context) {
 				a.tally.add("deletion", a.Delete(ctx, fmt.Sprintf("%s%s-%d", fresh, kind, i)))
 			}
 		}
-		a.tally.add("deletion", a.Delete(ctx, fresh))
+		a.tally.add("deletion", a.Delete(ctx, fresh), a.Delete(ctx, fresh+"-external"))
 	case roll < 64:
 		annotation := pick(a.rng, "clusterip-operator.io/former-ips", "clusterip-operator.io/additional-ips-from", "clusterip-operator.io/renumbering", "other")
 		a.tally.add("large annotations", a.Replace(ctx, name, Large(name, annotation, pick(a.rng, Addresses, Names, Long, Escaping)(LargeAnnotations))))
