@@ -19,6 +19,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -105,8 +106,9 @@ type hour struct {
 	events, writes             map[string]int // by the minute
 	addressWrites, allocations int
 	failedOpen                 float64
-	webhooks                   time.Duration // within which 99 % of the calls of the webhook of creations were answered
-	stops                      []error
+	// Within these times 99 % of the calls of the webhook of creations were answered, and 99 % of all requests had waited for a seat.
+	webhooks, waited time.Duration
+	stops            []error
 }
 
 // prepare gives friends and tenants their namespaces, rights and ranges.
@@ -133,7 +135,7 @@ func (h *hour) prepare(ctx context.Context) {
 // attack lets tenants and watchers go on while something is done, then stops the replicas, and the tenants at last.
 func (h *hour) attack(ctx context.Context, do func()) {
 	GinkgoHelper()
-	before, calls, start := cluster.FailedOpen(ctx, h.Access), h.calls(ctx), time.Now()
+	before, calls, waits, start := cluster.FailedOpen(ctx, h.Access), h.calls(ctx), h.waits(ctx), time.Now()
 	attacking, end := context.WithCancel(ctx)
 	defer end()
 	var all, watchers sync.WaitGroup
@@ -153,7 +155,8 @@ func (h *hour) attack(ctx context.Context, do func()) {
 	do()
 	stop()
 	watchers.Wait()
-	h.failedOpen, h.webhooks = cluster.FailedOpen(ctx, h.Access)-before, within(0.99, calls, h.calls(ctx))
+	h.failedOpen = cluster.FailedOpen(ctx, h.Access) - before
+	h.webhooks, h.waited = within(0.99, calls, h.calls(ctx)), within(0.99, waits, h.waits(ctx))
 	for _, replica := range h.Replicas() {
 		h.stops = append(h.stops, replica.Stop())
 	}
@@ -202,26 +205,37 @@ func (h *hour) queued(ctx context.Context) (most float64) {
 	return most
 }
 
-// calls are how many calls of the webhook of creations the API server has had answered within which time.
-func (h *hour) calls(ctx context.Context) map[time.Duration]float64 {
+// timings are how often something has taken the API server how long: for each bound of a histogram, how much lay within it.
+type timings map[time.Duration]float64
+
+// histogram reads those of one that have a label.
+func (h *hour) histogram(ctx context.Context, name, label, value string) timings {
 	GinkgoHelper()
-	out := map[time.Duration]float64{}
+	out := timings{}
 	for _, sample := range cluster.ScrapeAPIServer(ctx, h.Access) {
-		if sample.Metric["__name__"] == "apiserver_admission_webhook_admission_duration_seconds_bucket" && sample.Metric["name"] == "service.clusterip-operator.io" {
-			seconds, err := strconv.ParseFloat(string(sample.Metric["le"]), 64)
-			Expect(err).NotTo(HaveOccurred())
-			if !math.IsInf(seconds, 1) {
-				out[time.Duration(seconds*float64(time.Second))] += float64(sample.Value)
-			} else {
-				out[math.MaxInt64] += float64(sample.Value)
-			}
+		if sample.Metric[model.MetricNameLabel] != model.LabelValue(name+"_bucket") || sample.Metric[model.LabelName(label)] != model.LabelValue(value) {
+			continue
 		}
+		bound := time.Duration(math.MaxInt64)
+		if seconds, err := strconv.ParseFloat(string(sample.Metric[model.BucketLabel]), 64); err == nil && !math.IsInf(seconds, 1) {
+			bound = time.Duration(seconds * float64(time.Second))
+		}
+		out[bound] += float64(sample.Value)
 	}
 	return out
 }
 
+// calls are those of the webhook of creations, waits those of requests for a seat where tenants and friends are.
+func (h *hour) calls(ctx context.Context) timings {
+	return h.histogram(ctx, "apiserver_admission_webhook_admission_duration_seconds", "name", "service.clusterip-operator.io")
+}
+
+func (h *hour) waits(ctx context.Context) timings {
+	return h.histogram(ctx, "apiserver_flowcontrol_request_wait_duration_seconds", "priority_level", "global-default")
+}
+
 // within is the bound of the bucket in which that share of the calls between two readings lies.
-func within(share float64, before, after map[time.Duration]float64) time.Duration {
+func within(share float64, before, after timings) time.Duration {
 	bounds := slices.Sorted(maps.Keys(after))
 	if len(bounds) == 0 {
 		return 0
@@ -300,7 +314,7 @@ func (h *hour) verdict(alone, beside *company) string {
 		fmt.Sprintf("strangers in exclusive ranges: %d, friends outside of theirs: %d", len(h.strangers), len(beside.wrong)),
 		fmt.Sprintf("a replica at most: %s MiB, %.0f addresses in flight, %.0f items in a queue", stats.MiB(h.memory), h.inFlight, h.depth),
 		fmt.Sprintf("the operator in a minute at most: %d events, %d writes; %d writes of IPAddresses beside %d allocations", most(h.events), most(h.writes), h.addressWrites, h.allocations),
-		fmt.Sprintf("calls of webhooks: 99 %% answered within %s, %.0f failed open; what the replicas said when they were ended: %v", h.webhooks, h.failedOpen, h.stops),
+		fmt.Sprintf("calls of webhooks: 99 %% answered within %s, %.0f failed open; 99 %% of the requests of all users waited for less than %s; what the replicas said when they were ended: %v", h.webhooks, h.failedOpen, h.waited, h.stops),
 		"sent: " + h.sent.String(),
 	}, "\n")
 }
