@@ -55,9 +55,7 @@ var _ = Describe("A hostile hour", Label("soak"), func() {
 		GinkgoT().Setenv("GOGC", "100") // as in a pod, whatever hack/test.sh says for the sake of speed
 		log, flags := newOperatorLog()
 		h := &hour{log: log, environment: &environment{Cluster: cluster.Start(ctx, cluster.Options{
-			Options: framework.Options{ServiceClusterIPRange: openRanges, Args: append(flags,
-				// Few seats, as for a small machine: requests wait in the queues of their flows, which are fair, and not for a processor, which is not.
-				"--max-requests-inflight=12", "--max-mutating-requests-inflight=12")},
+			Options:   framework.Options{ServiceClusterIPRange: openRanges, Args: flags},
 			Installed: true, Replicas: 2, Plain: true,
 		})}}
 		h.prepare(ctx)
