@@ -58,6 +58,7 @@ var _ = Describe("A hostile hour", Label("soak"), func() {
 			Options:   framework.Options{ServiceClusterIPRange: openRanges, Args: flags},
 			Installed: true, Replicas: 2, Plain: true,
 		})}}
+		h.apis = []*framework.APIServer{h.API}
 		h.prepare(ctx)
 
 		alone := &company{hour: h}
@@ -118,6 +119,7 @@ func (h *hour) prepare(ctx context.Context) {
 	h.OfferRange(ctx, "open", nil, "10.98.0.0/24", "fd00:10:98::/120")
 	h.OfferRange(ctx, "grows", map[string]string{"grows": "yes"}, "10.99.0.0/24", "fd00:10:99::/120")
 	h.Program(ctx, "exclusive", fmt.Sprintf("{serviceCIDRs: [exclusive], namespaceSelector: {matchLabels: {soak: %s}}, exclusive: true, onFull: Fail, coolDown: 5s}", tenant))
+	h.enforce(ctx)
 	h.Program(ctx, "open", "{serviceCIDRs: [kubernetes, open], namespaceSelector: {matchLabels: {soak: friend}}, priority: -1}")
 	h.Program(ctx, "grows", `{serviceCIDRSelector: {matchLabels: {grows: "yes"}}, namespaceSelector: {matchLabels: {soak: hostile}}, onFull: Fallback, coolDown: 1m,
 		growth: {maxRanges: 8, from: [{cidr: 10.99.0.0/16, prefixLength: 24}, {cidr: "fd00:10:99::/112", prefixLength: 120}]}}`)
