@@ -183,7 +183,8 @@ func TestRefusalTexts(t *testing.T) {
 	},
 		with(policy("closed", 9), of("blue"), exclusive, selecting("b"), reserves("dns", "10.0.0.10", "kube-system/dns"), reserves("nobody", "fd00::11", "")),
 		with(policy("full", 1), of("red", "red-2", "red-3", "red-4"), fails, selecting("a")),
-		with(policy("absent", 0), of("gone"), fails, selecting("c"))))
+		with(policy("absent", 0), of("gone"), fails, selecting("c")),
+		with(policy("more", -1), of("blue"), selecting("a"), func(s *v1alpha1.ServiceCIDRPolicySpec) { s.AdditionalAddresses = true })))
 	const elsewhere = "; choose another address, or leave the choice to the cluster"
 	_, additional := s.Additional(team("a"), "blue", false)
 	for name, tc := range map[string]struct {

@@ -269,10 +269,10 @@ func (p *Policy) asksFor(cidrs map[string]addressindex.ServiceCIDR, name string)
 	switch c, exists := cidrs[name]; {
 	case !p.steers:
 		return false
-	case p.object.Spec.ServiceCIDRSelector != nil:
+	case p.spec().ServiceCIDRSelector != nil:
 		return exists && p.selector.cidrs.Matches(labels.Set(c.Labels))
 	default:
-		return slices.Contains(p.object.Spec.ServiceCIDRs, name)
+		return slices.Contains(p.spec().ServiceCIDRs, name)
 	}
 }
 

@@ -109,6 +109,13 @@ func (t *Tally) Slowest() time.Duration {
 	return time.Duration(slices.Max(t.took) * float64(time.Millisecond))
 }
 
+// Quantile is within how long that share of the requests was answered that succeeded.
+func (t *Tally) Quantile(q float64) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Duration(t.took.Quantile(q) * float64(time.Millisecond))
+}
+
 // String is for the report of a spec.
 func (t *Tally) String() string {
 	t.mu.Lock()

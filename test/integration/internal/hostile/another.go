@@ -1,0 +1,59 @@
+package hostile
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+// denied begins the names of Services that the other webhook refuses.
+const denied = "denied-"
+
+// another is the name of its configuration. API servers ask mutating webhooks in the order of these names.
+const another = "zz-another-webhook"
+
+// StartAnotherWebhook starts a mutating webhook of somebody else that is asked after the operator's, and refuses some Services of some tenants:
+// of these the operator never hears again. It ends with the calling node.
+func StartAnotherWebhook(ctx context.Context, c *cluster.Cluster, tenants ...*Tenant) {
+	GinkgoHelper()
+	var namespaces []string
+	for _, t := range tenants {
+		namespaces = append(namespaces, t.Namespace)
+	}
+	config := cluster.StartWebhook(func(_ *http.Request, question *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
+		if response.Allowed = !strings.HasPrefix(question.Name, denied); !response.Allowed {
+			response.Result = &metav1.Status{Code: http.StatusForbidden, Message: "not here"}
+		}
+	})
+	configurations := c.Client().AdmissionregistrationV1().MutatingWebhookConfigurations()
+	_, err := configurations.Create(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: another},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "another.example.com", ClientConfig: config, Rules: cluster.Rules(admissionregistrationv1.Create, "", "services"),
+			AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: new(int32(10)),
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: namespaces},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(configurations.Delete(ctx, another, metav1.DeleteOptions{})).To(Succeed())
+	})
+	for _, t := range tenants {
+		Eventually(func() int { return t.DryRun(ctx, Denied("asked")).Code }).Should(Equal(http.StatusForbidden))
+	}
+}
+
+// Denied is a Service of two addresses that is as it should be, and that the other webhook refuses once both are drawn.
+func Denied(name string) Service {
+	return named(denied+name, Fields{"ipFamilyPolicy": "RequireDualStack"})
+}
