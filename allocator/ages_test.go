@@ -60,7 +60,8 @@ func (s slowAges) oldest(in func(netip.Addr) bool) (best netip.Addr) {
 	return best
 }
 
-// TestAgesAgainstAnOracle: what is there, and what is oldest, of all and of any tiers, after each of many random steps.
+// TestAgesAgainstAnOracle: what is there, and what is oldest, of all and of any tiers, after each
+// of many random steps.
 func TestAgesAgainstAnOracle(t *testing.T) {
 	for seed := range uint64(20) {
 		random, real, slow := seeded(seed), &Ages{}, slowAges{}
@@ -131,7 +132,8 @@ func TestAgesOfNoAddress(t *testing.T) {
 	}
 }
 
-// BenchmarkOldestIn asks for the oldest of one run, of ten and of 1,000, while most of what is there is elsewhere.
+// BenchmarkOldestIn asks for the oldest of one run, of ten and of 1,000, while most of what is
+// there is elsewhere.
 func BenchmarkOldestIn(b *testing.B) {
 	for _, runs := range []int{1, 10, 1000} {
 		for _, n := range []int{1000, 65_000} {

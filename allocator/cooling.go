@@ -2,8 +2,8 @@ package allocator
 
 import "time"
 
-// queue holds the cooling addresses of one family. It knows how many of them lie in an interval, and which of
-// those in some tiers has been cooling for longest.
+// queue holds the cooling addresses of one family. It knows how many of them lie in an interval,
+// and which of those in some tiers has been cooling for longest.
 type queue struct {
 	members set
 	ages    aging

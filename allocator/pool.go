@@ -35,11 +35,12 @@ func (s State) String() string {
 	return "State(" + strconv.Itoa(int(s)) + ")"
 }
 
-// Usage is how the addresses of a Span are used. Size is the sum of Allocated, Reserved, Cooling and Free.
+// Usage is how the addresses of a Span are used. Size is the sum of Allocated, Reserved, Cooling
+// and Free.
 //
-// Assumed are those of the free ones that were handed out. Nothing in the cluster has them, and what they were
-// handed out for may never come, so they are not in use. A reserved or cooling address that was handed out
-// counts as allocated: its IPAddress still stands in the cluster.
+// Assumed are those of the free ones that were handed out. Nothing in the cluster has them, and
+// what they were handed out for may never come, so they are not in use. A reserved or cooling
+// address that was handed out counts as allocated: its IPAddress still stands in the cluster.
 type Usage struct{ Size, Allocated, Reserved, Cooling, Free, Assumed uint64 }
 
 // Pool is what is used in a cluster, in both families: one set of used addresses per family, shared by all
@@ -55,8 +56,9 @@ type Usage struct{ Size, Allocated, Reserved, Cooling, Free, Assumed uint64 }
 //	 │                             Observe v │ (Cooling)      v
 //	 └──────── Release ──────────────── Allocated, Reserved, Cooling
 //
-// A call costs a few searches in what is used, and Draw one more for each try; none of it depends on the size of a range. Memory follows the
-// number of used addresses. A pool in use allocates only as it grows, for an address that begins to cool, and for the result of Used.
+// A call costs a few searches in what is used, and Draw one more for each try; none of it depends
+// on the size of a range. Memory follows the number of used addresses. A pool in use allocates only
+// as it grows, for an address that begins to cool, and for the result of Used.
 //
 // One lock is held for the time of this arithmetic and never while anybody else's code runs.
 type Pool struct {

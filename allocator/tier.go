@@ -10,8 +10,8 @@ import (
 // Tier is a set of addresses of one family to draw from, ready to be drawn from: disjoint runs in ascending order
 // and, for each of them, how many addresses lie before it. Whoever draws often makes it once.
 //
-// A Tier never changes, so any number of requests and goroutines may share it. The zero Tier and a nil one have no
-// address; of such a Tier every draw goes on to the next one.
+// A Tier never changes, so any number of requests and goroutines may share it. The zero Tier and a
+// nil one have no address; of such a Tier every draw goes on to the next one.
 type Tier struct {
 	is4    bool
 	list   intervals

@@ -92,7 +92,8 @@ var _ = Describe("A tenant that asks for one address after another", func() {
 		held := inSecret("dataroom", "10.94.0.2", "fd00:10:94::2")
 		DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, held)).To(Succeed()) })
 		Expect(admin.Delete(ctx, inSecret("termsheet", "10.94.0.3", "fd00:10:94::3"))).To(Succeed())
-		taken := []string{"10.94.0.2", "10.94.0.3", "10.94.0.4", "fd00:10:94::2", "fd00:10:94::3", "fd00:10:94::4"} // held, cooling, reserved
+		// Held, cooling, reserved.
+		taken := []string{"10.94.0.2", "10.94.0.3", "10.94.0.4", "fd00:10:94::2", "fd00:10:94::3", "fd00:10:94::4"}
 
 		warnings := &told{}
 		kube := rest.CopyConfig(environment.Config)
@@ -167,8 +168,9 @@ var _ = Describe("The refusals in the status of a policy", func() {
 		expectNoted(ctx, "bounded")
 	})
 
-	// An earlier version wrote texts as they came. The API server ratchets: what was stored before the limits may stay, so that the loop
-	// which writes conditions is not stopped; and the next refusal cuts it.
+	// An earlier version wrote texts as they came. The API server ratchets: what was stored before
+	// the limits may stay, so that the loop which writes conditions is not stopped; and the next
+	// refusal cuts it.
 	It("heal where an earlier version has stored what is too long now", func(ctx SpecContext) {
 		policy := exclusive(ctx, "healing", "10.94.3.0/28", "fd00:10:94:3::/124")
 		limit := func(ctx context.Context, operation string) {

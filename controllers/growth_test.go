@@ -183,14 +183,16 @@ var _ = Describe("A policy with growth", func() {
 			refused := framework.NewService("refused", fmt.Sprint("refused-", i), framework.WithLabel("grows", "refused"), framework.RequireDualStack())
 			Expect(admin.Create(ctx, refused)).To(MatchError(ContainSubstring("refused.down.example")))
 		}
-		create(ctx, dual("comes", framework.WithLabel("grows", "refused"))) // has the policy looked at
+		// This Service has the policy looked at.
+		create(ctx, dual("comes", framework.WithLabel("grows", "refused")))
 		Consistently(createdFor).WithArguments(ctx, "refused").WithTimeout(2 * time.Second).Should(BeEmpty())
 		say(ctx, "refused", growing, metav1.ConditionFalse, "EnoughFree", "grown-10-99-6-0-28")
 	})
 })
 
-// refusing makes a namespace whose Services are refused after our webhook has drawn their addresses, and before the API server writes an IPAddress: a
-// webhook that is asked behind ours is down. (What a quota refuses has its IPAddresses for a moment.)
+// refusing makes a namespace whose Services are refused after our webhook has drawn their
+// addresses, and before the API server writes an IPAddress: a webhook that is asked behind ours is
+// down. (What a quota refuses has its IPAddresses for a moment.)
 func refusing(ctx context.Context, name string) {
 	GinkgoHelper()
 	create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})

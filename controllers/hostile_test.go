@@ -16,8 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// A mutating webhook is asked before the API server validates, so whoever may create Services has
-// it look at anything.
+// A mutating webhook is asked before the API server validates, so a tenant that may create Services
+// has it look at anything.
 var _ = Describe("What a tenant sends", Ordered, func() {
 	const four, six = "10.97.0.0/28", "fd00:10:97::/124"
 
@@ -34,8 +34,8 @@ var _ = Describe("What a tenant sends", Ordered, func() {
 		}).Should(BeTrue())
 	})
 
-	// The API server sends 44,000 ports with all their defaults, which is several MiB, and conditions
-	// that it throws away afterwards as 75 bytes for each 3 that came.
+	// The API server sends 44,000 ports with all their defaults, which is several MiB, and
+	// conditions that it throws away afterwards as 75 bytes for each 3 that came.
 	DescribeTable("is read however large it is", func(ctx SpecContext, address string, family corev1.IPFamily, enlarge func(*corev1.Service)) {
 		stranger := framework.NewService(namespace, "stranger", framework.WithFamilies(family), framework.WithClusterIPs(address))
 		enlarge(stranger)

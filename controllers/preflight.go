@@ -66,9 +66,11 @@ type Needs struct {
 	Reviews bool
 	// Policies: the API server serves ServiceCIDRPolicies.
 	Policies bool
-	// Namespace is that of the operator: the certificates of the webhooks and the ConfigMap of exclusive ranges are there.
+	// Namespace is that of the operator: the certificates of the webhooks and the ConfigMap of
+	// exclusive ranges are there.
 	Namespace string
-	// Certificates: the webhooks have certificates of our own, for the configurations of the name Configuration.
+	// Certificates: the webhooks have certificates of our own, for the configurations of the name
+	// Configuration.
 	Certificates  bool
 	Configuration string
 }
@@ -97,7 +99,8 @@ func (n Needs) permissions() []permission {
 		add("", "namespaces", "", "", "", "get", "list", "watch") // one that is too young to be watched yet is read by itself
 		add(v1alpha1.GroupVersion.Group, v1alpha1.Resource, "", "", "", "get", "list", "watch")
 		add(v1alpha1.GroupVersion.Group, v1alpha1.Resource, "status", "", "", "patch")
-		// Whoever binds a ValidatingAdmissionPolicy has to be allowed to get its parameter. An apply may create an object by its name.
+		// A user that binds a ValidatingAdmissionPolicy has to be allowed to get its parameter. An
+		// apply may create an object by its name.
 		add("", "configmaps", "", n.Namespace, v1alpha1.ExclusiveName, "get", "list", "watch", "create", "patch", "delete")
 		add("admissionregistration.k8s.io", "validatingadmissionpolicies", "", "", v1alpha1.ExclusiveName, "list", "watch")
 		add("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "", v1alpha1.ExclusiveName, "list", "watch", "create", "patch", "delete")

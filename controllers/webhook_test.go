@@ -41,8 +41,8 @@ func TestEndpointsAreWhatTheConfigurationsSend(t *testing.T) {
 	}
 }
 
-// The accounts for which the API server does not ask are those that the guards trust. The webhooks of
-// IPAddresses and ServiceCIDRs spare all of them the call; the others name the API server alone.
+// The accounts for which the API server does not ask are those that the guards trust. The webhooks
+// of IPAddresses and ServiceCIDRs spare all of them the call; the others name the API server alone.
 func TestExemptAccountsAreOneList(t *testing.T) {
 	account := regexp.MustCompile(`"(system:[^"]+)"`)
 	for _, file := range []string{"../config/webhook/mutating.yaml", "../config/webhook/validating.yaml"} {

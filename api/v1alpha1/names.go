@@ -105,9 +105,10 @@ const ConditionMigrated = Prefix + "/Migrated"
 // otherwise have to list all IPAddresses, and removed by the clean-up.
 const AnnotationUsage = Prefix + "/usage"
 
-// ExclusiveName is the name of the three objects by which the API server itself keeps Services out of the ranges of policies with
-// enforcement: APIServer. They are a ValidatingAdmissionPolicy, which comes with the manifests, the ConfigMap that it reads, in
-// the operator's namespace, and the ValidatingAdmissionPolicyBinding between the two.
+// ExclusiveName is the name of the three objects by which the API server itself keeps Services out
+// of the ranges of policies with enforcement: APIServer. They are a ValidatingAdmissionPolicy,
+// which comes with the manifests, the ConfigMap that it reads, in the operator's namespace, and the
+// ValidatingAdmissionPolicyBinding between the two.
 const ExclusiveName = "clusterip-operator-exclusive"
 
 // Condition types on a ServiceCIDR. All of them are abnormal when True, and removed by the clean-up.
@@ -140,8 +141,8 @@ const (
 	ManagerDefaultRange = "clusterip-operator-default-servicecidr"
 	// ManagerPolicy writes reservations and cooling addresses, and the status of ServiceCIDRPolicies.
 	ManagerPolicy = "clusterip-operator-policy"
-	// ManagerEnforcement writes the ConfigMap and the ValidatingAdmissionPolicyBinding of the name ExclusiveName, and the conditions Enforced and
-	// Violated.
+	// ManagerEnforcement writes the ConfigMap and the ValidatingAdmissionPolicyBinding of the name
+	// ExclusiveName, and the conditions Enforced and Violated.
 	ManagerEnforcement = "clusterip-operator-enforcement"
 	// ManagerGrowth creates ServiceCIDRs for policies with growth, and writes the conditions Growing and GrowthExhausted.
 	ManagerGrowth = "clusterip-operator-growth"

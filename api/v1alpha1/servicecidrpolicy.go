@@ -6,9 +6,9 @@ import (
 
 // ServiceCIDRPolicy says which Services get their addresses from which ServiceCIDRs, who else may, and which addresses are kept free.
 //
-// Of several policies that select a Service the one of the highest priority steers it; among equals the first by name, so
-// that a restore from a backup, which changes ages, changes no owner. The same order decides between policies that want the
-// same range for themselves, or the same address.
+// Of several policies that select a Service the one of the highest priority steers it; among equals
+// the first by name, so that a restore from a backup, which changes ages, changes no owner. The
+// same order decides between policies that want the same range for themselves, or the same address.
 //
 // A policy steers only the families of which it has ranges: with IPv4 ranges alone it leaves the IPv6 address of a dual-stack
 // Service to others.
@@ -78,15 +78,19 @@ type ServiceCIDRPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	Exclusive bool `json:"exclusive,omitempty"`
-	// Enforcement says who keeps other Services out of the ranges of an exclusive policy. Without exclusive it says nothing.
+	// Enforcement says who keeps other Services out of the ranges of an exclusive policy. Without
+	// exclusive it says nothing.
 	//
-	// APIServer: the API server itself, by a ValidatingAdmissionPolicy, whether the operator runs or not. The price: while no webhook
-	// answers, the API server draws from a ServiceCIDR of its own choice, and a creation for which it draws from one of these ranges is
-	// refused, and has to be repeated. How many depends on how the API server walks a Go map, for as long as its process lives: between
-	// 2 and 36 of 40, where it was tried with one open range and one of these in ten lives. Services that exist keep their addresses.
+	// APIServer: the API server itself, by a ValidatingAdmissionPolicy, whether the operator runs
+	// or not. The price: while no webhook answers, the API server draws from a ServiceCIDR of its
+	// own choice, and a creation for which it draws from one of these ranges is refused, and has to
+	// be repeated. How many depends on how the API server walks a Go map, for as long as its
+	// process lives: between 2 and 36 of 40, where it was tried with one open range and one of
+	// these in ten lives. Services that exist keep their addresses.
 	//
-	// Webhook: the operator's webhook alone, which is weaker. What the API server cannot have it answer passes: every Service while no
-	// replica of the operator answers in time, and a Service that is larger than a webhook takes.
+	// Webhook: the operator's webhook alone, which is weaker. What the API server cannot have it
+	// answer passes: every Service while no replica of the operator answers in time, and a Service
+	// that is larger than a webhook takes.
 	// +optional
 	// +kubebuilder:default=APIServer
 	Enforcement Enforcement `json:"enforcement,omitempty"`
@@ -105,7 +109,8 @@ type ServiceCIDRPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Fallback
 	OnFull OnFull `json:"onFull,omitempty"`
-	// Priority orders policies, higher first. Equal priorities go by name, in the order of the alphabet.
+	// Priority orders policies, higher first. Equal priorities go by name, in the order of the
+	// alphabet.
 	// +optional
 	// +kubebuilder:default=0
 	Priority int32 `json:"priority,omitempty"`
@@ -129,8 +134,8 @@ type ServiceCIDRPolicySpec struct {
 	Growth *Growth `json:"growth,omitempty"`
 }
 
-// SelectsByServiceLabelsAlone reports whether an exclusive policy keeps its ranges for Services by labels that the author of
-// a Service chooses, so that it keeps no tenant out.
+// SelectsByServiceLabelsAlone reports whether an exclusive policy keeps its ranges for Services by
+// labels that the author of a Service chooses, so that it keeps no tenant out.
 func (s *ServiceCIDRPolicySpec) SelectsByServiceLabelsAlone() bool {
 	selects := func(by *metav1.LabelSelector) bool {
 		return by != nil && len(by.MatchLabels)+len(by.MatchExpressions) > 0
@@ -237,8 +242,9 @@ type ServiceCIDRPolicyStatus struct {
 	// +listMapKey=serviceCIDR
 	// +listMapKey=cidr
 	Ranges []PolicyRange `json:"ranges,omitempty"`
-	// Refusals are the latest refusals in the name of this policy, the latest first, folded by namespace and reason: ten at
-	// most. Where there are more, the oldest goes of the namespace that has the most, so that no tenant hides those of another.
+	// Refusals are the latest refusals in the name of this policy, the latest first, folded by
+	// namespace and reason: ten at most. Where there are more, the oldest goes of the namespace
+	// that has the most, so that no tenant hides those of another.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -284,18 +290,21 @@ type PolicyRange struct {
 	Static BandStatus `json:"static"`
 }
 
-// PolicyRefusal are the Services of one namespace that were refused for one reason. It speaks to admins: the users are told
-// less than the message says, and never which other Service has an address.
+// PolicyRefusal are the Services of one namespace that were refused for one reason. It speaks to
+// admins: the users are told less than the message says, and never which other Service has an
+// address.
 type PolicyRefusal struct {
 	// Time is when the last of them was refused.
 	Time metav1.MicroTime `json:"time"`
 	// First is when the first of them was refused; left out where there is one.
 	// +optional
 	First *metav1.MicroTime `json:"first,omitempty"`
-	// Count is how many there were; left out where there is one. A write whose answer was lost may count twice.
+	// Count is how many there were; left out where there is one. A write whose answer was lost may
+	// count twice.
 	// +optional
 	Count int64 `json:"count,omitempty"`
-	// Service is the last of them, namespace/name. Behind a name that is to be generated stands an asterisk.
+	// Service is the last of them, namespace/name. Behind a name that is to be generated stands an
+	// asterisk.
 	// +kubebuilder:validation:MaxLength=128
 	Service string `json:"service"`
 	// Message is the reason. Characters that would steer a terminal are taken out.

@@ -105,7 +105,8 @@ func policyCheck(c metav1.Condition) string {
 	return ""
 }
 
-// conditionItems are what the conditions of ServiceCIDRs and policies say to be wrong, and a spec that keeps out no tenant.
+// conditionItems are what the conditions of ServiceCIDRs and policies say to be wrong, and a spec
+// that keeps out no tenant.
 func conditionItems(ranges []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []item) {
 	add := func(object string, conditions []metav1.Condition, check func(metav1.Condition) string) {
 		for _, c := range conditions {

@@ -39,8 +39,8 @@ func (o answer) describe(w io.Writer, now time.Time) {
 	}
 }
 
-// describeRefusal tells of the Services of one namespace that were refused for one reason. An earlier version stored texts as
-// tenants wrote them.
+// describeRefusal tells of the Services of one namespace that were refused for one reason. An
+// earlier version stored texts as tenants wrote them.
 func describeRefusal(w io.Writer, r pastRefusal, now time.Time) {
 	ago := func(t metav1.MicroTime) string { return duration.HumanDuration(now.Sub(t.Time)) }
 	service, why := plain.Text(r.Service), plain.Text(r.Message)

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 )
 
-// What a status has of refusals is told in one line each, whatever an earlier version stored there. The user's text and the reason for
-// admins stand apart.
+// What a status has of refusals is told in one line each, whatever an earlier version stored there.
+// The user's text and the reason for admins stand apart.
 func TestDescribeRefusals(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	at := func(ago time.Duration) metav1.MicroTime { return metav1.NewMicroTime(now.Add(-ago)) }

@@ -43,7 +43,8 @@ func validOutput(format string) error {
 	return nil
 }
 
-// write prints what a buffer will hold; whoever flushes it meets its error. Nothing that it prints steers a terminal.
+// write prints what a buffer will hold; the caller that flushes it meets its error. Nothing that it
+// prints steers a terminal.
 func write(w io.Writer, format string, args ...any) {
 	_, _ = io.WriteString(w, plain.Lines(fmt.Sprintf(format, args...)))
 }

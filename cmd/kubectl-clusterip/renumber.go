@@ -306,7 +306,8 @@ func (s *session) leaveOutRefused(ctx context.Context, p *renumber.Plan, service
 // refusedAddresses says what the webhook would answer to a Service with these addresses; empty if it lets it pass.
 func refusedAddresses(ctx context.Context, v *controllers.View, service *corev1.Service, want []netip.Addr) (string, error) {
 	anew := service.DeepCopy()
-	delete(anew.Annotations, v1alpha1.AnnotationAdditionalFrom) // it stays as it is, and is not asked about
+	// The annotation stays as it is, and no right to it is asked for.
+	delete(anew.Annotations, v1alpha1.AnnotationAdditionalFrom)
 	anew.Spec.ClusterIPs = nil
 	for _, a := range want {
 		anew.Spec.ClusterIPs = append(anew.Spec.ClusterIPs, a.String())

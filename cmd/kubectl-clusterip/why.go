@@ -218,8 +218,9 @@ func (s *session) whyNamespace(ctx context.Context, namespace string, set labels
 	return out, explainAnew(ctx, v, service, &out)
 }
 
-// refusals are those of the past that the status of policies has of a Service, or of a namespace if the name ends with a
-// slash. Of several for one reason the status names the last Service: the others of its namespace may be among them.
+// refusals are those of the past that the status of policies has of a Service, or of a namespace if
+// the name ends with a slash. Of several for one reason the status names the last Service: the
+// others of its namespace may be among them.
 func (s *session) refusals(ctx context.Context, of string) (all []pastRefusal, err error) {
 	list := &v1alpha1.ServiceCIDRPolicyList{}
 	if !s.policies {

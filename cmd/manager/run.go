@@ -157,7 +157,8 @@ func (c *command) namespaces() error {
 		return errors.New("the webhooks need a namespace for their certificate, and this is no pod: " +
 			"give --namespace, or --webhook-bind-address=0 for none")
 	}
-	o.Namespace = cmp.Or(o.Namespace, defaultNamespace) // of what exclusive policies have the API server enforce
+	// The ConfigMap of exclusive policies lies in it.
+	o.Namespace = cmp.Or(o.Namespace, defaultNamespace)
 	return nil
 }
 

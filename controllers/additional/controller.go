@@ -63,8 +63,10 @@ type Reconciler struct {
 
 	// What a process remembers, and may forget. The queue lets one worker at a time work on a Service.
 
-	asks    sync.Map   // names of the Services that ask for addresses
-	owners  sync.Map   // additional address -> the name of its Service: the address index does not say it any more when the IPAddress is gone
+	asks sync.Map // names of the Services that ask for addresses
+	// Additional address -> the name of its Service: the address index does not say it any more
+	// when the IPAddress is gone.
+	owners  sync.Map
 	waiting sync.Map   // name of a Service that lacks an address -> *wait
 	paces   *lru.Cache // namespace -> *rate.Limiter of what is told to its Services
 }

@@ -48,8 +48,9 @@ func (h *ServiceSteerer) take(ctx context.Context, in inputs, a netip.Addr) bool
 	}
 }
 
-// draw finds an address for a slot: one that is reserved for the Service, or one drawn from its route. It waits while a full range may have room in a
-// moment. Without an address it returns the refusal, or nothing at all when the API server may try.
+// draw finds an address for a slot: one that is reserved for the Service, or one drawn from its
+// route. It waits while a full range may have room in a moment. Without an address it returns the
+// refusal, or nothing at all when the API server may try.
 func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Addr, *steering.Refusal) {
 	if a, ok := h.fromReservation(ctx, in, s); ok {
 		return a, nil

@@ -43,7 +43,8 @@ type Source struct {
 	Order []Step `json:"order,omitempty"`
 	// Policies say of each policy whether it steers the Service, the best first.
 	Policies []PolicySelection `json:"policies,omitempty"`
-	// Full says, for admins, why nothing is free: empty if the API server may still look for itself.
+	// Full says, for admins, why nothing is free: empty if the API server may still look for
+	// itself.
 	Full string `json:"full,omitempty"`
 }
 

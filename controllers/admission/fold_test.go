@@ -51,7 +51,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// Ten stay, whatever the order: the latest, but a tenant that is refused for many reasons hides its own alone.
+// Ten stay, whatever the order: the latest, but a tenant that is refused for many reasons hides its
+// own alone.
 func TestFoldKeepsTen(t *testing.T) {
 	var all, want []v1alpha1.PolicyRefusal
 	for i := range 30 {
@@ -85,7 +86,8 @@ func servicesOf(all []v1alpha1.PolicyRefusal) (names []string) {
 	return names
 }
 
-// Whatever is refused, and whatever a status has that an earlier version wrote: what is kept has a bound.
+// Whatever is refused, and whatever a status has that an earlier version wrote: what is kept has a
+// bound.
 func TestFoldIsBounded(t *testing.T) {
 	var all []v1alpha1.PolicyRefusal
 	for i := range 20 {

@@ -305,7 +305,8 @@ func hostile(t testing.TB) (all [][]byte) {
 		all = append(all, reviewOf(t, r))
 	}
 	prefers := corev1.IPFamilyPolicyPreferDualStack
-	send(func(s *corev1.Service, _ *admission.Request) { // many ports, and an address of another team
+	// Many ports, and an address of another team.
+	send(func(s *corev1.Service, _ *admission.Request) {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.0.3.7", []string{"10.0.3.7"}
 		for i := range 400 {
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(i + 1)}) //nolint:gosec // small
@@ -321,7 +322,8 @@ func hostile(t testing.TB) (all [][]byte) {
 		s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = &prefers, slices.Repeat([]corev1.IPFamily{corev1.IPv4Protocol}, 200)
 	})
 	send(func(s *corev1.Service, _ *admission.Request) { s.Name = strings.Repeat("n", 5<<10) })
-	send(func(s *corev1.Service, _ *admission.Request) { // a refusal with a name that steers terminals
+	// A refusal with a name that steers terminals.
+	send(func(s *corev1.Service, _ *admission.Request) {
 		s.Name, s.Labels = strings.Repeat("\x1b[2J", 50), map[string]string{"full": "yes"}
 	})
 	send(func(s *corev1.Service, _ *admission.Request) { s.Labels = map[string]string{"full": "yes"} })

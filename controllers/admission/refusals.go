@@ -22,7 +22,8 @@ const (
 	gathering = time.Second
 	// writesASecond is how often statuses are written at most, whichever policy, by each replica.
 	writesASecond = 10
-	// eventsASecond and eventsAtOnce bound the events about policies: the status has what they leave out.
+	// eventsASecond and eventsAtOnce bound the events about policies: the status has what they
+	// leave out.
 	eventsASecond, eventsAtOnce = 1, 10
 	// writeTimeout ends a write, so that others get their turn.
 	writeTimeout = 5 * time.Second
@@ -41,8 +42,9 @@ type Refusals struct {
 	pending map[string][]v1alpha1.PolicyRefusal // policy -> what is not written yet, folded
 }
 
-// NewRefusals returns a Refusals that reads and writes with c, which must not read from a cache. It tells events of the
-// policies, where admins look; the user of a refused Service gets none, for the refusal is an answer.
+// NewRefusals returns a Refusals that reads and writes with c, which must not read from a cache. It
+// tells events of the policies, where admins look; the user of a refused Service gets none, for the
+// refusal is an answer.
 func NewRefusals(c client.Client, recorder events.EventRecorder) *Refusals {
 	return &Refusals{
 		client: c, events: recorder, told: rate.NewLimiter(eventsASecond, eventsAtOnce),
@@ -96,8 +98,9 @@ func (r *Refusals) publish(ctx context.Context, policy string) {
 	r.Add(policy, list...)
 }
 
-// write merges refusals into the status, where other replicas write theirs: with the version that was read, so that none is lost. What
-// is pending counts only what is not written, so that a merge that meets a conflict is made again with the same counts.
+// write merges refusals into the status, where other replicas write theirs: with the version that
+// was read, so that none is lost. What is pending counts only what is not written, so that a merge
+// that meets a conflict is made again with the same counts.
 func (r *Refusals) write(ctx context.Context, name string, list []v1alpha1.PolicyRefusal) error {
 	policy := &v1alpha1.ServiceCIDRPolicy{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, policy); err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// refusalAt is the refusal of a Service so many seconds after the beginning, for a reason of its own.
+// refusalAt is the refusal of a Service so many seconds after the beginning, for a reason of its
+// own.
 func refusalAt(second int, name string) v1alpha1.PolicyRefusal {
 	return v1alpha1.PolicyRefusal{Time: metav1.NewMicroTime(time.Unix(int64(1_700_000_000+second), 123_456_000).UTC()), Service: "ns/" + name, Message: "no room for " + name}
 }

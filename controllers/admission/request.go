@@ -98,8 +98,8 @@ func chosen(s, old *service) []netip.Addr {
 
 // misspelt returns the first address that a request names anew and that is not in its canonical
 // form, empty for none. The API server stores the address as it was written and names its IPAddress
-// canonically, and then its repair takes the two for different addresses: it deletes and creates the
-// IPAddress, without end.
+// canonically, and then its repair takes the two for different addresses: it deletes and creates
+// the IPAddress, without end.
 func misspelt(s, old *service) string {
 	named := chosen(s, old)
 	for _, text := range keeps(s, old) {

@@ -11,8 +11,8 @@ import (
 )
 
 // insane returns why no API server stores a Service, in words that hold nothing of the request;
-// empty if one may. A mutating webhook is asked before the API server validates, so whoever may
-// create Services can have it look at anything. What is insane is to have no effect at all.
+// empty if one may. A mutating webhook is asked before the API server validates, so a tenant that
+// may create Services can have it look at anything. What is insane is to have no effect at all.
 //
 // It knows as much of the API server's validation as bounds what is kept of a request: an entry in
 // flight holds a name, a namespace and an address for each family. It may be more lenient than an

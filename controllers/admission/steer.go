@@ -203,7 +203,8 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 		}
 	}
 	found := make([]netip.Addr, len(d.fill))
-	for i := range 2 * len(found) { // the second round is for what yielded while the request waited for its other address
+	// The second round is for what yielded while the request waited for its other address.
+	for i := range 2 * len(found) {
 		at := i % len(found)
 		if h.Index.Holds(found[at], in.holder()) {
 			continue

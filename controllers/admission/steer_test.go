@@ -308,7 +308,8 @@ func TestHandingOn(t *testing.T) {
 	}
 }
 
-// What a request has drawn may yield to another Service while it waits for an address of the other family. It is drawn anew then, and not given to both.
+// What a request has drawn may yield to another Service while it waits for an address of the other
+// family. It is drawn anew then, and not given to both.
 func TestYieldedWhileWaiting(t *testing.T) {
 	for wait, first := range map[string]string{"fd00:1::/125": "10.0.1.0/29", "10.0.1.0/29": "fd00:1::/125"} {
 		t.Run("waiting for "+wait, func(t *testing.T) {

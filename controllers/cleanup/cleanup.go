@@ -28,7 +28,8 @@ type Options struct {
 	Client client.Client
 	// Lease of the manager's leader election. A holder that renewed it lately stops the clean-up.
 	Lease client.ObjectKey
-	// Namespace is where the certificate of the webhooks is kept, and the ConfigMap of exclusive ranges.
+	// Namespace is where the certificate of the webhooks is kept, and the ConfigMap of exclusive
+	// ranges.
 	Namespace string
 	// Force works although a manager seems to run.
 	Force bool
@@ -40,8 +41,9 @@ type Options struct {
 	Now time.Time
 }
 
-// Run cleans up. What has the API server refuse Services goes first: without its binding the ValidatingAdmissionPolicy is not evaluated. That one stays, for it
-// is part of the manifests. Then the ServiceCIDRs, which are few: their finalizers are what holds others up.
+// Run cleans up. What has the API server refuse Services goes first: without its binding the
+// ValidatingAdmissionPolicy is not evaluated. That one stays, for it is part of the manifests. Then
+// the ServiceCIDRs, which are few: their finalizers are what holds others up.
 func Run(ctx context.Context, o Options) error {
 	if err := o.refuseIfRunning(ctx); err != nil {
 		return err

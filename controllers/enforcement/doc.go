@@ -8,8 +8,8 @@
 //	ValidatingAdmissionPolicyBinding   between the two, as long as a policy wants it
 //
 // The operator writes the last two, mends them within a second, and says in the condition Enforced
-// when the first is missing or not that of its version. It may not write the first: whoever creates
-// a ValidatingAdmissionPolicy that reads ConfigMaps must be allowed to read all of them.
+// when the first is missing or not that of its version. It may not write the first: a user that
+// creates a ValidatingAdmissionPolicy that reads ConfigMaps must be allowed to read all of them.
 //
 // Nothing that users write becomes an expression: names and labels are values in the ConfigMap. The
 // API server evaluates the policy after it has allocated, so chosen and drawn addresses are refused

@@ -289,7 +289,9 @@ var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, fun
 		Eventually(func() (string, error) {
 			var b admissionregistrationv1.ValidatingAdmissionPolicyBinding
 			if err := admin.Get(ctx, client.ObjectKeyFromObject(bindingObject()), &b); err != nil {
-				return "", err // it is deleted and written again, because an apply would leave what others have added
+				// It is deleted and written again, because an apply would leave what others have
+				// added.
+				return "", err
 			}
 			return b.Spec.ParamRef.Name, nil
 		}).WithTimeout(soon).Should(Equal(v1alpha1.ExclusiveName))
@@ -298,7 +300,8 @@ var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, fun
 		Eventually(stranger).WithArguments(ctx).WithTimeout(soon).Should(beRefused("red"))
 	})
 
-	// The binding is away for longer than the second in which an API server looks which bindings there are.
+	// The binding is away for longer than the second in which an API server looks which bindings
+	// there are.
 	It("is followed by the API server also after a time in which no policy wanted it", func(ctx SpecContext) {
 		change(ctx, red, `{"spec":{"enforcement":"Webhook"}}`)
 		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
@@ -308,7 +311,8 @@ var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, fun
 		enforced(ctx, "red", "10.1.7.3", "fd00:1:7::3", "10.1.9.3", "fd00:1:9::3")
 	})
 
-	// The operator is gone, and mends nothing. Without the policy, whose deletion has a control plane of its own below, nothing is evaluated either.
+	// The operator is gone, and mends nothing. Without the policy, whose deletion has a control
+	// plane of its own below, nothing is evaluated either.
 	It("refuses no Service any more when the ConfigMap or the binding is deleted", func(ctx SpecContext) {
 		stop()
 		for _, o := range []client.Object{dataObject(), bindingObject()} {
@@ -332,7 +336,8 @@ var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, fun
 	})
 })
 
-// On a control plane of its own: an API server that had a policy without a binding does not follow ConfigMaps any more.
+// On a control plane of its own: an API server that had a policy without a binding does not follow
+// ConfigMaps any more.
 var _ = Describe("What an admin applies or deletes", Ordered, func() {
 	stranger := func(ctx context.Context) error { return try(ctx, "plain", "stranger", nil, "10.1.7.3", "fd00:1:7::3") }
 	status := func(ctx context.Context) metav1.Condition { return condition(ctx, "red", v1alpha1.PolicyEnforced) }
@@ -361,7 +366,8 @@ var _ = Describe("What an admin applies or deletes", Ordered, func() {
 	})
 })
 
-// The API server gives an expression 1,000,000 units, and refuses a Service for which they do not last.
+// The API server gives an expression 1,000,000 units, and refuses a Service for which they do not
+// last.
 var _ = Describe("What looking an address up costs", Ordered, func() {
 	It("stays below the limit of the API server when the data are as large as they may be", func(ctx SpecContext) {
 		offer(ctx, "dear", "10.1.8.0/28", "fd00:1:8::/124")
@@ -377,7 +383,8 @@ var _ = Describe("What looking an address up costs", Ordered, func() {
 			all[string(c)] = "x"
 		}
 		const policies = 540
-		for i := range policies { // that share the range, each with a selector whose lines all have to be read
+		// The policies share the range; of the selector of each all lines have to be read.
+		for i := range policies {
 			p := exclusive(fmt.Sprint("p", i), "", "dear")
 			p.Spec.NamespaceSelector, p.Spec.Priority = nil, int32(policies-i)
 			p.Spec.Exclusive = i == policies-1

@@ -34,7 +34,7 @@ type policyState int
 
 const (
 	policyMissing policyState = iota
-	// policyDiffers: it is that of another version, or somebody has changed it.
+	// policyDiffers: it is that of another version, or an admin has changed it.
 	policyDiffers
 	policyShipped
 )
@@ -85,7 +85,8 @@ func plan(f found, data map[string]string, namespace string) (due []write) {
 	case f.binding == nil:
 		return append(due, writeBinding)
 	case !equality.Semantic.DeepEqual(f.binding.Spec, bindingSpec(namespace)) || len(f.binding.OwnerReferences) > 0:
-		return append(due, deleteBinding, writeBinding) // an apply leaves what others have added, which may narrow it
+		// An apply leaves what another user has added, which may narrow the binding.
+		return append(due, deleteBinding, writeBinding)
 	default:
 		return due
 	}

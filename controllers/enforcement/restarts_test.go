@@ -97,7 +97,8 @@ func restart(ctx context.Context, enough int) (l life) {
 	senders.Go(func() {
 		send(addressed("plain"), &l.strangers, &l.letIn, func(err error) bool { return err == nil })
 	})
-	senders.Go(func() { // an address of a request that the kill cut off stays allocated until the API server repairs
+	// An address of a request that the kill cut off stays allocated until the API server repairs.
+	senders.Go(func() {
 		send(addressed("red"), &l.legitimate, &l.refused, func(err error) bool {
 			return err != nil && !strings.Contains(err.Error(), "already allocated")
 		})

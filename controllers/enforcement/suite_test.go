@@ -84,7 +84,8 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// operatorScheme has the kinds that the operator knows, and no others but those that the controller adds.
+// operatorScheme has the kinds that the operator knows, and no others but those that the controller
+// adds.
 func operatorScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, v1alpha1.AddToScheme} {
@@ -190,7 +191,8 @@ func create(ctx context.Context, p *v1alpha1.ServiceCIDRPolicy) {
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(ctx, p))).To(Succeed()) })
 }
 
-// exclusive is an exclusive policy for the namespaces of a tenant. Without more the API server enforces it.
+// exclusive is an exclusive policy for the namespaces of a tenant. Without more the API server
+// enforces it.
 func exclusive(name, tenant string, serviceCIDRs ...string) *v1alpha1.ServiceCIDRPolicy {
 	return &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ServiceCIDRPolicySpec{
 		ServiceCIDRs: serviceCIDRs, Exclusive: true,

@@ -125,7 +125,8 @@ func (r *Reconciler) announce(in inputs, d decision) {
 	}
 	for _, loser := range d.losers {
 		if r.Tracker.Report(in.address, "not "+string(loser.UID)) {
-			// The other one may be of another tenant: `kubectl clusterip why` tells admins which it is.
+			// The other one may be of another tenant: `kubectl clusterip why` tells admins which it
+			// is.
 			r.send(loser, ip, reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to another Service, "+
 				"which has the better right to it; create this Service anew to give it an address of its own", label))
 		}

@@ -135,7 +135,9 @@ func decideUnclaimed(in inputs) decision {
 	case !ours(in.object):
 		return decision{} // reserved by somebody, or without a label: no allocator's
 	case in.renumbering(), slices.ContainsFunc(in.misspelt, in.named):
-		return decision{} // of a misspelt address: the API server deletes and creates it in turns, and the service controller tells why
+		// Of a misspelt address: the API server deletes and creates it in turns, and the service
+		// controller tells why.
+		return decision{}
 	case upstream.Service(in.object).Name == "":
 		return decision{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
 			reason: reasonIPAddressUnclaimed, note: "does not name a Service; deleted"}

@@ -44,7 +44,9 @@ func (j judge) address(a netip.Addr, e entry) decision {
 	case len(j.ranges) > 0 && !slices.ContainsFunc(j.ranges, func(r allocator.Range) bool { return r.Contains(a) }):
 		return found(OutOfRange, a, e, "", "create the Service anew, or add a ServiceCIDR with this address; nothing is done to it here")
 	case j.allocator.WritesIPAddresses() && e.claims[0].misspells(a):
-		return decision{} // a finding of its own: the API server deletes the IPAddress over and over, whoever writes it
+		// A finding of its own: the API server deletes the IPAddress over and over, whatever writes
+		// it.
+		return decision{}
 	case e.object == nil:
 		v := found(IPAddressMissing, a, e, "", "create it")
 		v.step = Step{Do: CreateIPAddress, Address: a, Service: e.claims[0].Name.String()}
@@ -175,7 +177,9 @@ func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
 	for _, a := range s.Addresses {
 		e := b.entries[a]
 		e.claims = append(e.claims, s)
-		slices.SortFunc(e.claims, func(s, t *Service) int { // the one that spells it right, and had it first, keeps it; names only break the tie of one second
+		// The one that spells it right, and had it first, keeps it; names only break the tie of one
+		// second.
+		slices.SortFunc(e.claims, func(s, t *Service) int {
 			return cmp.Or(compareBool(s.misspells(a), t.misspells(a)), s.Created.Compare(t.Created), strings.Compare(s.Name.String(), t.Name.String()))
 		})
 		b.entries[a] = e

@@ -176,7 +176,8 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 			return nil, err
 		}
 	}
-	if s, err = m.updateStatus(ctx, proves(s, text)); err != nil { // its version, which the first update has to find, is the one that the record is of
+	// The first update has to find the version that the record is of.
+	if s, err = m.updateStatus(ctx, proves(s, text)); err != nil {
 		return nil, err
 	}
 	next, err := m.update(ctx, leaving(s, text, kept))
@@ -227,7 +228,8 @@ func (m Mover) settle(ctx context.Context, i Item, s *corev1.Service) (*corev1.S
 		switch {
 		case proof:
 			s, err = m.updateStatus(ctx, next)
-		case annotation && !v1alpha1.BeingRenumbered(s): // one that its owner wrote stays on an ExternalName, for what it is worth
+		// An annotation that the owner wrote stays on an ExternalName: nothing believes it.
+		case annotation && !v1alpha1.BeingRenumbered(s):
 			s, err = m.update(ctx, next)
 		default:
 			return s, nil

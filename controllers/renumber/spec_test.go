@@ -87,7 +87,8 @@ func TestLeavingAndEnteringIsNothing(t *testing.T) {
 			}
 		}
 		back := enter(t, there, addresses(was), random.IntN(2) == 0)
-		if back.Spec.Type == corev1.ServiceTypeClusterIP { // one of these has nothing of a load balancer: the API server sees to that
+		// A Service of type ClusterIP has nothing of a load balancer: the API server sees to that.
+		if back.Spec.Type == corev1.ServiceTypeClusterIP {
 			back.Spec.HealthCheckNodePort, back.Spec.AllocateLoadBalancerNodePorts = was.Spec.HealthCheckNodePort, was.Spec.AllocateLoadBalancerNodePorts
 			back.Spec.LoadBalancerClass, back.Spec.LoadBalancerIP, back.Spec.LoadBalancerSourceRanges = was.Spec.LoadBalancerClass, was.Spec.LoadBalancerIP, was.Spec.LoadBalancerSourceRanges
 			for i := range back.Spec.Ports {

@@ -20,7 +20,7 @@ func TestStageOf(t *testing.T) {
 	former := func(s *corev1.Service) {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AnnotationFormerIPs, old)
 	}
-	saved := func(s *corev1.Service) { // an annotation that anybody may have written
+	saved := func(s *corev1.Service) { // an annotation that a tenant may have written
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AnnotationRenumbering, "{}")
 	}
 	left := func(addresses string, changes ...func(*corev1.Service)) *corev1.Service {

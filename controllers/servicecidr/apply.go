@@ -39,7 +39,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, cidr *networkingv1.Servic
 // release takes our finalizer off after it has read the API server's own IPAddresses, because the
 // cache may lag behind an allocation that slipped in before the API servers knew of the deletion.
 // That of kube-controller-manager goes with it only where an operator of an earlier version has
-// written it: where kube-controller-manager does not run, nobody else would take it off.
+// written it: where kube-controller-manager does not run, no other controller would take it off.
 func (r *Reconciler) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	if !slices.Contains(cidr.Finalizers, v1alpha1.FinalizerServiceCIDR) {
 		return nil

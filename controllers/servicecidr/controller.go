@@ -135,8 +135,10 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 	return in, err
 }
 
-// orphans counts the addresses that would be left without a range, and names the first ones. Those in flight count, although they are not in use:
-// a Service may be about to get one. Nothing is drawn from a range that is being deleted, so they are gone in seconds. Cooling ones are not waited for.
+// orphans counts the addresses that would be left without a range, and names the first ones. Those
+// in flight count, although they are not in use: a Service may be about to get one. Nothing is
+// drawn from a range that is being deleted, so they are gone in seconds. Cooling ones are not
+// waited for.
 func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, first []blocker, err error) {
 	for _, span := range r.Index.Orphans(name) {
 		usage := r.Index.Usage(span)

@@ -87,7 +87,8 @@ func Encode(w io.Writer, value any, format string) error {
 	return err
 }
 
-// escaped escapes what steers a terminal and json leaves as it is. In JSON such characters stand in strings alone.
+// escaped escapes what steers a terminal and json leaves as it is. In JSON such characters stand in
+// strings alone.
 func escaped(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {

@@ -1,6 +1,7 @@
-// Package plain makes texts of users fit to be shown to people. The author of an object chooses its texts: escape sequences
-// rewrite what a terminal has shown, line breaks forge lines of ours, and characters that turn the direction of writing
-// show a name as another one. Everything here is a pure function.
+// Package plain makes texts of users fit to be shown to people. The author of an object chooses its
+// texts: escape sequences rewrite what a terminal has shown, line breaks forge lines of ours, and
+// characters that turn the direction of writing show a name as another one. Everything here is a
+// pure function.
 package plain
 
 import (
@@ -8,7 +9,8 @@ import (
 	"unicode"
 )
 
-// Text is a text in one line: each control and format character, line break and byte that is no UTF-8 becomes U+FFFD.
+// Text is a text in one line: each control and format character, line break and byte that is no
+// UTF-8 becomes U+FFFD.
 func Text(words string) string { return strings.Map(visible, words) }
 
 // Lines is Text that leaves line breaks and tabs, for texts of ours that have them.

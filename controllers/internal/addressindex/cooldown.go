@@ -60,15 +60,17 @@ func (l *Index) SetRules(r Rules) {
 	l.rules = r
 }
 
-// Sweep ends flights and cool-downs whose time is over, and wakes those who listen to these addresses. Call it about once a second. It visits the flights
-// that end, and each address that cools down: how long one does the rules say, and they may have changed.
+// Sweep ends flights and cool-downs whose time is over, and wakes those who listen to these
+// addresses. Call it about once a second. It visits the flights that end, and each address that
+// cools down: how long one does the rules say, and they may have changed.
 func (l *Index) Sweep() {
 	for _, a := range l.overdue() {
 		l.Wake(a)
 	}
 }
 
-// atATime is how many addresses a Sweep visits before it lets go of the lock for a moment: creations wait for it.
+// atATime is how many addresses a Sweep visits before it lets go of the lock for a moment:
+// creations wait for it.
 const atATime = 256
 
 func (l *Index) overdue() (ended []netip.Addr) {

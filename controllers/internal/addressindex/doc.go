@@ -9,10 +9,12 @@
 // handed out, or an IPAddress of ours is written there, until the watch shows it, or 15 seconds have passed. A freed address that a policy has cool down does so in memory
 // at once.
 //
-// It promises that an address is in flight for one holder at a time; that one whose Service does not come yields when nothing else is free, first those of
-// the namespace of which most does not come; that the namespaces which wait for an address take turns; and that none of this costs more than a logarithm
-// of what is in flight.
+// It promises that an address is in flight for one holder at a time; that one whose Service does
+// not come yields when nothing else is free, first those of the namespace of which most does not
+// come; that the namespaces which wait for an address take turns; and that none of this costs more
+// than a logarithm of what is in flight.
 //
-// Start with Index; register.go has the flights, accounts.go what is known of the namespaces, inflight.go and draw.go what the index does with
-// them, waiting.go the requests that wait; Addresses and Ranges are the sources that wake the controllers.
+// Start with Index; register.go has the flights, accounts.go what is known of the namespaces,
+// inflight.go and draw.go what the index does with them, waiting.go the requests that wait;
+// Addresses and Ranges are the sources that wake the controllers.
 package addressindex

@@ -48,7 +48,8 @@ type Index struct {
 	// owned are the IPAddresses of ours, additional those of them that Services have beside their ClusterIPs.
 	owned      map[netip.Addr]OwnedIPAddress
 	additional map[types.NamespacedName][]netip.Addr
-	// flights are the addresses that this process hands out or writes, cooling those that cool down.
+	// flights are the addresses that this process hands out or writes, cooling those that cool
+	// down.
 	flights  register
 	cooling  map[netip.Addr]CoolDown
 	released releases

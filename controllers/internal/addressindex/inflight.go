@@ -103,7 +103,7 @@ func (l *Index) Forget(a netip.Addr, by Holder) {
 }
 
 // Lost says that the API server has something else at an address than this process knows of. It is
-// in flight for nobody until the watch has shown it.
+// in flight for no Service until the watch has shown it.
 func (l *Index) Lost(a netip.Addr, by Holder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,8 +174,8 @@ func (l *Index) InFlight() int {
 func (l *Index) Collisions() uint64 { return l.collisions.Load() }
 
 // BeginWrite says that an IPAddress of ours is about to be written or deleted at an address, so
-// that nobody is handed it meanwhile. It is false if somebody was handed it already, or another
-// write is under way. After true the caller calls EndWrite.
+// that no Service is handed it meanwhile. It is false if a Service was handed it already, or
+// another write is under way. After true the caller calls EndWrite.
 func (l *Index) BeginWrite(a netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

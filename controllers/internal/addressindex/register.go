@@ -35,8 +35,10 @@ type Holder struct {
 // IPAddress, and that the cluster does not show yet. The pool has such an address as Assumed, so
 // that it is not drawn again.
 type flight struct {
-	address      netip.Addr
-	of           *account // whose namespace the Service is in; nil for an address that is kept for nobody
+	address netip.Addr
+	// of is the account of the Service's namespace, nil for an address that is handed to no
+	// Service.
+	of           *account
 	name         string
 	review       types.UID
 	since, until time.Time
@@ -58,7 +60,7 @@ type write struct {
 	over chan struct{}
 }
 
-// holder is who the address was handed out to, the zero Holder for nobody.
+// holder is who the address was handed out to, the zero Holder for no Service.
 func (f *flight) holder() Holder {
 	if f.of == nil {
 		return Holder{}

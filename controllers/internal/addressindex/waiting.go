@@ -154,7 +154,7 @@ func (l *Index) wakeLater(li *line) {
 	})
 }
 
-// closeLine forgets a line in which nobody waits any more; the caller holds mu.
+// closeLine forgets a line in which no request waits any more; the caller holds mu.
 func (l *Index) closeLine(li *line) {
 	if li.timer != nil {
 		li.timer.Stop()

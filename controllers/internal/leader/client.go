@@ -72,9 +72,9 @@ func NewClient(lock *Lock, path string, certificate func(*tls.ClientHelloInfo) (
 	}}
 }
 
-// Review returns the leader's answer to a request, which holds no more than this replica has kept of
-// it; the leader bounds it anew. It is false if there is no answer, so that this replica has to give
-// one. Before it says so it reads the Lease again, unless this replica leads.
+// Review returns the leader's answer to a request, which holds no more than this replica has kept
+// of it; the leader bounds it anew. It is false if there is no answer, so that this replica has to
+// give one. Before it says so it reads the Lease again, unless this replica leads.
 func (c *Client) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
 	address := c.lock.Address()
 	if address == "" || !c.mayAsk(address, time.Now()) {

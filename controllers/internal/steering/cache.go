@@ -177,8 +177,8 @@ func (c *Cache) compile() {
 	c.Set(in)
 }
 
-// Set compiles what the cluster has, with what is remembered of policies whose selectors cannot be read any more, and tells
-// those who have subscribed.
+// Set compiles what the cluster has, with what is remembered of policies whose selectors cannot be
+// read any more, and tells those who have subscribed.
 func (c *Cache) Set(in Inputs) {
 	in.LastReadable = c.Current().forms()
 	after := Compile(in)

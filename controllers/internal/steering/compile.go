@@ -85,7 +85,8 @@ func (s *Compiled) want(p *Policy) {
 func (s *Compiled) asked(p *Policy) []string {
 	spec := p.spec()
 	names := slices.Clone(spec.ServiceCIDRs)
-	if spec.ServiceCIDRSelector != nil { // beside names it is a mistake, for which none of these ranges is opened
+	// A selector beside names is a mistake, for which none of these ranges is opened.
+	if spec.ServiceCIDRSelector != nil {
 		names = append(names, s.labelled(p.selector.cidrs)...)
 	}
 	slices.Sort(names)

@@ -175,8 +175,8 @@ func TestFamiliesAreThoseOfTheDefaultServiceCIDR(t *testing.T) {
 	}
 }
 
-// The user is told no more than the API server would tell, and which policy refuses where the API server would not. Admins
-// are told the rest.
+// The user is told no more than the API server would tell, and which policy refuses where the API
+// server would not. Admins are told the rest.
 func TestRefusalTexts(t *testing.T) {
 	s := Compile(inputs(serviceCIDRs{
 		ready("red", "10.0.1.0/24"), ready("red-2", "10.0.2.0/24"), ready("red-3", "10.0.3.0/24"), ready("red-4", "10.0.4.0/24"), ready("blue", "10.0.9.0/24", "fd00:9::/120"),

@@ -217,8 +217,10 @@ func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
 	return closedTo(owner, a)
 }
 
-// mayHold returns the best exclusive owner of what lies in all of these prefixes, and the policies whose Services may have it, the best first: the owner, and
-// better policies that have one of the prefixes too. A policy of which no form can be read is not among them. None where it has no owner.
+// mayHold returns the best exclusive owner of what lies in all of these prefixes, and the policies
+// whose Services may have it, the best first: the owner, and better policies that have one of the
+// prefixes too. A policy of which no form can be read is not among them. None where it has no
+// owner.
 func mayHold(around iter.Seq[*ownedPrefix]) (owner *Policy, by []*Policy) {
 	if owner = bestOwner(around); owner == nil {
 		return nil, nil

@@ -18,8 +18,9 @@ type Inputs struct {
 	Policies []*v1alpha1.ServiceCIDRPolicy
 	// ServiceCIDRs are all ServiceCIDRs, in any order.
 	ServiceCIDRs []addressindex.ServiceCIDR
-	// LastReadable are earlier forms of policies, by UID, whose selectors could be read. One counts where those of the
-	// present form cannot. Nothing in the cluster keeps them: a process that has just started knows none.
+	// LastReadable are earlier forms of policies, by UID, whose selectors could be read. One counts
+	// where those of the present form cannot. Nothing in the cluster keeps them: a process that has
+	// just started knows none.
 	LastReadable map[types.UID]*v1alpha1.ServiceCIDRPolicy
 }
 
@@ -54,13 +55,15 @@ type Policy struct {
 	CoolDown time.Duration
 	// Invalid says what is wrong with the spec, Conflicts what a better policy won.
 	Invalid, Conflicts []string
-	// Standing says by which form of it the policy is followed; FollowedGeneration is the generation of that form.
+	// Standing says by which form of it the policy is followed; FollowedGeneration is the
+	// generation of that form.
 	Standing           Standing
 	FollowedGeneration int64
 	// Missing, Unready and Deleting are names of ServiceCIDRs that the policy asks for; Unready also of those that it reserves addresses in.
 	Missing, Unready, Deleting []string
 
-	// object is the policy as the cluster has it, form as it is followed: nil without any form that can be read.
+	// object is the policy as the cluster has it, form as it is followed: nil without any form that
+	// can be read.
 	object, form *v1alpha1.ServiceCIDRPolicy
 	// wanted are the ranges that the policy asks for and that exist, whoever gets them.
 	wanted []wantedRange

@@ -97,9 +97,10 @@ func (s selector) matches(svc Service) bool {
 
 func (s selector) inNamespace(of map[string]string) bool { return s.namespaces.Matches(labels.Set(of)) }
 
-// newPolicy reads what a policy says by itself, without the rest of the cluster. One with a selector that cannot be read
-// selects no Service and keeps the ranges that it asks for, so that an exclusive one closes them to all: to open them
-// would hand them to every tenant because of a slip of the pen.
+// newPolicy reads what a policy says by itself, without the rest of the cluster. One with a
+// selector that cannot be read selects no Service and keeps the ranges that it asks for, so that an
+// exclusive one closes them to all: to open them would hand them to every tenant because of a slip
+// of the pen.
 func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
 	p := &Policy{
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive,
@@ -322,6 +323,7 @@ func Remembered(s *corev1.Service) map[string]string {
 		}
 		return strings.Join(texts, ","), err
 	})
-	keep(v1alpha1.AnnotationRenumbering, func(string) (string, error) { return "", nil }) // that it is there is all that counts
+	// It counts that the annotation is there, whatever it says.
+	keep(v1alpha1.AnnotationRenumbering, func(string) (string, error) { return "", nil })
 	return out
 }

@@ -10,24 +10,28 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// Standing says by which form of it a policy is followed. The schema and the webhook refuse selectors that cannot be read;
-// one is stored all the same while no webhook answers, or was when another version of the schema took it.
+// Standing says by which form of it a policy is followed. The schema and the webhook refuse
+// selectors that cannot be read; one is stored all the same while no webhook answers, or was when
+// another version of the schema took it.
 type Standing int
 
 const (
 	// AsWritten: the policy is followed as it is, without what is wrong with it.
 	AsWritten Standing = iota
-	// AsBefore: its selectors cannot be read. It is followed, all of it, as it was when they last could.
+	// AsBefore: its selectors cannot be read. It is followed, all of it, as it was when they last
+	// could.
 	AsBefore
-	// Closed: as AsBefore, but no earlier form is known, for this process has not seen one. The policy selects no Service,
-	// and if it is exclusive its ranges are closed to all.
+	// Closed: as AsBefore, but no earlier form is known, for this process has not seen one. The
+	// policy selects no Service, and if it is exclusive its ranges are closed to all.
 	Closed
-	// ClosedUnknown: as Closed, and by which labels it selects ServiceCIDRs cannot be read either: no range is closed.
+	// ClosedUnknown: as Closed, and by which labels it selects ServiceCIDRs cannot be read either:
+	// no range is closed.
 	ClosedUnknown
 )
 
-// read reads all policies, the best first: of the highest priority, and of equals the first by name. Their ages do not
-// count: a restore from a backup creates all policies anew, in any order. It also returns the earlier forms that are followed.
+// read reads all policies, the best first: of the highest priority, and of equals the first by
+// name. Their ages do not count: a restore from a backup creates all policies anew, in any order.
+// It also returns the earlier forms that are followed.
 func (in Inputs) read() (all []*Policy, earlier map[types.UID]*v1alpha1.ServiceCIDRPolicy) {
 	for _, o := range in.Policies {
 		p := newPolicy(o)
@@ -54,8 +58,8 @@ func (in Inputs) read() (all []*Policy, earlier map[types.UID]*v1alpha1.ServiceC
 	return all, earlier
 }
 
-// asIn is a policy that cannot be read, as it was in an earlier form: all of it, for halves of two forms are none that an
-// admin has written.
+// asIn is a policy that cannot be read, as it was in an earlier form: all of it, for halves of two
+// forms are none that an admin has written.
 func (p *Policy) asIn(earlier *v1alpha1.ServiceCIDRPolicy) *Policy {
 	was := newPolicy(earlier)
 	was.Generation, was.Invalid, was.object, was.Standing = p.Generation, p.Invalid, p.object, AsBefore
@@ -77,7 +81,8 @@ func (p *Policy) selectsNone() bool { return p.form == nil }
 // spec is what is followed.
 func (p *Policy) spec() *v1alpha1.ServiceCIDRPolicySpec { return &cmp.Or(p.form, p.object).Spec }
 
-// forms are the policies in the forms in which they are followed, by UID, without those that have none.
+// forms are the policies in the forms in which they are followed, by UID, without those that have
+// none.
 func (s *Compiled) forms() map[types.UID]*v1alpha1.ServiceCIDRPolicy {
 	out := make(map[types.UID]*v1alpha1.ServiceCIDRPolicy, len(s.policies))
 	for _, p := range s.policies {

@@ -15,7 +15,8 @@ import (
 // badSelector is a selector that the schema takes, and that says nothing.
 var badSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpIn}}}
 
-// Of equal priorities the first by name wins, whatever the ages: a restore from a backup changes those.
+// Of equal priorities the first by name wins, whatever the ages: a restore from a backup changes
+// those.
 func TestEqualPrioritiesGoByName(t *testing.T) {
 	for ages := range 2 {
 		newer, older := with(policy("a-new-one", 3), of("blue"), exclusive), with(policy("red", 3), of("blue"), exclusive)
@@ -30,7 +31,8 @@ func TestEqualPrioritiesGoByName(t *testing.T) {
 	}
 }
 
-// What cannot be read closes, and opens nothing. An earlier form that could be read is followed as a whole.
+// What cannot be read closes, and opens nothing. An earlier form that could be read is followed as
+// a whole.
 func TestUnreadableSelectorsClose(t *testing.T) {
 	blue, red := ready("blue", "10.0.0.0/24", "fd00::/120"), ready("red", "10.0.1.0/24", "fd00:1::/120")
 	blue.Labels = map[string]string{"of": "blue"}
@@ -39,7 +41,8 @@ func TestUnreadableSelectorsClose(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		before, now *v1alpha1.ServiceCIDRPolicy
-		// may say who gets an address of blue and of red: a is the team that the policy selected, b another one.
+		// may say who gets an address of blue and of red: a is the team that the policy selected, b
+		// another one.
 		blue, red string
 		standing  Standing
 	}{
@@ -121,7 +124,8 @@ func TestUnreadableSelectorsAreEnforced(t *testing.T) {
 	}
 }
 
-// A policy that was deleted, or was made anew, has no earlier form; one that is mended is followed as it is.
+// A policy that was deleted, or was made anew, has no earlier form; one that is mended is followed
+// as it is.
 func TestEarlierFormsAreForgotten(t *testing.T) {
 	blue := serviceCIDRs{ready("blue", "10.0.0.0/24")}
 	good := with(policy("p", 0), of("blue"), exclusive, selecting("a"))

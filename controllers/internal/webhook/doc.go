@@ -4,8 +4,8 @@
 // follows the Secret and enters the CA into the webhook configurations. Trouble with either never ends the manager: without a
 // certificate handshakes fail, the readiness check says why, and the API server goes on without us.
 //
-// What an API server posts is read by Serve: reviews of any size, of which it holds what the endpoint
-// names, so that what a tenant sends costs no memory.
+// What an API server posts is read by Serve: reviews of any size, of which it holds what the
+// endpoint names, so that what a tenant sends costs no memory.
 //
 // Start with SetupWithManager and Serve. trim.go passes over what no handler reads, certificate.go
 // issues and renews a certificate of our own.

@@ -28,7 +28,8 @@ const (
 	// most (--max-mutating-requests-inflight), unless an admin says otherwise; each holds a chunk
 	// while it is read, and after that what is kept of it.
 	reviewsAtOnce = 1024
-	// large is the size from which a review has to wait for its turn. An ordinary Service has 2 KiB.
+	// large is the size from which a review has to wait for its turn. An ordinary Service has 2
+	// KiB.
 	large = 64 << 10
 	// largeAtOnce is how many large reviews are read at a time. They cost processor time, which
 	// ordinary ones are not to wait for.
@@ -40,7 +41,7 @@ const (
 //
 // A review that gets no place while it has time is answered with 503. The API server takes that for
 // a webhook that failed, so the failurePolicy decides, and we fail open. It cannot be a refusal:
-// whoever sends many large reviews would have those of everybody else refused.
+// a tenant that sends many large reviews would have those of all other tenants refused.
 type Room struct {
 	reviews, large *semaphore.Weighted
 	chunks         sync.Pool
@@ -59,14 +60,15 @@ type Endpoint struct {
 	admission.Handler
 	Group, Resource string
 	Operations      []admissionv1.Operation
-	// Reads are the members of the object, and of the old object, that the handler gets to see. They
-	// bound what a review can cost. What is longer in the object is refused, in the old one left out.
+	// Reads are the members of the object, and of the old object, that the handler gets to see.
+	// They bound what a review can cost. What is longer in the object is refused, in the old one
+	// left out.
 	Reads Members
 }
 
-// Handle refuses what no API server sends. API servers do not authenticate themselves, so whoever
-// reaches the port can imitate one: this keeps out mistakes and scanners, and a NetworkPolicy the
-// others.
+// Handle refuses what no API server sends. API servers do not authenticate themselves, so a program
+// that reaches the port can imitate one: this keeps out mistakes and scanners, and a NetworkPolicy
+// the others.
 func (e Endpoint) Handle(ctx context.Context, req admission.Request) admission.Response {
 	switch {
 	case req.UID == "" || req.UserInfo.Username == "":
@@ -78,7 +80,7 @@ func (e Endpoint) Handle(ctx context.Context, req admission.Request) admission.R
 }
 
 // envelope are the members of an AdmissionReview that are kept around objects. Names and namespaces
-// have 253 characters at most, a user name as many as whoever authenticates likes.
+// have 253 characters at most, a user name as many as the authenticator likes.
 func (e Endpoint) envelope() Members {
 	text := Part{Max: 320}
 	return Members{"request": {Members: Members{
@@ -99,8 +101,8 @@ func (e Endpoint) envelope() Members {
 func Serve(e Endpoint, room *Room) http.Handler {
 	keep := e.envelope()
 	return &served{
-		// A panic that is caught here is an answer, and a refusal. Left to the HTTP server it breaks the
-		// connection, and the request passes.
+		// A panic that is caught here is an answer, and a refusal. Left to the HTTP server it
+		// breaks the connection, and the request passes.
 		hook: admission.Webhook{Handler: e, RecoverPanic: new(false)},
 		keep: keep, most: keep.most(), room: room,
 	}

@@ -32,7 +32,7 @@ func post(t testing.TB, handler http.Handler, body io.Reader) *httptest.Response
 	return answer
 }
 
-// What an API server sends reaches the handler; everything else is refused, and reaches nobody.
+// What an API server sends reaches the handler; everything else is refused, and reaches no handler.
 func TestEndpointTakesReviewsOfAnAPIServerAlone(t *testing.T) {
 	reached := 0
 	hook := creations(func(_ context.Context, r admission.Request) admission.Response {

@@ -22,8 +22,8 @@ type Part struct {
 	lossy bool
 }
 
-// old is what to keep of the object that a request replaces. It is there already, so what is too long
-// in it is no reason to refuse the request that may shorten it.
+// old is what to keep of the object that a request replaces. It is there already, so what is too
+// long in it is no reason to refuse the request that may shorten it.
 func (m Members) old() Members {
 	if m == nil {
 		return nil
@@ -76,8 +76,8 @@ type trimmer struct {
 	// kept is what was copied, never more than most.
 	kept []byte
 	most int
-	// long is the name of a member that had more bytes than it may have, empty for none. In its place
-	// stands null.
+	// long is the name of a member that had more bytes than it may have, empty for none. In its
+	// place stands null.
 	long string
 	name []byte
 }

@@ -96,7 +96,8 @@ var _ = Describe("A policy that makes no sense", Ordered, ContinueOnFailure, fun
 	})
 })
 
-// A selector that cannot be read opens nothing. An admin can store one while no webhook guards, by a slip of the pen.
+// A selector that cannot be read opens nothing. An admin can store one while no webhook guards, by
+// a slip of the pen.
 var _ = Describe("An exclusive policy whose selector cannot be read any more", func() {
 	It("keeps its ranges for the Services that it selected last, and from all when no replica remembers; and says so", func(ctx SpecContext) {
 		c.OfferRange(ctx, "slip", nil, "10.156.0.0/24", "fd00:10:156::/120")
@@ -148,7 +149,8 @@ var _ = Describe("A policy that cannot have what it wants", Label("all"), Ordere
 			reservations: [{name: a, address: 10.121.0.20, for: default/early-reserved}]}`)
 		c.WaitCondition(ctx, "early", cluster.Programmed, "False", "late-4", "late-6")
 		early := framework.WithLabel("tenant", "early")
-		c.ExpectRefused(ctx, "early", cluster.Dual(cluster.Namespace, "early-1", early)) // Fail without a range
+		// The policy says Fail and has no range.
+		c.ExpectRefused(ctx, "early", cluster.Dual(cluster.Namespace, "early-1", early))
 		c.ExpectNoted(ctx, "early", "no ready range")
 
 		c.CreateServiceCIDR(ctx, "late-4", "10.121.0.0/24")

@@ -34,7 +34,8 @@ var _ = Describe("Services that misspell their addresses", Ordered, func() {
 		watch, err := c.Networking().IPAddresses().Watch(ctx, metav1.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		defer watch.Stop()
-		for _, address := range []string{single, dual, four} { // as the API server does with two of them in the end, unless it has
+		// The API server deletes two of these IPAddresses in the end.
+		for _, address := range []string{single, dual, four} {
 			Expect(client.IgnoreNotFound(c.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{}))).To(Succeed())
 		}
 		Eventually(c.Owner).WithArguments(ctx, four).Should(Equal(cluster.Namespace+"/dual"), "the address that is spelt right is repaired")

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// noBands is a policy of a platform that lets nobody change IPAddresses.
+// noBands is a policy of a platform that lets no user change IPAddresses.
 const noBands = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

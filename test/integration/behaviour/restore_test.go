@@ -26,8 +26,8 @@ func down(ctx context.Context, c *cluster.Cluster, do func()) {
 
 // 1. etcd is saved. 2. A Service is deleted, and others come. 3. etcd is restored without
 // --bump-revision: the Service and its addresses are back, with the versions that they had, and
-// nothing of what has come since ever was. A manager that goes on believes the opposite: it has read
-// the deletion, and its watches begin at revisions to come.
+// nothing of what has come since ever was. A manager that goes on believes the opposite: it has
+// read the deletion, and its watches begin at revisions to come.
 var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, Label("all"), func() {
 	var c *cluster.Cluster
 	var saved string

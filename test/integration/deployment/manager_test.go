@@ -295,8 +295,8 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	})
 })
 
-// inPassing are permissions that the API server asks for while it serves another request: an apply that creates an object, and the
-// binding of a ValidatingAdmissionPolicy to an object.
+// inPassing are permissions that the API server asks for while it serves another request: an apply
+// that creates an object, and the binding of a ValidatingAdmissionPolicy to an object.
 var inPassing = []string{
 	"create configmaps", "create validatingadmissionpolicybindings.admissionregistration.k8s.io", "get configmaps",
 }

@@ -97,7 +97,7 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 	})
 
 	// Operators before put kube-controller-manager's finalizer on ServiceCIDRs, and where that does
-	// not run nobody else takes it off.
+	// not run no other controller takes it off.
 	It("takes kube-controller-manager's finalizer where an operator has written it, and nowhere else", func(ctx SpecContext) {
 		for name, manager := range map[string]string{"lent": "clusterip-operator-servicecidr", "upstreams": "kube-controller-manager"} {
 			layOut(ctx, c, name)

@@ -120,7 +120,8 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 		Expect(result.ExitCode).To(Equal(1), result.String())
 		Expect(result.Stdout + result.Stderr).To(ContainSubstring(want))
 		now := get(ctx, was.Namespace, was.Name)
-		Expect(comparable(now)).To(Equal(comparable(was))) // its version is a later one: the proof in its status has come and gone
+		// Its resourceVersion is a later one: the proof in its status has come and gone.
+		Expect(comparable(now)).To(Equal(comparable(was)))
 		Expect(now.Spec).To(Equal(was.Spec))
 		Expect(now.ManagedFields).NotTo(ContainElement(HaveField("Manager", v1alpha1.ManagerRenumbering)))
 		expectNothingLeaked(ctx)

@@ -60,7 +60,8 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 		alias, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRenumbering: record, v1alpha1.AnnotationFormerIPs: theirs}},
 			"spec":     map[string]any{"type": "ExternalName", "externalName": v1alpha1.ExternalNameRenumbering},
-			"status": map[string]any{"conditions": []metav1.Condition{{ // which the API server does not take with the Service
+			// The API server does not take the status with the Service.
+			"status": map[string]any{"conditions": []metav1.Condition{{
 				Type: v1alpha1.ConditionRenumbering, Status: metav1.ConditionTrue, Reason: "BeingMoved", LastTransitionTime: metav1.Now(),
 				Message: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(record))),
 			}}},
@@ -113,7 +114,8 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 		Expect(err).NotTo(HaveOccurred())
 		file, result := plan(ctx, was.Namespace, "--include-load-balancers")
 		Expect(result.ExitCode).To(BeZero(), result.String())
-		edit(ctx, was.Namespace, was.Name, `{"spec":{"type":"ClusterIP"}}`) // so that the address is free for another tenant
+		// Then the address is free for another tenant.
+		edit(ctx, was.Namespace, was.Name, `{"spec":{"type":"ClusterIP"}}`)
 		edit(ctx, was.Namespace, was.Name, `{"spec":{"type":"LoadBalancer"},"metadata":{"annotations":{"`+v1alpha1.AnnotationRenumbering+`":"{}"}}}`)
 		again := renumber(ctx, runOf(file)...)
 		Expect(again.ExitCode).To(Equal(1), again.String())

@@ -37,9 +37,11 @@ const (
 	slowest = 300 * time.Millisecond
 	// mostMemory is the resident memory of a replica, in bytes. The pod may have twice as much.
 	mostMemory = 256 << 20
-	// mostEvents are the events of the operator in a minute, mostWrites its other writes but those of IPAddresses: statuses, ServiceCIDRs, Leases, bindings.
+	// mostEvents are the events of the operator in a minute, mostWrites its other writes but those
+	// of IPAddresses: statuses, ServiceCIDRs, Leases, bindings.
 	mostEvents, mostWrites = 600, 1200
-	// mostWritesOfAddress is how often it writes an IPAddress for each that the API server creates: the label of the band, and a cooling one that comes and goes.
+	// mostWritesOfAddress is how often it writes an IPAddress for each that the API server creates:
+	// the label of the band, and a cooling one that comes and goes.
 	mostWritesOfAddress = 4
 
 	attackers   = 3 // tenants
@@ -48,11 +50,13 @@ const (
 	friendsOwn  = 12 // Services of a friend
 )
 
-// Three tenants send at random all that test/integration/tenants tries one by one, as fast as the API server lets them. Everybody goes through priority and fairness:
-// each user is a flow of its own, tenants and friends alike.
+// Three tenants send at random all that test/integration/tenants tries one by one, as fast as the
+// API server lets them. All of them go through priority and fairness: each user is a flow of its
+// own, tenants and friends alike.
 var _ = Describe("A hostile hour", Label("soak"), func() {
 	It("costs friends nothing, and the operator no more than is bounded", func(ctx SpecContext) {
-		GinkgoT().Setenv("GOGC", "100") // as in a pod, whatever hack/test.sh says for the sake of speed
+		// As in a pod, whatever hack/test.sh says for the sake of speed.
+		GinkgoT().Setenv("GOGC", "100")
 		log, flags := newOperatorLog()
 		h := &hour{log: log, environment: &environment{Cluster: cluster.Start(ctx, cluster.Options{
 			Options:   framework.Options{ServiceClusterIPRange: openRanges, Args: flags},
@@ -105,7 +109,8 @@ type hour struct {
 	events, writes             map[string]int // by the minute
 	addressWrites, allocations int
 	failedOpen                 float64
-	// Within these times 99 % of the calls of the webhook of creations were answered, and 99 % of all requests had waited for a seat.
+	// Within these times 99 % of the calls of the webhook of creations were answered, and 99 % of
+	// all requests had waited for a seat.
 	webhooks, waited time.Duration
 	stops            []error
 }
@@ -132,7 +137,8 @@ func (h *hour) prepare(ctx context.Context) {
 	}
 }
 
-// attack lets tenants and watchers go on while something is done, then stops the replicas, and the tenants at last.
+// attack lets tenants and watchers go on while something is done, then stops the replicas, and the
+// tenants at last.
 func (h *hour) attack(ctx context.Context, do func()) {
 	GinkgoHelper()
 	before, calls, waits, start := cluster.FailedOpen(ctx, h.Access), h.calls(ctx), h.waits(ctx), time.Now()
@@ -205,7 +211,8 @@ func (h *hour) queued(ctx context.Context) (most float64) {
 	return most
 }
 
-// timings are how often something has taken the API server how long: for each bound of a histogram, how much lay within it.
+// timings are how often something has taken the API server how long: for each bound of a histogram,
+// how much lay within it.
 type timings map[time.Duration]float64
 
 // histogram reads those of one that have a label.
@@ -225,7 +232,8 @@ func (h *hour) histogram(ctx context.Context, name, label, value string) timings
 	return out
 }
 
-// calls are those of the webhook of creations, waits those of requests for a seat where tenants and friends are.
+// calls are those of the webhook of creations, waits those of requests for a seat where tenants and
+// friends are.
 func (h *hour) calls(ctx context.Context) timings {
 	return h.histogram(ctx, "apiserver_admission_webhook_admission_duration_seconds", "name", "service.clusterip-operator.io")
 }
@@ -245,7 +253,8 @@ func within(share float64, before, after timings) time.Duration {
 	return bounds[i]
 }
 
-// operatorAudit notes the writes of the operator, and the IPAddresses of the API server, and nothing of what tenants send.
+// operatorAudit notes the writes of the operator, and the IPAddresses of the API server, and
+// nothing of what tenants send.
 const operatorAudit = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -271,7 +280,8 @@ func newOperatorLog() (log string, flags []string) {
 	return log, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--audit-log-maxsize=100000"}
 }
 
-// readLog counts what the operator wrote since a time, reviews of tokens and of rights apart: they ask, and store nothing.
+// readLog counts what the operator wrote since a time, reviews of tokens and of rights apart: they
+// ask, and store nothing.
 func (h *hour) readLog(since time.Time) {
 	GinkgoHelper()
 	h.events, h.writes = map[string]int{}, map[string]int{}
@@ -319,8 +329,9 @@ func (h *hour) verdict(alone, beside *company) string {
 	}, "\n")
 }
 
-// company are the friends: users with the rights of a tenant who create Services, look at their addresses, change and delete them. The first three of eight have
-// the exclusive ranges, the others the open ones.
+// company are the friends: users with the rights of a tenant who create Services, look at their
+// addresses, change and delete them. The first three of eight have the exclusive ranges, the others
+// the open ones.
 type company struct {
 	*hour
 	tally traffic.Tally

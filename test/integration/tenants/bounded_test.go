@@ -22,7 +22,8 @@ import (
 
 const mebibyte = 1 << 20
 
-// heap is the most that a replica has on its heap, in MiB. What a replica is asked meanwhile makes garbage, so that a collection comes soon.
+// heap is the most that a replica has on its heap, in MiB. What a replica is asked meanwhile makes
+// garbage, so that a collection comes soon.
 func heap(ctx context.Context) (most float64) {
 	GinkgoHelper()
 	padding := hostile.Large("padding", "padding", hostile.Long(hostile.LargeAnnotations))
@@ -56,8 +57,9 @@ func statusOf(ctx context.Context, policy string) string {
 	return string(text)
 }
 
-// inFlightFor is how long the operator remembers an address whose Service never came, and a bit less, so that forgetting is no excuse; inMemory how long
-// a freed address cools down before an IPAddress says so.
+// inFlightFor is how long the operator remembers an address whose Service never came, and a bit
+// less, so that forgetting is no excuse; inMemory how long a freed address cools down before an
+// IPAddress says so.
 const (
 	inFlightFor = 10 * time.Second
 	inMemory    = time.Second

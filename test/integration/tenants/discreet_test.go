@@ -74,7 +74,7 @@ var _ = Describe("Discreet: a tenant does not learn of the Services of others", 
 		Expect(told).NotTo(ContainElement(Or(ContainSubstring(secret), ContainSubstring("reserved-room"))))
 	})
 
-	// Whoever looks after the cluster is told all of it.
+	// The admin of the cluster is told all of it.
 	It("though an admin does", func(ctx SpecContext) {
 		four, six := p.at(52)
 		c.Create(ctx, cluster.Asking(secret, "dataroom-now", four, six))

@@ -15,7 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/hostile"
 )
 
-// closed offers ranges that are closed to all but a namespace, whose name is theirs, by the default enforcement.
+// closed offers ranges that are closed to all but a namespace, whose name is theirs, by the default
+// enforcement.
 func closed(ctx context.Context, name string) place {
 	GinkgoHelper()
 	p := newPlace(ctx, name, 8)
@@ -29,7 +30,8 @@ func closed(ctx context.Context, name string) place {
 	return p
 }
 
-// refusedByAPIServer reports whether the API server keeps a stranger from an address: it asks no webhook about Services that it creates itself.
+// refusedByAPIServer reports whether the API server keeps a stranger from an address: it asks no
+// webhook about Services that it creates itself.
 func refusedByAPIServer(ctx context.Context, address string) bool {
 	GinkgoHelper()
 	services := cluster.ClientAs(c.Access, "system:apiserver").CoreV1().Services("default")

@@ -14,7 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/hostile"
 )
 
-// A request has two addresses in flight at most. Several may be under way at once, and those of before are forgotten after 15 seconds.
+// A request has two addresses in flight at most. Several may be under way at once, and those of
+// before are forgotten after 15 seconds.
 const mostOfARequest = 2
 
 // Promise 2.
@@ -53,7 +54,8 @@ var _ = Describe("Fair: nobody else pays for what a tenant sends", Ordered, Cont
 		Expect(cluster.FailedOpen(ctx, c.Access)).To(Equal(before), "calls to the webhooks that were given up")
 	})
 
-	// The neighbour has one Service at a time, so there is room for it however many creations of the tenant fail.
+	// The neighbour has one Service at a time, so there is room for it however many creations of
+	// the tenant fail.
 	DescribeTable("creations that fail, 14 a second, leave a neighbour its addresses in a range of 14", func(ctx SpecContext, fails func(string) hostile.Service) {
 		newPlace(ctx, "small", 4)
 		program(ctx, "small", "{serviceCIDRs: [small], namespaceSelector: {matchLabels: {pool: small}}, onFull: Fail}")

@@ -1,15 +1,15 @@
-// Package tenants_test holds what the operator promises about tenants: users who may create, update, patch and delete Services in one
-// namespace, and nothing else, who send any bytes that the API server takes, and who know the operator's code. docs/guides/security.md names
-// these specs.
+// Package tenants_test holds what the operator promises about tenants: users who may create,
+// update, patch and delete Services in one namespace, and nothing else, who send any bytes that the
+// API server takes, and who know the operator's code. docs/guides/security.md names these specs.
 //
 //  1. Exclusive: no tenant gets an address of a range that is closed to it (exclusive_test.go).
-//  2. Fair: nobody else is refused, slowed or billed for what a tenant sends (fair_test.go).
+//  2. Fair: no other user is refused, slowed or billed for what a tenant sends (fair_test.go).
 //  3. Bounded: heap, writes, events and sizes of objects that a tenant causes have a bound (bounded_test.go).
 //  4. No authority lent: what an admin's command writes does not come from a text of a tenant (authority_test.go).
 //  5. Discreet: a tenant learns of other namespaces what the API server tells it (discreet_test.go).
 //
-// One cluster with two replicas lives as long as the suite. Each spec has namespaces and ranges of its own there. The soak of all of it
-// together is in test/integration/soak.
+// One cluster with two replicas lives as long as the suite. Each spec has namespaces and ranges of
+// its own there. The soak of all of it together is in test/integration/soak.
 package tenants_test
 
 import (
@@ -93,7 +93,8 @@ func program(ctx context.Context, name, spec string) {
 	DeferCleanup(func(ctx SpecContext) { c.DeletePolicies(ctx, name) })
 }
 
-// while does something all the time, from so many goroutines, until the function that it returns is called.
+// while does something all the time, from so many goroutines, until the function that it returns is
+// called.
 func while(ctx context.Context, workers int, do func(ctx context.Context, i int)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -110,7 +111,8 @@ func while(ctx context.Context, workers int, do func(ctx context.Context, i int)
 	}
 }
 
-// every begins something at a pace, whether what was begun before has ended or not, until the function that it returns is called.
+// every begins something at a pace, whether what was begun before has ended or not, until the
+// function that it returns is called.
 func every(ctx context.Context, pace time.Duration, do func(ctx context.Context, i int)) (stop func()) {
 	var all sync.WaitGroup
 	end := while(ctx, 1, func(ctx context.Context, i int) {
@@ -135,7 +137,8 @@ func inFlight(ctx context.Context) (most float64) {
 	return most
 }
 
-// neighbour creates Services of both families one after the other, deletes each at once, and returns the refusals and the longest time that one took.
+// neighbour creates Services of both families one after the other, deletes each at once, and
+// returns the refusals and the longest time that one took.
 func neighbour(ctx context.Context, namespace string, n int) (refusals []string, longest time.Duration) {
 	GinkgoHelper()
 	for i := range n {

@@ -186,15 +186,17 @@ func refusal(err error) string {
 	return message
 }
 
-// ExpectTaken asks for a Service and expects our webhook to refuse an address that is taken, in the words of the API server,
-// which do not tell whether another Service has it, had it, or is to have it.
+// ExpectTaken asks for a Service and expects our webhook to refuse an address that is taken, in the
+// words of the API server, which do not tell whether another Service has it, had it, or is to have
+// it.
 func (c *Cluster) ExpectTaken(ctx context.Context, address string, service *corev1.Service) {
 	GinkgoHelper()
 	_, err := c.Try(ctx, service)
 	Expect(refusal(err)).To(Equal("failed to allocate IP " + address + ": provided IP is already allocated; choose another address, or leave the choice to the cluster"))
 }
 
-// ExpectNoted waits until the status of a policy has a refusal for a reason that contains all of the texts.
+// ExpectNoted waits until the status of a policy has a refusal for a reason that contains all of
+// the texts.
 func (c *Cluster) ExpectNoted(ctx context.Context, policy string, texts ...string) {
 	GinkgoHelper()
 	Eventually(func() []v1alpha1.PolicyRefusal { return c.Policy(ctx, policy).Status.Refusals }).

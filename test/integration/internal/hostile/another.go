@@ -17,11 +17,13 @@ import (
 // denied begins the names of Services that the other webhook refuses.
 const denied = "denied-"
 
-// another is the name of its configuration. API servers ask mutating webhooks in the order of these names.
+// another is the name of its configuration. API servers ask mutating webhooks in the order of these
+// names.
 const another = "zz-another-webhook"
 
-// StartAnotherWebhook starts a mutating webhook of somebody else that is asked after the operator's, and refuses some Services of some tenants:
-// of these the operator never hears again. It ends with the calling node.
+// StartAnotherWebhook starts a mutating webhook of another product that is asked after the
+// operator's, and refuses some Services of some tenants: of these the operator never hears again.
+// It ends with the calling node.
 func StartAnotherWebhook(ctx context.Context, c *cluster.Cluster, tenants ...*Tenant) {
 	GinkgoHelper()
 	var namespaces []string
@@ -53,7 +55,8 @@ func StartAnotherWebhook(ctx context.Context, c *cluster.Cluster, tenants ...*Te
 	}
 }
 
-// Denied is a Service of two addresses that is as it should be, and that the other webhook refuses once both are drawn.
+// Denied is a Service of two addresses that is as it should be, and that the other webhook refuses
+// once both are drawn.
 func Denied(name string) Service {
 	return named(denied+name, Fields{"ipFamilyPolicy": "RequireDualStack"})
 }

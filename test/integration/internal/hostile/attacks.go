@@ -17,7 +17,8 @@ const (
 	ManyPorts = 44_000
 	// LargeName is as long as a request allows, with room for the rest.
 	LargeName = 2_400_000
-	// LargeAnnotations is what Kubernetes takes of annotations, all of them together, with room for their names.
+	// LargeAnnotations is what Kubernetes takes of annotations, all of them together, with room for
+	// their names.
 	LargeAnnotations = 256<<10 - 1024
 )
 
@@ -44,14 +45,16 @@ func Choosing(name string, addresses ...string) Service {
 	return named(name, spec)
 }
 
-// Invalid is a Service of two addresses that the API server refuses when it has allocated both: by then it has written their IPAddresses.
+// Invalid is a Service of two addresses that the API server refuses when it has allocated both: by
+// then it has written their IPAddresses.
 func Invalid(name string) Service {
 	s := named(name, Fields{"ipFamilyPolicy": "RequireDualStack"})
 	s["spec"].(Fields)["ports"] = []Fields{{"name": "same", "port": 80}, {"name": "same", "port": 81}}
 	return s
 }
 
-// Misnamed is a Service of two addresses that the API server refuses before: no IPAddress can have its name.
+// Misnamed is a Service of two addresses that the API server refuses before: no IPAddress can have
+// its name.
 func Misnamed(name string) Service {
 	return named(name+"%/", Fields{"ipFamilyPolicy": "RequireDualStack"})
 }
@@ -90,7 +93,8 @@ func Large(name, annotation, text string) Service {
 	return s
 }
 
-// Addresses is a text of so many bytes that is a list of addresses; Names is one of names of ServiceCIDRs that do not exist.
+// Addresses is a text of so many bytes that is a list of addresses; Names is one of names of
+// ServiceCIDRs that do not exist.
 func Addresses(n int) string {
 	return list(n, func(i int) string { return fmt.Sprintf("203.0.%d.%d", i>>8&255, i&255) })
 }
@@ -132,8 +136,10 @@ func PortedProtobuf(name string, n int, addresses ...string) *corev1.Service {
 	return s
 }
 
-// Intrude tries to get addresses by a Service that is too large to be looked at: created so, or grown while it had no address, so that the
-// API server has two of them to send. It cuts the Service back to one port in the end, which is nothing to look at. mediaType is that of the creation.
+// Intrude tries to get addresses by a Service that is too large to be looked at: created so, or
+// grown while it had no address, so that the API server has two of them to send. It cuts the
+// Service back to one port in the end, which is nothing to look at. mediaType is that of the
+// creation.
 func (t *Tenant) Intrude(ctx context.Context, name, mediaType string, ports int, addresses ...string) (answers []Answer) {
 	if mediaType == Protobuf {
 		answers = append(answers, t.CreateProtobuf(ctx, PortedProtobuf(name, ports, addresses...)))
@@ -143,8 +149,8 @@ func (t *Tenant) Intrude(ctx context.Context, name, mediaType string, ports int,
 	return append(answers, t.Merge(ctx, name, Fields{"spec": Fields{"ports": []Fields{{"port": 80}}}}))
 }
 
-// IntrudeLater is Intrude by an update: the Service is an alias of a DNS name before, has many ports then too, and drops its managed fields,
-// for they would make it too large to be stored.
+// IntrudeLater is Intrude by an update: the Service is an alias of a DNS name before, has many
+// ports then too, and drops its managed fields, for they would make it too large to be stored.
 func (t *Tenant) IntrudeLater(ctx context.Context, name string, ports int, addresses ...string) (answers []Answer) {
 	alias := Ported(name, ports, addresses...)
 	alias["spec"] = Fields{"type": "ExternalName", "externalName": "example.com", "ports": alias["spec"].(Fields)["ports"]}
@@ -160,7 +166,8 @@ func External(name string, addresses ...string) Service {
 	return named(name, Fields{"externalIPs": addresses})
 }
 
-// Within returns those addresses of some ranges that nodes serve for a Service: ClusterIPs and external IPs.
+// Within returns those addresses of some ranges that nodes serve for a Service: ClusterIPs and
+// external IPs.
 func Within(s *corev1.Service, ranges ...netip.Prefix) (found []string) {
 	for _, text := range slices.Concat(s.Spec.ClusterIPs, s.Spec.ExternalIPs) {
 		address, err := netip.ParseAddr(text)
@@ -171,7 +178,8 @@ func Within(s *corev1.Service, ranges ...netip.Prefix) (found []string) {
 	return found
 }
 
-// AskEveryWay tries to get an address of either family in every way in which a Service comes to one, written in every way in which an address can be.
+// AskEveryWay tries to get an address of either family in every way in which a Service comes to
+// one, written in every way in which an address can be.
 func (t *Tenant) AskEveryWay(ctx context.Context, name, four, six string) (answers []Answer) {
 	long := netip.MustParseAddr(six).StringExpanded()
 	for i, addresses := range [][]string{

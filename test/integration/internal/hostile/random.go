@@ -14,11 +14,13 @@ import (
 
 // Target is what tenants want.
 type Target struct {
-	// Closed are the ranges, one of each family, that are closed to the tenants. Open are open ones.
+	// Closed are the ranges, one of each family, that are closed to the tenants. Open are open
+	// ones.
 	Closed, Open [2]netip.Prefix
 }
 
-// Tally counts what was sent and what became of it. The zero Tally is empty; its methods may be called concurrently.
+// Tally counts what was sent and what became of it. The zero Tally is empty; its methods may be
+// called concurrently.
 type Tally struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -56,7 +58,8 @@ func (t *Tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// own is how many names a tenant uses for Services that may be stored: it overwrites and deletes its own.
+// own is how many names a tenant uses for Services that may be stored: it overwrites and deletes
+// its own.
 const own = 24
 
 // attacker is one goroutine of a tenant.
@@ -68,8 +71,9 @@ type attacker struct {
 	id, n int
 }
 
-// Attack sends everything that this package knows, at random, as fast as the API server answers, until ctx ends. Of two runs with the same numbers each goroutine
-// sends the same in the same order.
+// Attack sends everything that this package knows, at random, as fast as the API server answers,
+// until ctx ends. Of two runs with the same numbers each goroutine sends the same in the same
+// order.
 func (t *Tenant) Attack(ctx context.Context, target Target, workers int, seed uint64, tally *Tally) {
 	var all sync.WaitGroup
 	for id := range workers {

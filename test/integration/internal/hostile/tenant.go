@@ -29,7 +29,8 @@ const (
 	ApplyPatch = "application/apply-patch+yaml"
 )
 
-// requestTimeout is how long a tenant waits for an answer. It is longer than any that an API server with a slow webhook takes.
+// requestTimeout is how long a tenant waits for an answer. It is longer than any that an API server
+// with a slow webhook takes.
 const requestTimeout = time.Minute
 
 // Tenant is the user. Its methods may be called concurrently.
@@ -43,7 +44,8 @@ type Tenant struct {
 	http *http.Client
 }
 
-// New creates a namespace with labels, which may be nil, and the user of that name with its rights, and waits until the API server grants them.
+// New creates a namespace with labels, which may be nil, and the user of that name with its rights,
+// and waits until the API server grants them.
 func New(ctx context.Context, c *cluster.Cluster, namespace string, labels map[string]string) *Tenant {
 	GinkgoHelper()
 	c.CreateNamespace(ctx, namespace, labels)
@@ -73,7 +75,8 @@ type Service Fields
 
 // Answer is what an API server said.
 type Answer struct {
-	// Code is the HTTP status, 0 where there was no answer: the API server closed the connection, or the tenant has given up.
+	// Code is the HTTP status, 0 where there was no answer: the API server closed the connection,
+	// or the tenant has given up.
 	Code int
 	// Body is the object, or the Status that says why there is none. It is cut.
 	Body string

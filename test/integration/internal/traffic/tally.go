@@ -35,7 +35,8 @@ func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
 		return Created
-	case strings.Contains(text, "denied the request: ") && apierrors.IsForbidden(err): // our webhook speaks in the API server's words
+	// The operator's webhook speaks in the API server's words.
+	case strings.Contains(text, "denied the request: ") && apierrors.IsForbidden(err):
 		return Refused
 	case strings.Contains(text, "already allocated"):
 		return Collided
