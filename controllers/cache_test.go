@@ -3,6 +3,8 @@ package controllers
 import (
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -130,8 +132,20 @@ func worst(n int, from, former string) *corev1.Service {
 }
 
 // A replica keeps all Services of the cluster. Whatever a tenant writes into one, it costs no more
-// than 2 KiB here.
+// than 2 KiB here. The heap is measured in a process of its own: in this one the operator of the
+// specs may have run before, and leaves garbage.
 func TestAServiceCostsNoMoreThan2KiB(t *testing.T) {
+	const alone = "CLUSTERIP_MEASURE_ALONE"
+	if os.Getenv(alone) == "" {
+		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		again.Env = append(os.Environ(), alone+"=yes")
+		out, err := again.CombinedOutput()
+		t.Logf("%s", out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	const services, limit = 300, 2 << 10
 	var former []string
 	for i := range 8 {

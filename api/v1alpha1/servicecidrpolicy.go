@@ -90,7 +90,7 @@ type ServiceCIDRPolicySpec struct {
 	//
 	// Webhook: the operator's webhook alone, which is weaker. What the API server cannot have it
 	// answer passes: every Service while no replica of the operator answers in time, and a Service
-	// that is larger than a webhook takes.
+	// so large that it does not arrive there in time. External IPs are not looked at.
 	// +optional
 	// +kubebuilder:default=APIServer
 	Enforcement Enforcement `json:"enforcement,omitempty"`

@@ -83,7 +83,7 @@ var _ = Describe("A tenant", Ordered, ContinueOnFailure, func() {
 		Expect(tenant.Create(ctx, service("plain", "odd", nil, "fd00:4::0005"))).To(MatchError(ContainSubstring("shortest form")))
 	})
 
-	// Its AdmissionReview is larger than a webhook takes.
+	// A webhook may not get to see its AdmissionReview in time.
 	It("cannot hide an address behind 44,000 ports", func(ctx SpecContext) {
 		large := service("plain", "large", nil, "10.4.0.5", "fd00:4::5")
 		large.Spec.Ports = nil

@@ -412,13 +412,23 @@ var _ = Describe("What looking an address up costs", Ordered, func() {
 		Expect(strings.Count(got.Data["ipv4-28"], " ")).To(BeNumerically(">", 500), "positions of selectors")
 
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: v1alpha1.ExclusiveName}, Data: got.Data}
-		Expect(admin.Create(ctx, config)).To(Succeed())
+		Eventually(func() error { // the operator of the spec before may have left its own
+			if err := admin.Delete(ctx, config.DeepCopy()); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			return admin.Create(ctx, config)
+		}).Should(Succeed())
 		bound := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExclusiveName}}
 		bound.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: v1alpha1.ExclusiveName, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 			ParamRef: &admissionregistrationv1.ParamRef{Name: config.Name, Namespace: home, ParameterNotFoundAction: new(admissionregistrationv1.AllowAction)},
 		}
-		Expect(admin.Create(ctx, bound)).To(Succeed())
+		Eventually(func() error {
+			if err := admin.Delete(ctx, bound.DeepCopy()); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			return admin.Create(ctx, bound)
+		}).Should(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(admin.Delete(ctx, bound)).To(Succeed())
 			Expect(admin.Delete(ctx, config)).To(Succeed())
@@ -427,6 +437,12 @@ var _ = Describe("What looking an address up costs", Ordered, func() {
 		all["z"] = "yes"
 		Expect(try(ctx, "red", "mine", all, "10.1.8.4", "fd00:1:8::4")).To(Succeed(), "the last selector")
 		Expect(try(ctx, "blue", "elsewhere", nil, "10.96.0.17", "fd00:10:96::11")).To(Succeed())
+		many := service("blue", "many", nil, "10.96.0.18", "fd00:10:96::12")
+		for i := range 8 {
+			many.Spec.ExternalIPs = append(many.Spec.ExternalIPs, fmt.Sprintf("192.0.2.%d", 1+i))
+		}
+		Expect(admin.Create(ctx, many)).To(Succeed(), "with external IPs")
+		Expect(admin.Delete(ctx, many)).To(Succeed())
 	})
 })
 

@@ -43,7 +43,7 @@ type flight struct {
 	review       types.UID
 	since, until time.Time
 	place        int // in the queue of those whose time will be over
-	// late: it was there for lateAfter, and was counted as one that does not arrive.
+	// late: it was there for overtakenFor or unshownFor, and was counted as one that does not arrive.
 	late, landed bool
 	// write is set while this process writes an IPAddress of ours at the address, and until the
 	// watch shows that write.

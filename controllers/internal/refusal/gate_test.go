@@ -16,7 +16,7 @@ var (
 	addresses = schema.GroupResource{Group: "networking.k8s.io", Resource: "ipaddresses"}
 	forbidden = apierrors.NewForbidden(addresses, "10.96.0.1", errors.New("no"))
 	gone      = apierrors.NewNotFound(addresses, "10.96.0.1")
-	away      = errors.New("connection refused")
+	errAway   = errors.New("connection refused")
 )
 
 func TestRefuses(t *testing.T) {
@@ -31,7 +31,7 @@ func TestRefuses(t *testing.T) {
 		"a webhook":  {errors.New(`admission webhook "a" denied the request: no`), true},
 		"gone":       {gone, false},
 		"a conflict": {apierrors.NewConflict(addresses, "10.96.0.1", errors.New("version")), false},
-		"an outage":  {away, false},
+		"an outage":  {errAway, false},
 	} {
 		if got := refuses(tc.err); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
@@ -67,9 +67,9 @@ func TestOneWriteIsTriedAfterEachPause(t *testing.T) {
 		{"refused", 0, forbidden, closeAfter, 1},
 		{"still refused, no time has passed", 0, forbidden, 0, 1},
 		{"refused after a pause", Pause, forbidden, 1, 1},
-		{"away after a pause", Pause, away, 1, 1},
+		{"away after a pause", Pause, errAway, 1, 1},
 		{"allowed after a pause", Pause, nil, 1000, 2},
-		{"away", 0, away, 1000, 2},
+		{"away", 0, errAway, 1000, 2},
 		{"gone", 0, gone, 1000, 2},
 	} {
 		clock.SetTime(clock.Now().Add(step.after))

@@ -16,15 +16,15 @@ import (
 type Standing int
 
 const (
-	// AsWritten: the policy is followed as it is, without what is wrong with it.
+	// AsWritten says that the policy is followed as it is, without what is wrong with it.
 	AsWritten Standing = iota
-	// AsBefore: its selectors cannot be read. It is followed, all of it, as it was when they last
+	// AsBefore says that its selectors cannot be read. It is followed, all of it, as it was when they last
 	// could.
 	AsBefore
-	// Closed: as AsBefore, but no earlier form is known, for this process has not seen one. The
+	// Closed is AsBefore, but no earlier form is known, for this process has not seen one. The
 	// policy selects no Service, and if it is exclusive its ranges are closed to all.
 	Closed
-	// ClosedUnknown: as Closed, and by which labels it selects ServiceCIDRs cannot be read either:
+	// ClosedUnknown is Closed, and by which labels it selects ServiceCIDRs cannot be read either:
 	// no range is closed.
 	ClosedUnknown
 )

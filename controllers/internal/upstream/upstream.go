@@ -102,7 +102,7 @@ func WrittenByAPIServer(o metav1.Object) bool {
 // ServiceCIDR, has written the finalizer that is kube-controller-manager's.
 func LentFinalizer(c *networkingv1.ServiceCIDR) bool {
 	return slices.Contains(c.Finalizers, v1alpha1.FinalizerUpstream) && slices.ContainsFunc(c.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == v1alpha1.ManagerServiceCIDR && f.FieldsV1 != nil && strings.Contains(string(f.FieldsV1.Raw), v1alpha1.FinalizerUpstream)
+		return f.Manager == v1alpha1.ManagerServiceCIDR && f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), v1alpha1.FinalizerUpstream)
 	})
 }
 

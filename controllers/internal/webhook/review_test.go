@@ -96,20 +96,6 @@ func TestPanicBreaksTheConnection(t *testing.T) {
 	}
 }
 
-// stuck is a review that does not go on behind its first bytes, until something is closed.
-type stuck struct {
-	io.Reader
-	until <-chan struct{}
-}
-
-func (s stuck) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	if n == 0 {
-		<-s.until
-	}
-	return n, err
-}
-
 // Large reviews wait for their turn, and ordinary ones do not wait for them. One whose turn does
 // not come in time is answered as a webhook that failed.
 func TestLargeReviewsWaitForTheirTurn(t *testing.T) {
@@ -188,7 +174,7 @@ func TestWhatManyReviewsHold(t *testing.T) {
 	}
 	held := heap() - before
 	go func() {
-		for range arrived { //nolint:revive // those that wait get their turn, and say so
+		for range arrived { // those that wait get their turn, and say so
 		}
 	}()
 	close(release)

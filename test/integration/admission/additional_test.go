@@ -210,14 +210,14 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		c.AddPolicy(ctx, "keeper", `{serviceCIDRs: [closed], serviceSelector: {matchLabels: {tenant: keeper}}, exclusive: true,
 			reservations: [{name: all-but-three, address: 10.134.0.16-10.134.0.251}]}`)
 		c.WaitProgrammed(ctx, "keeper")
-		refused := MatchError(cluster.ContainAll(`ServiceCIDRPolicy "keeper": `, closed4))
+		refused := MatchError(cluster.ContainAll(`ServiceCIDRPolicy "keeper": `, "ServiceCIDR closed is not open to this Service"))
 		Expect(c.TryService(ctx, "stranger", framework.RequireDualStack(), withAdditional("blue,closed"))).Error().To(refused)
 		c.CreateService(ctx, "stranger", framework.RequireDualStack(), withAdditional("blue"))
 		Expect(c.PatchService(ctx, "stranger", `{"metadata":{"annotations":{"`+cluster.AdditionalFrom+`":"blue,closed"}}}`)).Error().To(refused, "nor later")
 
 		By("and not while no webhook answers either")
 		c.WithoutWebhooks(ctx, func() { annotate(ctx, "stranger", "closed,blue") })
-		complains(ctx, "stranger", "keeper", closed4, closed6)
+		complains(ctx, "stranger", "keeper", "ServiceCIDR closed is not open to this Service")
 		getsAdditional(ctx, "stranger", blue4, blue6)
 
 		By("but to whom the policy selects, and around its reservations")

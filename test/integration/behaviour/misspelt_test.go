@@ -73,7 +73,7 @@ var _ = Describe("Services that misspell their addresses", Ordered, func() {
 		Eventually(func() []string {
 			return c.Events(ctx).Ours().OnService("single").For("ClusterIPAlreadyAllocated").Notes()
 		}).
-			Should(ConsistOf(ContainSubstring("belongs to Service default/right")))
+			Should(ConsistOf(ContainSubstring("belongs to another Service, which has the better right to it")))
 		c.DeleteServices(ctx, right)
 	})
 })

@@ -22,7 +22,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -48,17 +47,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 })
 
-// both are the families that each spec is about.
-var both = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-
 // numbers make names and ranges of specs unique.
 var numbers int
 
 // place is a pair of ranges of a spec's own, and its name.
 type place struct {
-	name         string
-	four, six    netip.Prefix
-	ofFour, from string
+	name      string
+	four, six netip.Prefix
 }
 
 // newPlace offers ranges with so many bits for hosts, which end with the spec.
