@@ -137,7 +137,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 		Eventually(func() []string {
 			return c.Events(ctx).Ours().OnService("thief").For("ClusterIPAlreadyAllocated").Notes()
 		}).
-			Should(ContainElement(ContainSubstring(name(owner))))
+			Should(ContainElement(ContainSubstring("belongs to another Service, which has the better right to it")))
 	})
 
 	// Somebody has exchanged the IPAddress for one that names something else. The parent cannot be changed, so it has to be

@@ -20,7 +20,7 @@ var _ = Describe("What the API server fills in", func() {
 		Expect(admin.Create(ctx, policy)).To(Succeed())
 		DeferCleanup(admin.Delete, policy)
 		Expect(policy.Object["spec"]).To(Equal(map[string]any{
-			"serviceCIDRs": []any{"tenant-a"}, "exclusive": false, "enforcement": "APIServer", "onFull": "Fallback", "priority": int64(0),
+			"serviceCIDRs": []any{"tenant-a"}, "exclusive": false, "additionalAddresses": false, "enforcement": "APIServer", "onFull": "Fallback", "priority": int64(0),
 		}))
 	})
 
