@@ -175,17 +175,6 @@ func (l *Index) NotWritten(a netip.Addr, by Holder, err error) error {
 	return err
 }
 
-// HandedTo returns who this process gave an address to that the cluster does not show yet.
-func (l *Index) HandedTo(a netip.Addr) (types.NamespacedName, bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if f := l.flights.at[a]; f != nil && f.write == nil {
-		to := f.holder().Service
-		return to, to != types.NamespacedName{}
-	}
-	return types.NamespacedName{}, false
-}
-
 // InFlight is the number of addresses that were handed out, or are being written, and that the
 // cluster does not show yet.
 func (l *Index) InFlight() int {
