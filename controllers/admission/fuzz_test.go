@@ -37,8 +37,8 @@ const (
 	// request while it is decoded, and its labels as a map.
 	maxAllocated = 2 << 20
 	// maxTime is how much CPU time a small request may take, maxTimePerPart what each 100 KiB of a
-	// large one may add. It takes 0.04 to 0.3 ms; the rest is for slow machines and for the counters
-	// that the fuzzer puts into the code. The bounds are to find what grows faster than a request.
+	// large one may add. It takes 0.3 ms at most, and 1 ms with the counters
+	// that the fuzzer puts into the code; the bounds are to find what grows faster than a request.
 	maxTime, maxTimePerPart = 50 * time.Millisecond, 20 * time.Millisecond
 	// maxHandedOn is what a follower may send to the leader.
 	maxHandedOn = 64 << 10
