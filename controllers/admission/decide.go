@@ -35,8 +35,6 @@ type choice struct {
 	coolDown *addressindex.CoolDown
 	// holder is another Service that lives and has the address, whether its IPAddress is there or not.
 	holder types.NamespacedName
-	// ours: this process filled it in, in an earlier round of the same request.
-	ours bool
 }
 
 // decision is the answer to a request, as far as it can be given without drawing an address. The zero decision lets the request pass.
@@ -68,9 +66,7 @@ func decide(in inputs) decision {
 		return d
 	}
 	for _, c := range in.chosen {
-		if !c.ours {
-			d.take = append(d.take, c.address)
-		}
+		d.take = append(d.take, c.address)
 	}
 	for _, is4 := range missing(in.service, in.old, in.policies.Families()) {
 		reserved := in.policies.ReservedFor(in.subject.NamespacedName, is4)
@@ -80,16 +76,14 @@ func decide(in inputs) decision {
 	return d
 }
 
-// refuse finds an address that the request names and that is somebody else's.
+// refuse finds an address that the request names and that is somebody else's. It asks also about
+// what an earlier request of the same name was given: that may have had other labels.
 func refuse(in inputs) *steering.Refusal {
 	if in.misspelt != "" {
 		return &steering.Refusal{Message: fmt.Sprintf("spec.clusterIPs: write the address in its shortest form, in lower case: %s instead of %s",
 			canonical(in.misspelt), in.misspelt)}
 	}
 	for _, c := range in.chosen {
-		if c.ours {
-			continue
-		}
 		if r := in.policies.MayHold(c.address, in.subject); r != nil {
 			return r
 		}

@@ -110,8 +110,6 @@ func TestDecide(t *testing.T) {
 		"a static address": {service: corev1Service("a", "10.0.0.77"), want: decided{Take: []string{"10.0.0.77"}, Have: []string{"10.0.0.77"}}},
 		"a static address of one family, the other drawn": {service: dualStack(corev1Service("a", "fd00::77")),
 			want: decided{Take: []string{"fd00::77"}, Have: []string{"fd00::77"}, Fill: []bool{true}}},
-		"filled in by this process": {service: corev1Service("a", "10.0.1.77"), chosen: map[string]choice{"10.0.1.77": {ours: true}},
-			want: decided{Have: []string{"10.0.1.77"}}},
 		"outside of all ranges": {service: corev1Service("a", "192.0.2.1"), want: decided{Take: []string{"192.0.2.1"}, Have: []string{"192.0.2.1"}}},
 		"no address at all":     {service: corev1Service("a", "ten"), want: decided{Have: []string{"ten"}}},
 		"headless":              {service: corev1Service("a", corev1.ClusterIPNone), want: decided{Have: []string{corev1.ClusterIPNone}}},

@@ -27,11 +27,16 @@ func (in inputs) holder() addressindex.Holder {
 	return addressindex.Holder{Service: in.subject.NamespacedName, Review: in.review}
 }
 
-// take puts an address in flight that is free, or kept for the Service, so that nobody draws it while the API server writes it. It waits for an IPAddress of
-// ours that is just being written there.
+// take puts an address in flight that is free, or kept for the Service, so that nobody draws it
+// while the API server writes it; also one that an earlier review of the Service was given, for
+// which our IPAddress has made room already. It waits for an IPAddress of ours that is just being
+// written there.
 func (h *ServiceSteerer) take(ctx context.Context, in inputs, a netip.Addr) bool {
 	if !in.policies.Offers(a) {
 		return false
+	}
+	if h.Index.TakeOver(a, in.holder()) {
+		return true
 	}
 	waiting, cancel := context.WithTimeout(ctx, busyFor)
 	defer cancel()

@@ -53,8 +53,9 @@ type Step struct {
 	Policy string   `json:"policy,omitempty"`
 	Band   string   `json:"band"`
 	Ranges []string `json:"ranges"`
-	Free   uint64   `json:"free"`
-	tier   *allocator.Tier
+	// Free is how many addresses can be drawn just now, without those that are in flight.
+	Free uint64 `json:"free"`
+	tier *allocator.Tier
 }
 
 // Contains reports whether an address is one of those that the step draws from, free or not.
@@ -136,7 +137,8 @@ func (h *ServiceSteerer) step(policies *steering.Compiled, s slot, from steering
 		out.Policy = from.Policy.Name
 	}
 	for _, run := range t.Spans() {
-		out.Free += h.Index.Usage(run).Free
+		use := h.Index.Usage(run)
+		out.Free += use.Free - use.Assumed // which counts as free until a Service comes for it
 	}
 	return out
 }

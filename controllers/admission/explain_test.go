@@ -10,8 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
 // randomSetting has small ranges of both families, and policies that want them.
@@ -87,6 +89,31 @@ func TestExplainedAsAnswered(t *testing.T) {
 	}
 	if refused < 50 || drawn < 200 {
 		t.Errorf("%d refusals and %d addresses show little", refused, drawn)
+	}
+}
+
+// What is in flight is not free to be drawn, so the step that has nothing else is not the first.
+func TestExplainedWhileInFlight(t *testing.T) {
+	for is4, prefix := range map[bool]string{true: "10.0.1.0/29", false: "fd00:1::/125"} {
+		c := newCluster(t, blue(func(s *v1alpha1.ServiceCIDRPolicySpec) { s.OnFull = v1alpha1.OnFullFallback }))
+		for _, ip := range usableOf(prefix) {
+			c.steerer.Index.Take(netip.MustParseAddr(ip), addressindex.Holder{Service: types.NamespacedName{Namespace: "other", Name: "s"}})
+		}
+		service := corev1Service("a")
+		if !is4 {
+			service.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}
+		}
+		explained, err := c.steerer.Explain(t.Context(), service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := explained.Drawn[0].Order
+		if i := slices.IndexFunc(order, func(s Step) bool { return s.Free > 0 }); i < 0 || order[i].Policy != "" {
+			t.Errorf("all of %s is in flight, and explained is %+v", prefix, order)
+		}
+		if got := c.create(t, service); slices.Contains(usableOf(prefix), got.IP) || got.IP == "" {
+			t.Errorf("the answer is %+v", got)
+		}
 	}
 }
 

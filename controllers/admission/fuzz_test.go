@@ -14,7 +14,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +36,10 @@ const (
 	// maxAllocated is how many bytes may be allocated on its way: the answer, what is kept of the
 	// request while it is decoded, and its labels as a map.
 	maxAllocated = 2 << 20
+	// maxTime is how much CPU time a small request may take, maxTimePerPart what each 100 KiB of a
+	// large one may add. It takes 0.3 ms at most, and 1 ms with the counters
+	// that the fuzzer puts into the code; the bounds are to find what grows faster than a request.
+	maxTime, maxTimePerPart = 50 * time.Millisecond, 20 * time.Millisecond
 	// maxHandedOn is what a follower may send to the leader.
 	maxHandedOn = 64 << 10
 	// maxLine is the longest line that may be logged.
@@ -45,7 +51,8 @@ const (
 // FuzzReview sends what might come as an AdmissionReview, before anything has validated it, through
 // the HTTP handler to a webhook of Services with a real address index and real policies. Nothing
 // panics; a request has two addresses in flight at most, or none when it is refused or insane; what
-// it leaves behind, and what it costs on its way, has a bound that does not depend on its content.
+// it leaves behind, and the memory and the time that it costs, have bounds that do not depend on its
+// content.
 // What a follower hands on to the leader keeps to the same.
 func FuzzReview(f *testing.F) {
 	for _, row := range shapes(f) {
@@ -129,9 +136,13 @@ func (a *attacked) attack(t *testing.T, handler http.Handler, body []byte, lines
 	a.handedOn.Store(0)
 	before := allocated()
 	recorded := httptest.NewRecorder()
-	handler.ServeHTTP(recorded, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body)))
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
+	spent := threadTime(t, func() { handler.ServeHTTP(recorded, request) })
 	if cost := allocated() - before; cost > maxAllocated {
 		t.Errorf("%d bytes were allocated for %d", cost, len(body))
+	}
+	if most := maxTime + time.Duration(len(body)/(100<<10))*maxTimePerPart; spent > most {
+		t.Errorf("%d bytes took %s of CPU time, want %s at most", len(body), spent, most)
 	}
 	inFlight, length := a.steerer.Index.InFlight(), lines.length()
 	named, refusal := a.settle(t, recorded)
@@ -243,6 +254,24 @@ func insaneBody(body []byte) string {
 		return insane(s, old)
 	}
 	return ""
+}
+
+// threadTime is how much CPU time the thread spends on something. Unlike the time on a clock it does
+// not grow when other processes, or other tests, want the machine: a bound of it holds anywhere.
+func threadTime(t *testing.T, do func()) time.Duration {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	spent := func() time.Duration {
+		var use unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_THREAD, &use); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+	}
+	before := spent()
+	do()
+	return spent() - before
 }
 
 func allocated() uint64 {

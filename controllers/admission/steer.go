@@ -154,9 +154,6 @@ func (h *ServiceSteerer) choiceOf(ctx context.Context, a netip.Addr, subject typ
 	if r, ok := h.Index.Cooling(a); ok {
 		c.coolDown = &r
 	}
-	// A Service without a name may be any of those that are being created with generateName.
-	to, ok := h.Index.HandedTo(a)
-	c.ours = ok && subject.Name != "" && to == subject
 	for _, other := range h.Index.Claims(a) {
 		if other != subject && h.holds(ctx, other, a) {
 			c.holder = other
@@ -220,12 +217,12 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 		h.forget(in, taken)
 		return h.refuse(in, refusal, false), refused
 	}
-	if len(found) == 0 {
-		return admission.Allowed("").WithWarnings(d.warnings...), left
-	}
 	if errors.Is(ctx.Err(), context.Canceled) { // nobody waits for the answer: a replica that draws by itself by now, or the API server
 		h.forget(in, slices.Concat(found, taken))
 		return admission.Allowed(""), left
+	}
+	if len(found) == 0 {
+		return admission.Allowed("").WithWarnings(d.warnings...), left
 	}
 	return patch(d, found), filled
 }

@@ -58,17 +58,66 @@ func TestAskedAgain(t *testing.T) {
 	if diff := cmp.Diff(answer{Allowed: true}, again); diff != "" {
 		t.Errorf("asked again (-want +got):\n%s", diff)
 	}
-	if to, ok := c.steerer.Index.HandedTo(netip.MustParseAddr(first.IP)); !ok || to.Name != "a" {
-		t.Errorf("it is handed (%v) to %v", ok, to)
-	}
-	for name, want := range map[string]bool{"a": true, "b": false} {
-		if got := c.steerer.choiceOf(t.Context(), netip.MustParseAddr(first.IP), types.NamespacedName{Namespace: "ns", Name: name}); got.ours != want {
-			t.Errorf("it was filled in for %s: %v, want %v", name, got.ours, want)
-		}
+	if !c.steerer.Index.Holds(netip.MustParseAddr(first.IP), addressindex.Holder{Service: types.NamespacedName{Namespace: "ns", Name: "a"}}) {
+		t.Error("it is not the Service's any more")
 	}
 	other := c.create(t, corev1Service("b", first.IPs...))
 	if other.Allowed {
 		t.Error("another Service may have the reserved address")
+	}
+}
+
+// What an earlier request of the same name was given says nothing about what this one may have: a
+// tenant may send the first with labels, and the second without them.
+func TestAskedAgainWithoutTheLabels(t *testing.T) {
+	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+		c := newCluster(t, blue(func(s *v1alpha1.ServiceCIDRPolicySpec) {
+			s.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "blue"}}
+		}))
+		service := labelled(corev1Service("a"))
+		service.Spec.IPFamilies = []corev1.IPFamily{family}
+		first := c.create(t, service)
+		if !slices.Contains(slices.Concat(usableOf("10.0.1.0/29"), usableOf("fd00:1::/125")), first.IP) {
+			t.Fatalf("the answer is %+v", first)
+		}
+		if again := c.create(t, corev1Service("a", first.IPs...)); again.Allowed {
+			t.Errorf("without labels it may have %s, which is for those with labels", first.IP)
+		}
+		if again := c.create(t, labelled(corev1Service("a", first.IPs...))); !again.Allowed {
+			t.Errorf("with labels: %+v", again)
+		}
+	}
+}
+
+// A later review of a Service has what an earlier one was given, also when the earlier one gives up;
+// and gives it back if it is refused.
+func TestALaterReviewTakesOver(t *testing.T) {
+	s := blue(nil)
+	for _, ip := range usableOf("fd00:1::/125") {
+		s.services = append(s.services, corev1Service("s"+strings.ReplaceAll(ip, ":", "-"), ip))
+	}
+	c := newCluster(t, s)
+	review := func(uid string, service *corev1.Service) answer {
+		return c.ask(t, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			UID: types.UID(uid), Operation: admissionv1.Create, Namespace: "ns", Object: rawOf(t, service),
+		}})
+	}
+	by := func(uid string) addressindex.Holder {
+		return addressindex.Holder{Service: types.NamespacedName{Namespace: "ns", Name: "a"}, Review: types.UID(uid)}
+	}
+	first := review("1", corev1Service("a"))
+	a := netip.MustParseAddr(first.IP)
+	if !c.steerer.Index.Holds(a, by("1")) || !review("2", corev1Service("a", first.IP)).Allowed {
+		t.Fatalf("the answer is %+v", first)
+	}
+	if !c.steerer.Index.Holds(a, by("2")) {
+		t.Error("the later review has not taken over")
+	}
+	if got := review("3", dualStack(corev1Service("a", first.IP))); got.Allowed {
+		t.Errorf("the other family is full, and the answer is %+v", got)
+	}
+	if n := c.steerer.Index.InFlight(); n != 0 {
+		t.Errorf("%d are in flight after a refusal", n)
 	}
 }
 
@@ -353,7 +402,7 @@ func TestYieldedWhileWaiting(t *testing.T) {
 
 // A request whose sender has given up takes no address: he draws one by himself, and this one would be kept for nobody.
 func TestNobodyWaitsForTheAnswer(t *testing.T) {
-	for name, service := range map[string]*corev1.Service{"drawn": corev1Service("a"), "chosen and drawn": dualStack(corev1Service("a", "10.0.0.9"))} {
+	for name, service := range map[string]*corev1.Service{"drawn": corev1Service("a"), "chosen": corev1Service("a", "10.0.0.9"), "chosen and drawn": dualStack(corev1Service("a", "10.0.0.9"))} {
 		c := newCluster(t, setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")}})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -416,10 +465,11 @@ func TestGeneratedNames(t *testing.T) {
 	if first.IP == "" || first.IP == second.IP {
 		t.Fatalf("the answers are %+v and %+v", first, second)
 	}
-	if got := c.steerer.choiceOf(t.Context(), netip.MustParseAddr(first.IP), types.NamespacedName{Namespace: "ns"}); got.ours {
-		t.Error("what one of them got is taken for the other one's")
-	}
 	if got := c.create(t, nameless(first.IPs...)); !got.Allowed || got.IPs != nil {
 		t.Errorf("asked again about the first: %+v", got)
+	}
+	// What one of them got is not taken for the other one's: each has its own in flight.
+	if n := c.steerer.Index.InFlight(); n != 2 {
+		t.Errorf("%d are in flight", n)
 	}
 }

@@ -130,7 +130,7 @@ func (r *register) age(now time.Time) {
 			return
 		}
 		s.young[0], s.young = nil, s.young[1:]
-		if !ended {
+		if !ended && !f.late {
 			f.late = true
 			s.miss(f.of, now)
 		}
@@ -160,6 +160,20 @@ func (r *register) replace(f *flight, now time.Time) {
 		r.accounts.miss(f.of, now)
 	}
 	r.remove(f)
+}
+
+// renew takes a flight out whose Service asks for the address anew, and returns the one that is to
+// be entered instead. Slow creations count once, as without that, and not at all when they arrive:
+// an API server asks once more about one. A tenant that asks again and again, only to keep the
+// address from others, counts each time.
+func (r *register) renew(f *flight, now time.Time) *flight {
+	next := &flight{address: f.address, late: f.late, renewed: true}
+	if now.Sub(f.since) >= yieldSoonest && (!f.late || f.renewed) {
+		r.accounts.miss(f.of, now)
+		next.late = true
+	}
+	r.remove(f)
+	return next
 }
 
 // settle takes back that a flight counts as one that does not arrive: it has arrived, or was given

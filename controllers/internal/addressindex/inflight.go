@@ -44,6 +44,22 @@ func (l *Index) Take(a netip.Addr, to Holder) (taken bool, busy <-chan struct{})
 	return true, nil
 }
 
+// TakeOver hands an address that a Service has in flight to a later review of that Service, and is
+// false if it has not: reviews of one without a name may be about different Services. The API
+// server asks again about a request that another webhook has changed, and a tenant may name an
+// address that an earlier creation was given. Either way it is about to be stored, and so must not
+// yield as soon as the earlier flight would have.
+func (l *Index) TakeOver(a netip.Addr, to Holder) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.flights.at[a]
+	if f == nil || f.write != nil || to.Service.Name == "" || f.holder().Service != to.Service {
+		return false
+	}
+	l.enterFlight(l.flights.renew(f, l.clock.Now()), to)
+	return true
+}
+
 // enterFlight enters an address that the pool assumes, and that is in no flight; the caller holds
 // mu.
 func (l *Index) enterFlight(f *flight, to Holder) {
@@ -54,7 +70,16 @@ func (l *Index) enterFlight(f *flight, to Holder) {
 	l.flights.age(f.since)
 	if other := l.flights.enter(f, to); other != nil {
 		l.land(other)
+		go l.offer(other.address) // the caller may be serving those who wait
 	}
+}
+
+// offer lets those who wait have an address whose flight has ended, and tells those who listen.
+func (l *Index) offer(a netip.Addr) {
+	l.mu.Lock()
+	l.serve(a)
+	l.mu.Unlock()
+	l.Wake(a)
 }
 
 // land ends a flight. Its address becomes what the cluster shows of it; the caller holds mu.
@@ -148,17 +173,6 @@ func (l *Index) NotWritten(a netip.Addr, by Holder, err error) error {
 	}
 	l.Forget(a, by)
 	return err
-}
-
-// HandedTo returns who this process gave an address to that the cluster does not show yet.
-func (l *Index) HandedTo(a netip.Addr) (types.NamespacedName, bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if f := l.flights.at[a]; f != nil && f.write == nil {
-		to := f.holder().Service
-		return to, to != types.NamespacedName{}
-	}
-	return types.NamespacedName{}, false
 }
 
 // InFlight is the number of addresses that were handed out, or are being written, and that the

@@ -23,7 +23,7 @@ func forService(name string) Holder { return Holder{Service: named(name)} }
 
 // left is how much a register remembers of flights.
 func (r *register) left() int {
-	return len(r.at) + r.handed.Len() + r.writing.Len() + len(r.ends) + len(r.additional) + len(r.accounts.all) - len(r.accounts.failing)
+	return len(r.at) + r.handed.Len() + r.kept.Len() + len(r.ends) + len(r.additional) + len(r.accounts.all) - len(r.accounts.failing)
 }
 
 // draw draws the one address that there is.
@@ -35,11 +35,20 @@ func (b timed) draw(t *testing.T, ip, to string) {
 	}
 }
 
+// handedTo is the Service that was handed an address which the cluster does not show yet.
+func (l *Index) handedTo(a netip.Addr) (to types.NamespacedName) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if f := l.flights.at[a]; f != nil && f.write == nil {
+		to = f.holder().Service
+	}
+	return to
+}
+
 func (b timed) expectHolder(t *testing.T, what, ip, want string) {
 	t.Helper()
-	got, ok := b.HandedTo(addr(ip))
-	if ok != (want != "") || got.Name != want {
-		t.Errorf("%s: %s is handed (%v) to %v, want %q", what, ip, ok, got, want)
+	if got := b.handedTo(addr(ip)); got.Name != want {
+		t.Errorf("%s: %s is handed to %q, want %q", what, ip, got.Name, want)
 	}
 }
 
@@ -99,6 +108,79 @@ func TestInFlightIsNobodyElses(t *testing.T) {
 			t.Error("an IPAddress may be written at what was handed out")
 		}
 		b.expectHolder(t, "at the end", ip, "a")
+	}
+}
+
+// What a Service has in flight goes on to a later review of it, as young as if it had been taken
+// then: the API server is about to store it. No other review of the Service, and no other Service,
+// has it any more, or gets it by this.
+func TestTakeOver(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{})
+		b.draw(t, ip, "a")
+		early, late := forService("a"), Holder{Service: named("a"), Review: "late"}
+		b.pass(yieldUnshown)
+		for what, by := range map[string]Holder{"another Service": forService("b"), "a Service without a name": {Service: named("")}, "no Service": {}} {
+			if b.TakeOver(addr(ip), by) {
+				t.Fatalf("%s takes over what was handed to one", what)
+			}
+		}
+		if !b.TakeOver(addr(ip), late) || b.Holds(addr(ip), early) || !b.Holds(addr(ip), late) {
+			t.Fatal("the later review has not got what its Service has in flight")
+		}
+		b.pass(yieldSoonest - time.Millisecond)
+		if _, err := b.Draw(tier(t, ip), forService("b")); !errors.Is(err, allocator.ErrFull) {
+			t.Errorf("drawing %s again: %v, want that nothing is left", ip, err)
+		}
+		b.Forget(addr(ip), early)
+		b.expect(t, "given back by the earlier review", ip, allocator.Assumed)
+		b.objects.OnAdd(allocated(ip, "a"), false)
+		b.expect(t, "it arrives", ip, allocator.Allocated)
+		if n, count := b.InFlight(), b.flights.accounts.of("ns").count(b.clock.Now()); n != 0 || count > 0 {
+			t.Errorf("%d are in flight, want none; %v count as not arriving", n, count)
+		}
+		if b.TakeOver(addr(ip), late) {
+			t.Error("what has arrived can be taken over")
+		}
+	}
+}
+
+// A tenant that asks for the same address again and again, and never creates the Service, does not
+// keep it from others.
+func TestTakingOverKeepsNobodyOut(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(rules{})
+		b.draw(t, ip, "a")
+		for i := range 100 {
+			b.pass(2 * yieldSoonest)
+			if _, err := b.Draw(tier(t, ip), of("friend", 1)); err == nil {
+				break
+			}
+			if !b.TakeOver(addr(ip), forService("a")) || i == 99 {
+				t.Fatalf("after %d times %s is still its own", i, ip)
+			}
+		}
+	}
+}
+
+// An address that another replica has just handed out is in flight for no Service that this replica
+// knows of, and is not drawn again while that lasts.
+func TestInFlightForNoServiceYieldsToNone(t *testing.T) {
+	for _, ip := range both {
+		b := newTimed(reserving(ip))
+		b.objects.OnAdd(ownedIP(ip, v1alpha1.PurposeReservation, "1"), true)
+		b.objects.OnDelete(ownedIP(ip, v1alpha1.PurposeReservation, "1"))
+		b.expect(t, "another replica has made room", ip, allocator.Assumed)
+		b.pass(handedElsewhere - time.Millisecond)
+		b.flights.shown = b.clock.Now()
+		if drawn, err := b.Draw(tier(t, ip), forService("b")); !errors.Is(err, allocator.ErrFull) {
+			t.Errorf("drawing %s: %v, %v; want that nothing is left", ip, drawn, err)
+		}
+		if !b.moving(tier(t, ip)) {
+			t.Error("it does not move")
+		}
+		b.pass(time.Millisecond)
+		b.expect(t, "nothing has come of it", ip, allocator.Free)
 	}
 }
 

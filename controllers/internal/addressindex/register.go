@@ -45,6 +45,8 @@ type flight struct {
 	place        int // in the queue of those whose time will be over
 	// late: it was there for overtakenFor or unshownFor, and was counted as one that does not arrive.
 	late, landed bool
+	// renewed: its Service had asked for the address before, and asked anew.
+	renewed bool
 	// write is set while this process writes an IPAddress of ours at the address, and until the
 	// watch shows that write.
 	write *write
@@ -82,10 +84,11 @@ func (w *write) seen(at types.UID) bool {
 // register is empty and ready.
 type register struct {
 	at map[netip.Addr]*flight
-	// at has all by address; handed are those that were handed out, since when, writing those at
-	// which this process writes.
-	handed, writing allocator.Ages
-	ends            ending
+	// at has all by address; handed are those that were handed to a Service, since when, kept all
+	// others: those at which this process writes, and those that another process has handed out.
+	// Only what was handed to a Service yields.
+	handed, kept allocator.Ages
+	ends         ending
 	// additional are the addresses of additional IPAddresses that were written for a Service.
 	additional map[types.NamespacedName]map[netip.Addr]*flight
 	accounts   accounts
@@ -110,13 +113,17 @@ func (r *register) enter(f *flight, to Holder) (leaves *flight) {
 	}
 	r.at[f.address] = f
 	heap.Push(&r.ends, f)
-	if f.write != nil {
-		r.writing.Put(f.address, f.since)
-		return leaves
-	}
-	r.handed.Put(f.address, f.since)
+	r.ages(f).Put(f.address, f.since)
 	r.accounts.enter(f)
 	return leaves
+}
+
+// ages are those among which a flight is listed.
+func (r *register) ages(f *flight) *allocator.Ages {
+	if f.write != nil || f.of == nil {
+		return &r.kept
+	}
+	return &r.handed
 }
 
 // leaves is the flight that a full register can do best without: the oldest of the namespace of
@@ -142,12 +149,11 @@ func (r *register) remove(f *flight) {
 	f.landed = true
 	delete(r.at, f.address)
 	heap.Remove(&r.ends, f.place)
+	r.ages(f).Remove(f.address)
 	if f.write == nil {
-		r.handed.Remove(f.address)
 		r.accounts.leave(f)
 		return
 	}
-	r.writing.Remove(f.address)
 	close(f.write.over)
 	r.unlist(f)
 }
@@ -167,10 +173,10 @@ func (r *register) unlist(f *flight) {
 // begin makes a flight one at which this process writes, until the time that is given.
 func (r *register) begin(f *flight, until time.Time) {
 	if f.write == nil {
-		f.write = newWrite()
-		r.handed.Remove(f.address)
+		r.ages(f).Remove(f.address)
 		r.accounts.leave(f)
-		r.writing.Put(f.address, f.since)
+		f.write = newWrite()
+		r.ages(f).Put(f.address, f.since)
 	}
 	f.until = until
 	heap.Fix(&r.ends, f.place)
@@ -215,8 +221,8 @@ func (r *register) yields(order []*allocator.Tier, now time.Time) *flight {
 // moving reports whether an address of some tiers is in flight.
 func (r *register) moving(order []*allocator.Tier) bool {
 	_, _, handed := r.handed.OldestIn(order)
-	_, _, writing := r.writing.OldestIn(order)
-	return handed || writing
+	_, _, kept := r.kept.OldestIn(order)
+	return handed || kept
 }
 
 // over is a flight whose time is over, nil if there is none.

@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +31,7 @@ type slowFlight struct {
 	namespace    string
 	since, until time.Time
 	late, write  bool
+	renewed      bool
 	service      types.NamespacedName // whose additional address was written
 }
 
@@ -67,7 +70,7 @@ func (s *slowRegister) yields(f *slowFlight, now time.Time) (count float64, ok b
 	if f.since.Before(s.shown) {
 		whole = yieldAfter
 	}
-	if f.write {
+	if f.write || f.namespace == "" {
 		return 0, false
 	}
 	if patience := max(yieldSoonest, time.Duration(float64(whole)/(1+max(0, n-2)))); now.Sub(f.since) >= patience {
@@ -165,6 +168,15 @@ func stepRegister(random *rand.Rand, real *register, slow *slowRegister, a netip
 		}
 		delete(slow.flights, a)
 		real.replace(f, now)
+	case random.IntN(3) == 0 && f.write == nil && f.of != nil: // a later review of its Service takes it over
+		if now.Sub(was.since) >= yieldSoonest && (!was.late || was.renewed) {
+			slow.add(was.namespace, 1, now)
+			was.late = true
+		}
+		was.since, was.renewed = now, true
+		next := real.renew(f, now)
+		next.since, next.until = now, was.until
+		real.enter(next, of(was.namespace, 2))
 	case random.IntN(3) == 0: // it arrives
 		if f.since.After(slow.shown) {
 			slow.shown = f.since
@@ -237,6 +249,34 @@ func TestShareOfANamespace(t *testing.T) {
 	if n := b.InFlight(); n != maxOfNamespace+1 || b.State(first) != allocator.Free {
 		t.Errorf("%d are in flight, want %d; the first one is %s", n, maxOfNamespace+1, b.State(first))
 	}
+}
+
+// An address that is pushed out of a full share goes to a request that waits for it, at once, and
+// those who listen are told.
+func TestPushedOutIsServedAndTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, order := hugeRange(t)
+		const ip = "fd00:0:0:2::1"
+		var told atomic.Bool
+		b.addressListeners.add(func(a netip.Addr) { told.Store(told.Load() || a == addr(ip)) })
+		if _, err := b.Draw(tier(t, ip), of("much", 0)); err != nil {
+			t.Fatal(err)
+		}
+		b.clock.SetTime(b.clock.Now().Add(time.Microsecond))
+		waits := b.await(tier(t, ip), of("friend", 0))
+		for i := range maxOfNamespace {
+			if _, err := b.Draw(order, of("much", 1+i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if !b.Holds(addr(ip), of("friend", 0)) || !told.Load() {
+			t.Errorf("it is handed on: %v; who listens was told: %v", b.Holds(addr(ip), of("friend", 0)), told.Load())
+		}
+		if got := <-waits; got.err != nil {
+			t.Error(got.err)
+		}
+	})
 }
 
 // What makes room in a full register is of the namespace of which most does not arrive.

@@ -18,6 +18,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
 const (
@@ -74,33 +76,48 @@ func NewClient(lock *Lock, path string, certificate func(*tls.ClientHelloInfo) (
 
 // Review returns the leader's answer to a request, which holds no more than this replica has kept
 // of it; the leader bounds it anew. It is false if there is no answer, so that this replica has to
-// give one. Before it says so it reads the Lease again, unless this replica leads.
+// give one, or because ctx has ended. Before it says so it reads the Lease again, unless this
+// replica leads.
 func (c *Client) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
 	address := c.lock.Address()
-	if address == "" || !c.mayAsk(address, time.Now()) {
+	try, ok := c.mayAsk(address, time.Now())
+	if address == "" || !ok {
 		stale := address
 		if address = c.lock.Reread(ctx); address == "" || address == stale {
 			return nil, false
 		}
 	}
 	response, err := c.post(ctx, "https://"+address+c.path, request)
-	if err != nil {
+	switch {
+	case err == nil:
+		c.suspected.Store(nil)
+		return response, true
+	case ctx.Err() != nil:
+		// The caller hung up, or its time is up. A tenant can have that happen as often as it
+		// likes, and it says nothing about the leader.
+		if try != nil {
+			c.suspected.CompareAndSwap(try, &suspicion{address, time.Now()})
+		}
+	default:
 		c.suspected.Store(&suspicion{address, time.Now().Add(askAgainAfter)})
 		log.FromContext(ctx).Info("The leader did not take a request; answering it here", "leader", address, "problem", err.Error())
-		return nil, false
 	}
-	c.suspected.Store(nil)
-	return response, true
+	return nil, false
 }
 
-// mayAsk is false while this leader is suspected to be gone. When that time is over it lets one request through and suspects the leader for another while,
-// until that request has its answer.
-func (c *Client) mayAsk(address string, now time.Time) bool {
+// mayAsk is false while this leader is suspected to be gone. When that time is over it lets one
+// request through and suspects the leader for another while, until that request has its answer; try
+// is that suspicion, nil for a leader that is trusted.
+func (c *Client) mayAsk(address string, now time.Time) (try *suspicion, ok bool) {
 	s := c.suspected.Load()
 	if s == nil || s.address != address {
-		return true
+		return nil, true
 	}
-	return !now.Before(s.until) && c.suspected.CompareAndSwap(s, &suspicion{address, now.Add(askAgainAfter)})
+	if now.Before(s.until) {
+		return nil, false
+	}
+	try = &suspicion{address, now.Add(askAgainAfter)}
+	return try, c.suspected.CompareAndSwap(s, try)
 }
 
 func (c *Client) post(ctx context.Context, url string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
@@ -123,6 +140,9 @@ func (c *Client) post(ctx context.Context, url string, request *admissionv1.Admi
 		return nil, err
 	}
 	post.Header.Set("Content-Type", "application/json")
+	if end, ok := ctx.Deadline(); ok {
+		webhook.SetTimeLeft(post.Header, time.Until(end))
+	}
 	answer, err := c.transport.RoundTrip(post)
 	if err != nil {
 		return nil, errors.Join(context.Cause(ctx), err)

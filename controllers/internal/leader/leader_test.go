@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
 // lease is a Lease of an election without an API server.
@@ -157,10 +161,79 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 			if n := asked.Load(); n != 1 {
 				t.Errorf("it was asked %d times, want once", n)
 			}
-			if again, leader := time.Now().Add(2*askAgainAfter), c.lock.Address(); !c.mayAsk(leader, again) || c.mayAsk(leader, again) {
+			again, leader := time.Now().Add(2*askAgainAfter), c.lock.Address()
+			_, first := c.mayAsk(leader, again)
+			if _, second := c.mayAsk(leader, again); !first || second {
 				t.Error("later it is asked by one request, and by one alone")
 			}
 		})
+	}
+}
+
+// A caller that hangs up, or whose time is up, says nothing about the leader: the next request asks
+// it. That holds for the one request that tries a suspected leader, too.
+func TestCallerHangsUp(t *testing.T) {
+	ends := map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"the caller hangs up": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(50*time.Millisecond, cancel)
+			return ctx, cancel
+		},
+		"its time is up": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 50*time.Millisecond)
+		},
+	}
+	for name, end := range ends {
+		for suspected, before := range map[string]time.Duration{"trusted": 0, "suspected until a moment ago": time.Millisecond} {
+			t.Run(name+", the leader is "+suspected, func(t *testing.T) {
+				var stands atomic.Bool // the leader waits until the follower closes the connection
+				c := serve(t, Promptly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if !stands.Load() {
+						allowing(0).ServeHTTP(w, r)
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body)
+					<-r.Context().Done()
+				})))
+				if before > 0 {
+					c.suspected.Store(&suspicion{c.lock.Address(), time.Now().Add(-before)})
+				}
+				stands.Store(true)
+				ctx, cancel := end(t.Context())
+				defer cancel()
+				if got, ok := c.Review(ctx, request()); ok {
+					t.Fatalf("the answer is %+v", got)
+				}
+				stands.Store(false)
+				if _, ok := c.Review(t.Context(), request()); !ok {
+					t.Error("the leader is there, and was not asked")
+				}
+			})
+		}
+	}
+}
+
+// The leader learns how much time its follower has left, rounded up: one that gives up first would
+// be taken for a leader that does not answer.
+func TestLeaderLearnsTheTimeThatIsLeft(t *testing.T) {
+	const left = 700 * time.Millisecond
+	var told atomic.Pointer[string]
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		told.Store(new(r.Header.Get(webhook.TimeLeftHeader)))
+		allowing(0).ServeHTTP(w, r)
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), left)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	if _, ok := c.Review(ctx, request()); !ok {
+		t.Fatal("it did not answer")
+	}
+	ms, err := strconv.Atoi(*told.Load())
+	if got := time.Duration(ms) * time.Millisecond; err != nil || got > left || got < time.Until(deadline) {
+		t.Errorf("it was told %q of %s: %v", *told.Load(), left, err)
+	}
+	if _, ok := c.Review(t.Context(), request()); !ok || *told.Load() != "" {
+		t.Errorf("it was told %q of a request without a deadline", *told.Load())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,6 +23,31 @@ import (
 // Budget is the time that a request may take here from its first byte to its answer; the API server
 // gives us two seconds.
 const Budget = 1700 * time.Millisecond
+
+// TimeLeftHeader is the header by which a follower tells the leader how many milliseconds it has
+// left for a request. It shortens the Budget and never extends it, so it does no harm from anyone.
+const TimeLeftHeader = "Clusterip-Operator-Time-Left"
+
+// SetTimeLeft writes how much time a request has left, rounded up: the leader is to give up after
+// its follower, which would take the earlier end for a leader that fails.
+func SetTimeLeft(h http.Header, left time.Duration) {
+	ms := (max(left, 0) + time.Millisecond - 1) / time.Millisecond
+	h.Set(TimeLeftHeader, strconv.FormatInt(int64(ms), 10))
+}
+
+// budget is the time that a request has here: what its sender has left, if that is less than
+// Budget. A value that is no number, or is repeated, counts as none.
+func budget(h http.Header) time.Duration {
+	values := h.Values(TimeLeftHeader)
+	if len(values) != 1 {
+		return Budget
+	}
+	ms, err := strconv.ParseUint(values[0], 10, 16)
+	if err != nil {
+		return Budget
+	}
+	return min(time.Duration(ms)*time.Millisecond, Budget) //nolint:gosec // 16 bits
+}
 
 const (
 	// reviewsAtOnce is how many reviews are read and answered at a time. An API server sends 200 at
@@ -117,15 +143,16 @@ type served struct {
 
 // ServeHTTP implements http.Handler.
 func (s *served) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), Budget)
+	ctx, cancel := context.WithTimeout(r.Context(), budget(r.Header))
 	defer cancel()
 	if s.room.reviews.Acquire(ctx, 1) != nil {
 		unread(w, http.StatusServiceUnavailable, "busy")
 		return
 	}
 	defer s.room.reviews.Release(1)
-	review, err := s.read(ctx, w, r)
-	defer review.leave()
+	review := trimmed{leave: func() {}}
+	defer func() { review.leave() }() // also after a panic while it is read
+	err := s.read(ctx, w, r, &review)
 	switch {
 	case err == nil:
 	case errors.Is(err, errMalformed):
@@ -175,9 +202,8 @@ type trimmed struct {
 	leave func()
 }
 
-// read reads a review, as far as it is wanted, while there is time.
-func (s *served) read(ctx context.Context, w http.ResponseWriter, r *http.Request) (trimmed, error) {
-	out := trimmed{leave: func() {}}
+// read reads a review into out, as far as it is wanted, while there is time.
+func (s *served) read(ctx context.Context, w http.ResponseWriter, r *http.Request, out *trimmed) error {
 	deadline, _ := ctx.Deadline()
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(deadline) // a reader that knows none has its ends
@@ -199,7 +225,7 @@ func (s *served) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		return n, err
 	}}
 	if err := t.object(s.keep); err != nil {
-		return out, err
+		return err
 	}
 	// The HTTP server notices that the API server hangs up when it has read the request to its end.
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, large))
@@ -209,8 +235,8 @@ func (s *served) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	}
 	parsed := admissionv1.AdmissionReview{Request: &out.request.AdmissionRequest}
 	if err := json.Unmarshal(t.kept, &parsed); err != nil || parsed.Request == nil {
-		return out, errMalformed
+		return errMalformed
 	}
 	out.long = t.long
-	return out, nil
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -93,6 +94,62 @@ func TestPanicBreaksTheConnection(t *testing.T) {
 	}()
 	if !room.reviews.TryAcquire(reviewsAtOnce) {
 		t.Error("its place is not free again")
+	}
+}
+
+// A panic of a reader in the middle of a large review gives back both of its places.
+func TestPanicWhileALargeReviewIsRead(t *testing.T) {
+	room := NewRoom()
+	hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, room)
+	broken := readerFunc(func([]byte) (int, error) { panic("a fault") })
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("it was answered")
+			}
+		}()
+		post(t, hook, io.MultiReader(strings.NewReader(`{"x":"`+strings.Repeat("x", 2*large)), broken))
+	}()
+	if !room.large.TryAcquire(largeAtOnce) || !room.reviews.TryAcquire(reviewsAtOnce) {
+		t.Error("its place is not free again")
+	}
+}
+
+// The header of a follower shortens the time that a request has, and nothing extends it.
+func TestTimeLeft(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": Budget, "x": Budget, "-1": Budget, "+700": Budget, "1e2": Budget, " 700": Budget, "0x10": Budget, "7_0": Budget,
+		"99999999999999999999": Budget, "1701": Budget, "65535": Budget, "1700": Budget,
+		"700": 700 * time.Millisecond, "1": time.Millisecond, "0": 0,
+	} {
+		if got := budget(http.Header{TimeLeftHeader: {text}}); got != want {
+			t.Errorf("%q: the budget is %s, want %s", text, got, want)
+		}
+	}
+	if got := budget(http.Header{}); got != Budget {
+		t.Errorf("without the header: %s", got)
+	}
+	if got := budget(http.Header{TimeLeftHeader: {"1", "2"}}); got != Budget {
+		t.Errorf("repeated: %s", got)
+	}
+	for left, want := range map[time.Duration]string{
+		-time.Second: "0", 0: "0", 1: "1", time.Millisecond: "1", time.Millisecond + 1: "2", Budget: "1700", time.Hour: "3600000",
+	} {
+		h := http.Header{}
+		if SetTimeLeft(h, left); h.Get(TimeLeftHeader) != want {
+			t.Errorf("%s: the header is %q, want %q", left, h.Get(TimeLeftHeader), want)
+		}
+	}
+	var had time.Duration
+	hook := creations(func(ctx context.Context, _ admission.Request) admission.Response {
+		deadline, _ := ctx.Deadline()
+		had = time.Until(deadline)
+		return admission.Allowed("")
+	}, NewRoom())
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(reviewOfAService))
+	SetTimeLeft(r.Header, 700*time.Millisecond)
+	if hook.ServeHTTP(httptest.NewRecorder(), r); had <= 0 || had > 700*time.Millisecond {
+		t.Errorf("the handler had %s", had)
 	}
 }
 

@@ -84,8 +84,12 @@ type trimmer struct {
 
 // object copies the members that are to be kept of the object that comes next.
 func (t *trimmer) object(keep Members) error {
-	if c, err := t.peek(); err != nil || c != '{' {
-		return errors.Join(errMalformed, err)
+	c, err := t.peek()
+	if err != nil {
+		return err
+	}
+	if c != '{' {
+		return errMalformed
 	}
 	t.next++
 	t.kept = append(t.kept, '{')
@@ -141,8 +145,11 @@ func (t *trimmer) key(keep Members) (part Part, known bool, err error) {
 		part, known = keep[string(bytes.Trim(t.name, `"`))]
 	}
 	c, err := t.peek()
-	if err != nil || c != ':' {
-		return Part{}, false, errors.Join(errMalformed, err)
+	if err != nil {
+		return Part{}, false, err
+	}
+	if c != ':' {
+		return Part{}, false, errMalformed
 	}
 	t.next++
 	_, err = t.peek()

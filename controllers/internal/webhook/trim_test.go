@@ -64,11 +64,16 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// A connection that breaks is no malformed review.
+// A connection that breaks is no malformed review, wherever it does.
 func TestTrimOfABrokenConnection(t *testing.T) {
 	broken := errors.New("connection reset")
-	if _, err := trimOf(io.MultiReader(strings.NewReader(`{"a":`), iotest.ErrReader(broken)), 4, someMembers); !errors.Is(err, broken) || errors.Is(err, errMalformed) {
-		t.Errorf("the error is %v", err)
+	for _, text := range []string{``, `{`, `{"`, `{"a"`, `{"a" `, `{"a":`, `{"a":"`, `{"a":1`, `{"b":[`, `{"object":`, `{"object":{`, `{"object":{"name"`, `{"a":1,`} {
+		for _, chunk := range []int{1, 4, 64} {
+			_, err := trimOf(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)), chunk, someMembers)
+			if !errors.Is(err, broken) || errors.Is(err, errMalformed) {
+				t.Errorf("behind %s, by %d bytes: the error is %v", text, chunk, err)
+			}
+		}
 	}
 }
 

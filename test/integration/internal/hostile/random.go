@@ -147,6 +147,8 @@ func (a *attacker) act(ctx context.Context) {
 		a.turn(ctx, name)
 	case roll < 760:
 		a.giveUp(ctx, fresh)
+	case roll < 800:
+		a.hangUp(ctx, fresh)
 	case roll < 900:
 		a.tally.add("creation", a.Create(ctx, Plain(name)))
 	default:
@@ -177,6 +179,16 @@ func (a *attacker) giveUp(ctx context.Context, name string) {
 	defer cancel()
 	a.tally.add("given up", a.Create(short, Denied(name)), a.Create(short, Misnamed(name)))
 	a.tally.add("deletion", a.Delete(ctx, Denied(name)["metadata"].(Fields)["name"].(string)))
+}
+
+// hangUp closes the connection while a creation waits for an address: a range that is full, and in
+// which Services come and go, makes it wait for more than a second. The name is a good one, so that
+// nothing but the tenant ends the request.
+func (a *attacker) hangUp(ctx context.Context, name string) {
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	a.tally.add("hung up", a.Create(short, Plain(name)))
+	a.tally.add("deletion", a.Delete(ctx, name))
 }
 
 // pick returns one of several things.
