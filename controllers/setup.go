@@ -98,9 +98,10 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return fmt.Errorf("watching addresses: %w", err)
 	}
 	gauges := &metrics.Addresses{Index: index, Migration: bitmap}
-	loops := o.loops(mgr, index, gauges, bitmap)
+	board := &refusal.Board{}
+	loops := o.loops(mgr, index, gauges, board, bitmap)
 	if o.Policies && !bitmap {
-		more, err := o.steer(ctx, mgr, index)
+		more, err := o.steer(ctx, mgr, index, board)
 		if err != nil {
 			return fmt.Errorf("setting up policies: %w", err)
 		}
@@ -121,10 +122,10 @@ type loop interface {
 	SetupWithManager(mgr manager.Manager) error
 }
 
-func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *metrics.Addresses, bitmap bool) []loop {
+func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *metrics.Addresses, board *refusal.Board, bitmap bool) []loop {
 	api, clk := o.GroupVersion.String(), clock.RealClock{}
 	addresses := &ipaddress.Reconciler{
-		Client: writer(mgr, "repair", ""), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
+		Client: writer(mgr, refusal.Options{What: "repair", Board: board}), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
 		Events: mgr.GetEventRecorder("clusterip-operator-ipaddress"), Bitmap: bitmap,
 	}
 	services := &service.Reconciler{
@@ -138,7 +139,7 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *m
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
 		Events: mgr.GetEventRecorder("clusterip-operator-servicecidr"), APIVersion: api, Bitmap: bitmap,
 		Limits:   servicecidr.Limits{FreePercent: o.NearlyFullPercent, Within: o.NearlyFullWithin},
-		Networks: o.networks(),
+		Networks: o.networks(), Refusals: board,
 	}}
 	if len(o.ServiceClusterIPRange) > 0 {
 		loops = append(loops, &servicecidr.DefaultReconciler{
@@ -148,8 +149,11 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *m
 	}
 	if o.BandLabels {
 		loops = append(loops, &ipaddress.BandLabeler{
-			Client: writer(mgr, "band labels", ", or start it with --band-labels=false"), Index: index, APIVersion: api,
-			Limiter: flowcontrol.NewTokenBucketRateLimiter(o.BandLabelQPS, max(1, int(o.BandLabelQPS))),
+			Client: writer(mgr, refusal.Options{
+				What: "band labels", Remedy: ", or start it with --band-labels=false", Board: board,
+				Pace: flowcontrol.NewTokenBucketRateLimiter(o.BandLabelQPS, max(1, int(o.BandLabelQPS))),
+			}),
+			Index: index, APIVersion: api,
 		})
 	}
 	return loops
@@ -157,10 +161,9 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *m
 
 // writer is a client for a loop that writes IPAddresses, which stops while the API server refuses
 // it.
-func writer(mgr manager.Manager, what, remedy string) client.Client {
-	return refusal.New(mgr.GetClient(), refusal.Options{
-		What: what, Remedy: remedy, Events: mgr.GetEventRecorder("clusterip-operator-writes"), Clock: clock.RealClock{},
-	})
+func writer(mgr manager.Manager, o refusal.Options) client.Client {
+	o.Events, o.Clock = mgr.GetEventRecorder("clusterip-operator-writes"), clock.RealClock{}
+	return refusal.New(mgr.GetClient(), o)
 }
 
 func (o Options) networks() []addressindex.Network {

@@ -16,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
 	"github.com/clusterip-operator/clusterip-operator/controllers/growth"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/policy"
 	"github.com/clusterip-operator/clusterip-operator/controllers/reservation"
@@ -26,7 +27,7 @@ import (
 const sweepInterval = 500 * time.Millisecond
 
 // steer sets up what runs on every replica for the sake of ServiceCIDRPolicies, and returns the loops that the leader runs.
-func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressindex.Index) ([]loop, error) {
+func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressindex.Index, board *refusal.Board) ([]loop, error) {
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
@@ -45,12 +46,12 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 	}
 	clk := clock.RealClock{}
 	return []loop{
-		&reservation.Reconciler{Client: writer(mgr, "reservations and cool-downs", ""), Index: index, Policies: policies, Clock: clk, APIVersion: o.GroupVersion.String()},
+		&reservation.Reconciler{Client: writer(mgr, refusal.Options{What: "reservations and cool-downs", Board: board}), Index: index, Policies: policies, Clock: clk, APIVersion: o.GroupVersion.String()},
 		&policy.Reconciler{
 			Client: mgr.GetClient(), Index: index, Policies: policies, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
 		},
 		&additional.Reconciler{
-			Client: writer(mgr, "additional addresses", ""), Live: mgr.GetAPIReader(), Index: index, Policies: policies, Clock: clk,
+			Client: writer(mgr, refusal.Options{What: "additional addresses", Board: board}), Live: mgr.GetAPIReader(), Index: index, Policies: policies, Clock: clk,
 			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
 		},
 		&enforcement.Reconciler{

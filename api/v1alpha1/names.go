@@ -126,6 +126,9 @@ const (
 	// ConditionDefaultRangeMismatch is True on the default ServiceCIDR while it differs from the range
 	// that the API server was started with.
 	ConditionDefaultRangeMismatch = Prefix + "/DefaultRangeMismatch"
+	// ConditionWritesRefused is True on the default ServiceCIDR while the API server refuses to the
+	// operator to write IPAddresses, of whatever range.
+	ConditionWritesRefused = Prefix + "/WritesRefused"
 )
 
 // Field managers of writes, one for each controller, so that each owns what it wrote and no more.

@@ -35,6 +35,7 @@ var checks = map[string]string{
 	"RangeStaticBandFull":       "no address is free in the static band of a ServiceCIDR",
 	"RangeNetworkOverlap":       "a ServiceCIDR overlaps a node, pod or declared network",
 	"RangeDefaultRangeMismatch": "ServiceCIDR kubernetes is not what the API server was started with",
+	"RangeWritesRefused":        "the API server refuses to the operator to write IPAddresses",
 	"RangeDeletionBlocked":      "a ServiceCIDR cannot be deleted because addresses are in use",
 
 	"PolicyNotAccepted":     "the spec of a ServiceCIDRPolicy is invalid, or names what does not exist",

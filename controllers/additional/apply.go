@@ -108,12 +108,18 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 	ip.Labels[networkingv1.LabelManagedBy] = v1alpha1.ManagedByOperator
 	ip.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
 	ip.Annotations = map[string]string{v1alpha1.AnnotationServiceCIDR: at.serviceCIDR, v1alpha1.AnnotationServiceUID: string(in.service.uid)}
+	pace := r.paceOf(in.name.Namespace)
+	// This takes the number below zero when a Service gets all of its addresses at once; the next
+	// one of the namespace waits until it is above again.
+	pace.draws.ReserveN(in.now, 1)
 	if err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); err != nil {
 		return r.Index.NotWritten(a, holder, fmt.Errorf("creating IPAddress %s: %w", a, err))
 	}
 	r.Index.EndWrite(a, ip, "")
-	r.Events.Eventf(reference(in), upstream.Named(a.String()), corev1.EventTypeNormal, "AdditionalIPAllocated", action,
-		"Additional address %s from ServiceCIDR %s", a, at.serviceCIDR)
+	if pace.news.AllowN(in.now, 1) {
+		r.Events.Eventf(reference(in), upstream.Named(a.String()), corev1.EventTypeNormal, "AdditionalIPAllocated", action,
+			"Additional address %s from ServiceCIDR %s", a, at.serviceCIDR)
+	}
 	return nil
 }
 
@@ -127,7 +133,7 @@ const action = "AdditionalIPAllocation"
 // the webhook has said the same to the author of the Service.
 func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 	isNew := func(text string) bool { return !slices.Contains(w.told, text) }
-	if !slices.ContainsFunc(complaints, isNew) || !r.paceOf(in.name.Namespace).AllowN(in.now, 1) {
+	if !slices.ContainsFunc(complaints, isNew) || !r.paceOf(in.name.Namespace).complaints.AllowN(in.now, 1) {
 		return
 	}
 	w.told = complaints
@@ -135,15 +141,22 @@ func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 		"%s", wording.Cut("No additional address: "+strings.Join(complaints, "; "), wording.NoteLimit))
 }
 
-// paceOf returns the limit of what is told to the Services of a namespace. Two workers may make one
-// each for the first two Services of a namespace; the second stays.
-func (r *Reconciler) paceOf(namespace string) *rate.Limiter {
+// pace is what the Services of one namespace cost at most: the events of what they lack and of what
+// they got, and the addresses that are written for them.
+type pace struct{ complaints, news, draws *rate.Limiter }
+
+// paceOf returns the limits of a namespace. Two workers may make one each for the first two
+// Services of a namespace; the second stays.
+func (r *Reconciler) paceOf(namespace string) *pace {
 	if known, ok := r.paces.Get(namespace); ok {
-		return known.(*rate.Limiter)
+		return known.(*pace)
 	}
-	pace := rate.NewLimiter(rate.Every(tellEvery), tellBurst)
-	r.paces.Add(namespace, pace)
-	return pace
+	p := &pace{
+		complaints: rate.NewLimiter(rate.Every(tellEvery), tellBurst), news: rate.NewLimiter(rate.Every(tellEvery), newsBurst),
+		draws: rate.NewLimiter(rate.Every(drawEvery), drawBurst),
+	}
+	r.paces.Add(namespace, p)
+	return p
 }
 
 // reference is the Service as far as an event needs it.

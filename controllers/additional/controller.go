@@ -1,6 +1,7 @@
 package additional
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,13 +42,19 @@ const (
 	longestPause = 30 * time.Second
 )
 
-// How often Services of one namespace are told that they lack an address: a tenant may write a
-// Service that lacks another one each time.
+// What the Services of one namespace cost at most: a tenant may write a Service that lacks another
+// address each time, or drop what it asks for and ask again, as fast as the API server lets it.
 const (
 	tellEvery = 10 * time.Second
-	tellBurst = 10
-	// tellers is how many namespaces are remembered for that, those that were told last.
-	tellers = 1024
+	// tellBurst bounds what Services are told that they lack, newsBurst what they are told that
+	// they got.
+	tellBurst, newsBurst = 10, 32
+	// drawEvery and drawBurst bound the IPAddresses that are written, and by that those that are
+	// deleted and those that cool down: each of them was written once. The burst serves many
+	// Services at once that ask for as much as a Service may ask for, which is eight.
+	drawEvery, drawBurst = 200 * time.Millisecond, 128
+	// namespaces is how many are remembered for that, those that were served last.
+	namespaces = 1024
 )
 
 // Reconciler gives and takes the additional addresses of one Service at a time. All exported fields are required.
@@ -68,7 +75,7 @@ type Reconciler struct {
 	// when the IPAddress is gone.
 	owners  sync.Map
 	waiting sync.Map   // name of a Service that lacks an address -> *wait
-	paces   *lru.Cache // namespace -> *rate.Limiter of what is told to its Services
+	paces   *lru.Cache // namespace -> *pace
 }
 
 // wait is what is known of a Service that lacks an address.
@@ -86,7 +93,7 @@ type wait struct {
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	r.paces = lru.New(tellers)
+	r.paces = lru.New(namespaces)
 	return builder.ControllerManagedBy(mgr).
 		Named("additional").
 		For(&corev1.Service{}, builder.WithPredicates(predicate.NewPredicateFuncs(r.concerns))).
@@ -154,11 +161,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading what has to do with Service %s: %w", request, err)
 	}
-	if decide(in).idle() {
+	d := decide(in)
+	if d.idle() {
 		r.waiting.Delete(in.name)
 		return reconcile.Result{}, nil
 	}
-	if pause := r.pause(in); pause > 0 {
+	if pause := cmp.Or(r.pause(in), r.spent(in, d)); pause > 0 {
 		return reconcile.Result{RequeueAfter: pause}, nil
 	}
 	if in, err = r.gather(ctx, r.Live, request.NamespacedName); err != nil {
@@ -180,6 +188,16 @@ func (r *Reconciler) pause(in inputs) time.Duration {
 		return 0
 	}
 	return w.pause(in.now)
+}
+
+// spent returns how long a Service has to wait because those of its namespace were given so many
+// addresses of late. The API server is not asked meanwhile. What has only to be released is never
+// held back.
+func (r *Reconciler) spent(in inputs, d decision) time.Duration {
+	if len(d.draw)+len(d.complaints) == 0 || r.paceOf(in.name.Namespace).draws.TokensAt(in.now) >= 1 {
+		return 0
+	}
+	return r.waitOf(in).pause(in.now)
 }
 
 // pause is as long again as the Service has waited until now.

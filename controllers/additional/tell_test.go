@@ -24,8 +24,8 @@ type teller struct {
 }
 
 func newTeller() teller {
-	recorder := events.NewFakeRecorder(1000)
-	return teller{&Reconciler{Events: recorder, Policies: steering.NewCache(), paces: lru.New(tellers)}, recorder}
+	recorder := events.NewFakeRecorder(10_000)
+	return teller{&Reconciler{Events: recorder, Policies: steering.NewCache(), paces: lru.New(namespaces)}, recorder}
 }
 
 // lacks has a Service lack addresses for so many seconds now, for these reasons, and returns what

@@ -9,7 +9,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
-	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -24,10 +23,9 @@ import (
 // It has a queue and one worker of its own, so that a whole range to label never stands before a repair.
 // All fields are required.
 type BandLabeler struct {
-	Client client.Client
-	Index  *addressindex.Index
-	// Limiter bounds the writes: a label is never urgent.
-	Limiter    flowcontrol.RateLimiter
+	// Client bounds the writes: a label is never urgent.
+	Client     client.Client
+	Index      *addressindex.Index
 	APIVersion string
 }
 
@@ -46,9 +44,6 @@ func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Re
 	band, offered := b.Index.BandOf(a)
 	if !ours(ip) || !offered || ip.Labels[v1alpha1.LabelBand] == band.String() {
 		return reconcile.Result{}, nil
-	}
-	if err := b.Limiter.Wait(ctx); err != nil {
-		return reconcile.Result{}, nil // only at shutdown
 	}
 	// The UID keeps the apply from bringing an address back that was released in the meantime.
 	apply := networkingv1ac.IPAddress(ip.Name).WithAPIVersion(b.APIVersion).WithUID(ip.UID).

@@ -176,11 +176,11 @@ func same(now, want metav1.Condition) bool {
 
 // announce sends an event for each abnormal condition that was written, such as ServiceCIDRNearlyFull. client-go folds events of one reason within
 // minutes into a series with the words of the first; the first blocker is the related object, so that other blockers make
-// another event.
+// another event. Of refused writes the client that was refused tells, at once.
 func (r *Reconciler) announce(cidr *networkingv1.ServiceCIDR, in inputs, written []metav1.Condition) {
 	for _, c := range written {
 		kind, ours := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
-		if !ours || c.Status != metav1.ConditionTrue {
+		if !ours || c.Status != metav1.ConditionTrue || c.Type == v1alpha1.ConditionWritesRefused {
 			continue
 		}
 		var related runtime.Object

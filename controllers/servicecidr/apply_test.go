@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 )
 
 // The patch of the finalizers gives the object a new version. The conditions go by what it returned, or each new ServiceCIDR would cost a refused write.
@@ -41,7 +42,7 @@ func TestConditionsFollowTheFinalizers(t *testing.T) {
 		},
 	})
 	clock := clocktesting.NewFakePassiveClock(now)
-	r := &Reconciler{Client: c, Index: addressindex.NewWithClock(clock), Clock: clock, APIVersion: "networking.k8s.io/v1"}
+	r := &Reconciler{Client: c, Index: addressindex.NewWithClock(clock), Clock: clock, APIVersion: "networking.k8s.io/v1", Refusals: &refusal.Board{}}
 	if result, err := r.Reconcile(t.Context(), "new"); err != nil || result.RequeueAfter != step {
 		t.Fatalf("again in %v, error %v; want %v, none", result.RequeueAfter, err, step)
 	}

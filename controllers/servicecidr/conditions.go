@@ -10,6 +10,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
@@ -119,6 +120,20 @@ func networkOverlap(in inputs) metav1.Condition {
 	}
 	return say(v1alpha1.ConditionNetworkOverlap, metav1.ConditionTrue, "Overlap",
 		framed("Overlaps ", names, uint64(len(names)), ". Traffic to these addresses may be taken for Service traffic; move one of the two."))
+}
+
+// writesRefused names what is refused, and what an admin can do about each. The words of the API
+// server stand at the end: they may be many.
+func writesRefused(refused []refusal.Refused) metav1.Condition {
+	if len(refused) == 0 {
+		return say(v1alpha1.ConditionWritesRefused, metav1.ConditionFalse, "WritesTaken", "The API server takes the operator's writes of IPAddresses.")
+	}
+	texts := make([]string, 0, len(refused))
+	for _, r := range refused {
+		texts = append(texts, fmt.Sprintf("The API server refuses to %s IPAddresses for %s. Allow it to the operator's ServiceAccount%s. It said: %s",
+			r.Operation, r.For, r.Remedy, r.Said))
+	}
+	return say(v1alpha1.ConditionWritesRefused, metav1.ConditionTrue, "Refused", strings.Join(texts, "\n"))
 }
 
 // framed puts a list into the middle of a sentence: the first names, and how many there are beyond them. The whole fits into an event, and the

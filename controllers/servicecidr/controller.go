@@ -12,16 +12,19 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
@@ -45,6 +48,8 @@ type Reconciler struct {
 	APIVersion string
 	// Bitmap: the API server allocates from the bitmap.
 	Bitmap bool
+	// Refusals are the writes that the API server refuses to this process.
+	Refusals *refusal.Board
 
 	history history
 	counted map[string]time.Time // when AnnotationUsage was written last, by name; there is one worker
@@ -54,7 +59,13 @@ type Reconciler struct {
 // other must not be made for both at once.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return loop.Setup(mgr, loop.Options{Name: "servicecidr", Workers: 1, Retry: 200 * time.Millisecond, LongestRetry: time.Minute}, r,
-		r.Index.Ranges(), r.Index.RangeUsage(debounce))
+		r.Index.Ranges(), r.Index.RangeUsage(debounce), source.TypedFunc[string](r.wakeDefault))
+}
+
+// wakeDefault wakes the default ServiceCIDR whenever other writes are refused than before.
+func (r *Reconciler) wakeDefault(_ context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
+	r.Refusals.Subscribe(func() { queue.Add(v1alpha1.DefaultServiceCIDR) })
+	return nil
 }
 
 // Reconcile reads what has to do with the named ServiceCIDR, decides, and applies the decision.
@@ -110,7 +121,8 @@ func (r *Reconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, 
 
 // gather reads what decide needs from the address index.
 func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR) (inputs, error) {
-	in := inputs{now: r.Clock.Now(), limits: r.Limits, unused: r.Bitmap && cidr.Name == v1alpha1.DefaultServiceCIDR}
+	in := inputs{now: r.Clock.Now(), limits: r.Limits, cluster: cidr.Name == v1alpha1.DefaultServiceCIDR, refused: r.Refusals.Refused()}
+	in.unused = r.Bitmap && in.cluster
 	var prefixes []netip.Prefix
 	for _, c := range r.Index.ServiceCIDRs() {
 		if c.Name != cidr.Name {

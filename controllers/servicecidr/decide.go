@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 )
 
 // gracePeriod between the request to delete and the removal of the finalizers, upstream's value: it covers the
@@ -27,6 +28,10 @@ type inputs struct {
 	limits   Limits
 	// unused: it is the default range, and no API server has allocated from it yet. The first that does says so in the condition Ready, if there is none.
 	unused bool
+	// cluster: it is the default range, which has the conditions that are about no single range.
+	cluster bool
+	// refused are the writes of IPAddresses that the API server refuses.
+	refused []refusal.Refused
 }
 
 // blocker is an address that holds a ServiceCIDR, and whose it is.
@@ -58,6 +63,9 @@ type decision struct {
 // decide says what becomes of a ServiceCIDR. It reads no clock and no API.
 func decide(in inputs) decision {
 	d := decision{keep: true, conditions: usageConditions(in)}
+	if in.cluster {
+		d.conditions = append(d.conditions, writesRefused(in.refused))
+	}
 	switch {
 	case in.deleted.IsZero() && in.unused:
 	case in.deleted.IsZero():

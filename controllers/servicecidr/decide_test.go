@@ -16,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
@@ -241,6 +242,35 @@ func TestDecideDefault(t *testing.T) {
 	} {
 		if got := decideDefault(tc.in); got != tc.want {
 			t.Errorf("%s: got %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// Refused writes are told on the default ServiceCIDR alone, with what an admin can do.
+func TestRefusedWritesAreTold(t *testing.T) {
+	refused := []refusal.Refused{
+		{Operation: "change", For: "band labels", Remedy: ", or start it with --band-labels=false", Said: "the platform keeps IPAddresses"},
+		{Operation: "create", For: "repair", Said: "no"},
+	}
+	for name, tc := range map[string]struct {
+		in    inputs
+		want  metav1.ConditionStatus
+		parts []string
+	}{
+		"another ServiceCIDR": {in: inputs{refused: refused}},
+		"nothing is refused":  {in: inputs{cluster: true}, want: metav1.ConditionFalse},
+		"it is being deleted": {in: inputs{cluster: true, refused: refused, deleted: now, now: now}, want: metav1.ConditionTrue},
+		"some are": {in: inputs{cluster: true, refused: refused}, want: metav1.ConditionTrue, parts: []string{
+			"change IPAddresses for band labels", "ServiceAccount, or start it with --band-labels=false", "the platform keeps IPAddresses", "create IPAddresses for repair"}},
+	} {
+		c := cmp.Or(meta.FindStatusCondition(decide(tc.in).conditions, v1alpha1.ConditionWritesRefused), &metav1.Condition{})
+		if c.Status != tc.want {
+			t.Errorf("%s: %q, want %q", name, c.Status, tc.want)
+		}
+		for _, part := range tc.parts {
+			if !strings.Contains(c.Message, part) {
+				t.Errorf("%s: no %q in %q", name, part, c.Message)
+			}
 		}
 	}
 }

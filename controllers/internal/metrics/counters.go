@@ -55,7 +55,7 @@ var (
 	// needs. See package refusal.
 	WritesRefused = auto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "writes_refused",
-		Help: "1 while the API server refuses an operation (create, delete, change) on IPAddresses, by what it is for: one in two minutes is tried.",
+		Help: "1 while the API server refuses an operation (create, delete, change) on IPAddresses, by what it is for: two are tried after each pause of two minutes or less.",
 	}, []string{"for", "operation"})
 	// ExclusiveViolations counts the addresses that Services have although a policy keeps them for others.
 	ExclusiveViolations = auto.NewGauge(prometheus.GaugeOpts{

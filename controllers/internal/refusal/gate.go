@@ -2,6 +2,7 @@ package refusal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,8 +15,15 @@ const (
 	// closeAfter is how many writes in a row are refused before no other is tried: one alone may be
 	// about its object.
 	closeAfter = 3
-	// Pause is how long no write is tried. Then one is.
-	Pause = 2 * time.Minute
+	// Pause is how long no write is tried at most, firstPause how long at first. Then turns objects
+	// are, one after the other.
+	Pause      = 2 * time.Minute
+	firstPause = 5 * time.Second
+	turns      = 2
+	// remembered is how many of the objects that were refused last let others go first, by as much
+	// as precedence.
+	remembered = 16
+	precedence = time.Second
 )
 
 // Error is returned for a write that was not tried, because the API server has refused those before
@@ -45,52 +53,81 @@ type gate struct {
 	mu     sync.Mutex
 	row    int // refusals since the last success
 	closed bool
+	pause  time.Duration
 	next   time.Time // when one is tried while it is closed
+	turns  int       // how many were since the last pause
 	last   error
+	// refused are the objects that were refused last. Others go before them, for a platform may
+	// refuse some objects alone.
+	refused []string
 }
 
-// try writes, or returns an *Error.
-func (g *gate) try(write func() error) error {
-	if err := g.enter(); err != nil {
+// try writes an object of a name, or returns an *Error.
+func (g *gate) try(name string, write func() error) error {
+	if err := g.enter(name); err != nil {
 		return err
 	}
 	err := write()
-	g.leave(err)
+	g.leave(name, err)
 	return err
 }
 
-// enter lets a write through, of a closed gate the first after each pause.
-func (g *gate) enter() error {
+// enter lets a write through, of a closed gate one at a time after each pause.
+func (g *gate) enter(name string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.clock.Now()
-	if g.closed && now.Before(g.next) {
-		return &Error{Writes: g.writes, Last: g.last, After: g.next.Sub(now)}
+	if !g.closed {
+		return nil
 	}
-	g.next = now.Add(Pause)
+	now, at := g.clock.Now(), g.next
+	if slices.Contains(g.refused, name) {
+		at = at.Add(precedence)
+	}
+	if now.Before(at) {
+		return &Error{Writes: g.writes, Last: g.last, After: at.Sub(now)}
+	}
+	g.next = now.Add(g.pause)
 	return nil
 }
 
 // leave learns what became of a write. Only an answer of the API server opens or closes the gate:
 // an object that is gone has passed admission, an outage says nothing.
-func (g *gate) leave(err error) {
+func (g *gate) leave(name string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case refuses(err):
-		g.row++
-		g.last = err
-		g.next = g.clock.Now().Add(Pause)
-		if !g.closed && g.row >= closeAfter {
-			g.closed = true
-			g.changed(true, err)
-		}
+		g.refuse(name, err)
 	case err == nil, apierrors.IsAlreadyExists(err):
-		g.row = 0
+		g.row, g.refused = 0, nil
 		if g.closed {
 			g.closed = false
 			g.changed(false, nil)
 		}
+	}
+}
+
+// refuse notes a refusal; the caller holds mu. The pauses begin short: an API server that has just
+// started refuses what it has not read the permissions for yet.
+func (g *gate) refuse(name string, err error) {
+	g.row++
+	g.last = err
+	if !slices.Contains(g.refused, name) {
+		g.refused = append(g.refused[max(0, len(g.refused)-remembered+1):], name)
+	}
+	now := g.clock.Now()
+	switch {
+	case !g.closed && g.row < closeAfter:
+	case !g.closed:
+		g.closed, g.turns, g.pause = true, 0, firstPause
+		g.next = now.Add(g.pause)
+		g.changed(true, err)
+	case g.turns+1 < turns:
+		g.turns++
+		g.next = now
+	default:
+		g.turns, g.pause = 0, min(2*g.pause, Pause)
+		g.next = now.Add(g.pause)
 	}
 }
 

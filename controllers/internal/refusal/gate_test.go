@@ -45,8 +45,8 @@ func TestOneWriteIsTriedAfterEachPause(t *testing.T) {
 	clock, told := testingclock.NewFakePassiveClock(time.Now()), []bool{}
 	g := &gate{writes: "writes", clock: clock, changed: func(closed bool, _ error) { told = append(told, closed) }}
 	ask := func(answer error) (tried int) {
-		for range 1000 {
-			err := g.try(func() error { tried++; return answer })
+		for i := range 1000 {
+			err := g.try(fmt.Sprint(i), func() error { tried++; return answer })
 			if late := new(Error); errors.As(err, &late) {
 				result, failed := Wait(reconcile.Result{}, fmt.Errorf("labelling: %w", err))
 				if late.After <= 0 || late.After > Pause || result.RequeueAfter != late.After || failed != nil {
@@ -66,7 +66,9 @@ func TestOneWriteIsTriedAfterEachPause(t *testing.T) {
 		{"allowed", 0, nil, 1000, 0},
 		{"refused", 0, forbidden, closeAfter, 1},
 		{"still refused, no time has passed", 0, forbidden, 0, 1},
-		{"refused after a pause", Pause, forbidden, 1, 1},
+		{"refused after a short pause", firstPause, forbidden, turns, 1},
+		{"the next pause is longer", firstPause, forbidden, 0, 1},
+		{"refused after it", firstPause, forbidden, turns, 1},
 		{"away after a pause", Pause, errAway, 1, 1},
 		{"allowed after a pause", Pause, nil, 1000, 2},
 		{"away", 0, errAway, 1000, 2},
@@ -84,9 +86,83 @@ func TestSingleRefusalsCloseNothing(t *testing.T) {
 	g := &gate{clock: testingclock.NewFakePassiveClock(time.Now()), changed: func(bool, error) { t.Error("it has closed") }}
 	for range 100 {
 		for _, answer := range []error{forbidden, forbidden, nil} {
-			if err := g.try(func() error { return answer }); !errors.Is(err, answer) {
+			if err := g.try("", func() error { return answer }); !errors.Is(err, answer) {
 				t.Fatalf("%v, want %v", err, answer)
 			}
 		}
+	}
+}
+
+// A platform may refuse some objects alone. They do not keep the others waiting, whoever asks
+// first.
+func TestRefusedObjectsLetOthersGoFirst(t *testing.T) {
+	clock, closed := testingclock.NewFakePassiveClock(time.Now()), false
+	g := &gate{clock: clock, changed: func(now bool, _ error) { closed = now }}
+	ask := func(name string) {
+		_ = g.try(name, func() error {
+			if name == "fine" {
+				return nil
+			}
+			return forbidden
+		})
+	}
+	for range closeAfter {
+		ask("refused")
+	}
+	if !closed {
+		t.Fatal("nothing has closed it")
+	}
+	clock.SetTime(clock.Now().Add(firstPause))
+	ask("refused")
+	ask("fine")
+	if closed {
+		t.Error("the object that is always refused had the only turn")
+	}
+}
+
+// The pauses grow to the longest, and begin anew.
+func TestPausesGrow(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	g := &gate{clock: clock, changed: func(bool, error) {}}
+	tried := 0
+	for second := range 600 {
+		for i := range 10 {
+			_ = g.try(fmt.Sprint(second, i), func() error { tried++; return forbidden })
+		}
+		clock.SetTime(clock.Now().Add(time.Second))
+	}
+	if want := closeAfter + turns*8; tried > want || tried < closeAfter+turns*6 {
+		t.Errorf("%d were tried in ten minutes, want at most %d", tried, want)
+	}
+}
+
+// A write that was not tried hides no failure beside it.
+func TestWaitHidesNothing(t *testing.T) {
+	late, later := &Error{After: time.Second, Last: forbidden}, &Error{After: time.Minute, Last: forbidden}
+	for name, tc := range map[string]struct {
+		err   error
+		after time.Duration
+	}{
+		"one":        {fmt.Errorf("labelling: %w", late), time.Second},
+		"two":        {fmt.Errorf("both: %w", errors.Join(later, late)), time.Second},
+		"a failure":  {fmt.Errorf("both: %w", errors.Join(late, away)), 0},
+		"no refusal": {away, 0},
+	} {
+		result, err := Wait(reconcile.Result{}, tc.err)
+		if result.RequeueAfter != tc.after || (err == nil) != (tc.after > 0) {
+			t.Errorf("%s: again in %s, error %v", name, result.RequeueAfter, err)
+		}
+	}
+}
+
+// The board has what is refused until it is not any more, and tells of each change.
+func TestBoard(t *testing.T) {
+	board, told := &Board{}, 0
+	board.Subscribe(func() { told++ })
+	board.set(Refused{Operation: "create", For: "repair", Said: "no"}, true)
+	board.set(Refused{Operation: "change", For: "band labels"}, true)
+	board.set(Refused{Operation: "create", For: "repair"}, false)
+	if got := board.Refused(); len(got) != 1 || got[0].For != "band labels" || told != 3 {
+		t.Errorf("refused are %+v, told %d times", got, told)
 	}
 }

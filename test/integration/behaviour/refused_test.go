@@ -45,16 +45,22 @@ var _ = It("Band labels that the platform refuses are not tried for each IPAddre
 
 	c.StartOperator(ctx)
 	Eventually(c.Metric).WithArguments(ctx, "writes_refused", "for", "band labels").Should(BeEquivalentTo(1))
-	Consistently(denied).WithArguments(ctx, c).WithTimeout(8*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", before+3), "60 IPAddresses")
+	Consistently(denied).WithArguments(ctx, c).WithTimeout(8*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", before+3+4), "60 IPAddresses: three, and two after each pause")
 	refused := func() []string {
 		return c.Events(ctx).Ours().OnServiceCIDR("kubernetes").For("IPAddressWritesRefused").Notes()
 	}
 	Eventually(refused).Should(ConsistOf(And(ContainSubstring("--band-labels=false"), ContainSubstring("the platform keeps IPAddresses"))))
+	Eventually(c.Warning(ctx, "kubernetes", cluster.WritesRefused)).Should(And(ContainSubstring("change IPAddresses for band labels"), ContainSubstring("--band-labels=false")))
 
 	By("what is not refused goes on", func() {
 		address := services[0].Spec.ClusterIP
 		c.DeleteIPAddress(ctx, address)
 		Eventually(c.Owner).WithArguments(ctx, address).Should(Equal(cluster.Namespace + "/" + services[0].Name))
+	})
+
+	By("the platform allows it", func() {
+		c.Kubectl(ctx, "delete", "validatingadmissionpolicybinding", "platform")
+		Eventually(c.Warning(ctx, "kubernetes", cluster.WritesRefused)).WithTimeout(time.Minute).Should(BeEmpty())
 	})
 })
 

@@ -144,6 +144,7 @@ const (
 	StaticBandFull       = "clusterip-operator.io/StaticBandFull"
 	NetworkOverlap       = "clusterip-operator.io/NetworkOverlap"
 	DefaultRangeMismatch = "clusterip-operator.io/DefaultRangeMismatch"
+	WritesRefused        = "clusterip-operator.io/WritesRefused"
 	// Migrated tells how far a cluster is on its way from the bitmap.
 	Migrated = "clusterip-operator.io/Migrated"
 
