@@ -45,6 +45,8 @@ type Reconciler struct {
 	APIVersion string
 	// Bitmap: the API server allocates from the bitmap.
 	Bitmap bool
+	// Unsteered: no webhook draws, and the API server allocates no address that cools down.
+	Unsteered bool
 
 	history history
 	counted map[string]time.Time // when AnnotationUsage was written last, by name; there is one worker
@@ -119,8 +121,8 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 		for _, rg := range c.Ranges {
 			prefixes = append(prefixes, rg.Prefix())
 			for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
-				use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b))}
-				use.perHour, use.known = r.history.rate(bandKey{c.Name, rg.Prefix(), b}, in.now, use.usage.Size-use.usage.Free)
+				use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b)), unsteered: r.Unsteered}
+				use.perHour, use.known = r.history.rate(bandKey{c.Name, rg.Prefix(), b}, in.now, use.usage.Size-use.available())
 				in.bands = append(in.bands, use)
 			}
 		}
