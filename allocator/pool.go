@@ -43,6 +43,10 @@ func (s State) String() string {
 // address that was handed out counts as allocated: its IPAddress still stands in the cluster.
 type Usage struct{ Size, Allocated, Reserved, Cooling, Free, Assumed uint64 }
 
+// Available is how many addresses a Request that says Yield finds: those that are free, and those
+// that cool down.
+func (u Usage) Available() uint64 { return u.Free + u.Cooling }
+
 // Pool is what is used in a cluster, in both families: one set of used addresses per family, shared by all
 // ranges. Every address is in one State, most of them Free. A Pool is safe for concurrent use. NewPool makes
 // one; the zero Pool is not ready.

@@ -138,8 +138,9 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *m
 	loops := []loop{addresses, services, migrated, &servicecidr.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
 		Events: mgr.GetEventRecorder("clusterip-operator-servicecidr"), APIVersion: api, Bitmap: bitmap,
+		Unsteered: !o.Webhook.Enabled(), Refusals: board,
 		Limits:   servicecidr.Limits{FreePercent: o.NearlyFullPercent, Within: o.NearlyFullWithin},
-		Networks: o.networks(), Refusals: board,
+		Networks: o.networks(),
 	}}
 	if len(o.ServiceClusterIPRange) > 0 {
 		loops = append(loops, &servicecidr.DefaultReconciler{

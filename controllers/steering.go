@@ -60,7 +60,7 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 		},
 		&growth.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index, Clock: clk, Networks: o.networks(),
-			Events: mgr.GetEventRecorder("clusterip-operator-growth"),
+			Events: mgr.GetEventRecorder("clusterip-operator-growth"), Unsteered: !o.Webhook.Enabled(),
 		},
 	}, nil
 }

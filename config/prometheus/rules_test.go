@@ -93,15 +93,14 @@ var scenarios = map[string]struct {
 	"static band full": {series: addresses(0, 16, 119, 119, 0), fires: []string{"ServiceCIDRStaticBandNearlyFull critical", "ServiceCIDRBandFull warning"}},
 	"one left":         {series: addresses(1, 15, 119, 119, 0), fires: []string{"ServiceCIDRStaticBandNearlyFull warning"}, near: "ServiceCIDRBandFull"},
 
-	"grows, half full": {series: and(half, grows(10, 100)), minute: 290, fires: []string{"ServiceCIDRFullSoon warning"}},
-	"grows, nearly empty": {series: and(half, series{
-		`clusterip_operator_available_ips{servicecidr="a",cidr="10.96.0.0/24"}`: "250-0.1x300", `clusterip_operator_allocated_ips{servicecidr="a",cidr="10.96.0.0/24"}`: "4+0.1x300",
-	}), minute: 290, near: "ServiceCIDRFullSoon"},
+	"grows, half full":    {series: grows(addresses(8, 8, 92, 146, 0)), minute: 290, fires: []string{"ServiceCIDRFullSoon warning"}},
+	"grows, nearly empty": {series: grows(addresses(16, 0, 230, 8, 0)), minute: 290, near: "ServiceCIDRFullSoon"},
+	"more and more cool":  {series: churns(addresses(8, 8, 92, 146, 0)), minute: 290, near: "ServiceCIDRFullSoon"},
 
 	"only cooling addresses": {series: addresses(0, 16, 0, 230, 8), fires: []string{
 		"ServiceCIDRNearlyFull critical", "ServiceCIDRStaticBandNearlyFull critical", "ServiceCIDRBandFull warning", "ClusterIPCoolDownStarvation warning"}},
-	"one beside cooling ones": {series: addresses(1, 15, 0, 230, 8), fires: []string{
-		"ServiceCIDRNearlyFull critical", "ServiceCIDRStaticBandNearlyFull warning", "ServiceCIDRBandFull warning"}, near: "ClusterIPCoolDownStarvation"},
+	"many cooling addresses":  {series: addresses(16, 0, 0, 100, 138), near: "ServiceCIDRBandFull"},
+	"one beside cooling ones": {series: addresses(8, 8, 0, 108, 130), near: "ClusterIPCoolDownStarvation"},
 
 	"deletion blocked":             {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300"}), fires: []string{"ServiceCIDRDeletionBlocked warning"}},
 	"deletion blocked for 50 min":  {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300"}), minute: 50, near: "ServiceCIDRDeletionBlocked"},
@@ -141,13 +140,24 @@ var scenarios = map[string]struct {
 	"repaired once":       {series: and(half, series{`clusterip_proxyagent_drift_repairs_total{instance="n",ip_family="IPv4",what="chains"}`: "0x60 1x240"}), near: "ClusterIPAgentRulesFoughtOver"},
 }
 
-// grows is a range whose free addresses become fewer by one in so many minutes.
-func grows(minutes float64, free int) series {
-	rate := 1 / minutes
-	return series{
-		`clusterip_operator_available_ips{servicecidr="a",cidr="10.96.0.0/24"}`: fmt.Sprintf("%d-%gx300", free, rate),
-		`clusterip_operator_allocated_ips{servicecidr="a",cidr="10.96.0.0/24"}`: fmt.Sprintf("%d+%gx300", 254-free, rate),
+// grows has six free addresses of the dynamic band allocated in each hour.
+func grows(s series) series { return moves(s, "allocated") }
+
+// churns has as many cool down, of Services that are gone.
+func churns(s series) series { return moves(s, "cooling") }
+
+func moves(s series, to string) series {
+	for name, values := range s {
+		if !strings.Contains(name, `band="dynamic"`) {
+			continue
+		}
+		if strings.Contains(name, `state="free"`) {
+			s[name] = strings.Replace(values, "x", "-0.1x", 1)
+		} else if strings.Contains(name, fmt.Sprintf("state=%q", to)) {
+			s[name] = strings.Replace(values, "x", "+0.1x", 1)
+		}
 	}
+	return s
 }
 
 func synced(queued, last string) series {

@@ -41,6 +41,8 @@ type Reconciler struct {
 	Networks []addressindex.Network
 	Events   events.EventRecorder
 	Clock    clock.PassiveClock
+	// Unsteered: no webhook draws, and the API server allocates no address that cools down.
+	Unsteered bool
 }
 
 // SetupWithManager starts the controller with mgr. One worker: two policies that want the same addresses, in blocks of different sizes, are asked one after the other.

@@ -92,11 +92,17 @@ func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alph
 	}
 }
 
-// use adds up the use of disjoint spans.
+// use adds up the use of disjoint spans. Free are the addresses that a new Service could get: those
+// that cool down are drawn when nothing else is free, so that a policy does not grow for Services
+// that are gone.
 func (r *Reconciler) use(spans []allocator.Span) (sum allocator.Usage) {
 	for _, s := range spans {
 		u := r.Index.Usage(s)
-		sum.Size, sum.Free = sum.Size+u.Size, sum.Free+u.Free
+		free := u.Available()
+		if r.Unsteered {
+			free = u.Free
+		}
+		sum.Size, sum.Free = sum.Size+u.Size, sum.Free+free
 	}
 	return sum
 }

@@ -76,6 +76,7 @@ func (r *Reconciler) gather(ctx context.Context, a netip.Addr) (inputs, error) {
 	}
 	if o != nil && owned(o) && purpose(o) == v1alpha1.PurposeCooling { // what every replica sees, and the cache has it a moment before the address index
 		freed := addressindex.ReadCoolDown(o.Annotations, o.CreationTimestamp.Time)
+		freed.Surplus = in.freed != nil && in.freed.Surplus && in.freed.Released.Equal(freed.Released)
 		in.freed = &freed
 	}
 	return in, err

@@ -91,7 +91,8 @@ func (in inputs) age() time.Duration { return in.now.Sub(in.object.CreationTimes
 
 // desired is the IPAddress that should stand at the address, nil for none, and when that may change by itself. A reservation comes
 // before a cool-down. It stays while its range is being deleted, and holds it, for somebody has asked for it; an address that
-// merely cools holds nobody up.
+// merely cools holds nobody up. One that is surplus is over: no skew of clocks matters, for another
+// replica sees what made it surplus before it sees the deletion.
 func desired(in inputs) (want *networkingv1.IPAddress, again time.Duration) {
 	switch r := in.reservation; {
 	case in.claimed:
@@ -102,7 +103,7 @@ func desired(in inputs) (want *networkingv1.IPAddress, again time.Duration) {
 			want = reserve(in.address, *r)
 		}
 		return want, 0
-	case in.freed == nil || !in.offered || in.coolDown <= 0:
+	case in.freed == nil || in.freed.Surplus || !in.offered || in.coolDown <= 0:
 		return nil, 0
 	}
 	switch age := in.now.Sub(in.freed.Released); {

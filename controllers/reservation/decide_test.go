@@ -39,6 +39,12 @@ func freedFor(ago time.Duration) *addressindex.CoolDown {
 }
 
 // Labels and annotations are open to whoever may write them: a time after the creation of the object would let it cool for ever.
+// surplus is a cool-down that ends early.
+func surplus(c *addressindex.CoolDown) *addressindex.CoolDown {
+	c.Surplus = true
+	return c
+}
+
 func TestWhenACoolingObjectWasFreed(t *testing.T) {
 	before, sameSecond := now.Add(-time.Hour), now.Add(900*time.Millisecond)
 	for at, want := range map[string]time.Time{
@@ -167,6 +173,7 @@ func TestDecide(t *testing.T) {
 		// cool-down
 		"freed just now":                             {freed: freedFor(300 * time.Millisecond), coolDown: time.Hour, wantAgain: 700 * time.Millisecond},
 		"freed a second ago":                         {freed: freedFor(time.Second), coolDown: time.Hour, wantDo: create, wantPurpose: "cooling", wantAgain: time.Hour - time.Second + skew},
+		"freed, and surplus":                         {freed: surplus(freedFor(time.Minute)), coolDown: time.Hour},
 		"freed, and had by a Service again":          {freed: freedFor(time.Minute), coolDown: time.Hour, claimed: true},
 		"freed without a cool-down":                  {freed: freedFor(time.Minute)},
 		"freed longer ago than it has to rest":       {freed: freedFor(time.Minute), coolDown: time.Minute},
@@ -174,6 +181,7 @@ func TestDecide(t *testing.T) {
 		"freed outside of every range":               {freed: freedFor(time.Minute), coolDown: time.Hour, gone: true},
 		"freed, and something unknown of ours":       {freed: freedFor(time.Minute), coolDown: time.Hour, object: bare(ours, "claim", ofReplica, 0), wantAgain: unknownFor},
 		"cooling":                                    {object: cooling("p", time.Minute), coolDown: time.Hour, wantPurpose: "cooling", wantAgain: 59*time.Minute + skew},
+		"cooling, and surplus":                       {object: cooling("p", time.Minute), freed: surplus(freedFor(time.Minute)), coolDown: time.Hour, wantDo: remove},
 		"cooling until now, by our clock":            {object: cooling("p", time.Minute), coolDown: time.Minute, wantPurpose: "cooling", wantAgain: skew},
 		"cooling until now, by every clock":          {object: cooling("p", time.Minute+skew), coolDown: time.Minute, wantDo: remove},
 		"cooling for less than it used to":           {object: cooling("p", 10*time.Minute), coolDown: time.Minute, wantDo: remove},
@@ -211,6 +219,7 @@ func TestDecide(t *testing.T) {
 					in.object = tc.object(a)
 					if purpose(in.object) == v1alpha1.PurposeCooling {
 						in.freed = read(in.object)
+						in.freed.Surplus = tc.freed != nil && tc.freed.Surplus
 					}
 				}
 				d := decide(in)

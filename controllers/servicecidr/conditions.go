@@ -62,7 +62,7 @@ func usageConditions(in inputs) []metav1.Condition {
 // nearlyFull is worded in steps, so that the object is not written for every single allocation: the exact
 // figures are metrics.
 func nearlyFull(in inputs) metav1.Condition {
-	c := say(v1alpha1.ConditionNearlyFull, metav1.ConditionFalse, "EnoughFree", "Every band has free addresses enough.")
+	c := say(v1alpha1.ConditionNearlyFull, metav1.ConditionFalse, "EnoughFree", "Every band has addresses enough left.")
 	var bands []string
 	for _, b := range in.bands {
 		switch {
@@ -86,7 +86,7 @@ func nearlyFull(in inputs) metav1.Condition {
 
 // describe says how full a band is, in steps of five percent, and when it will be full, in steps that double.
 func (b bandUse) describe() string {
-	percent := 100 - int(float64(b.usage.Free)/float64(b.usage.Size)*100)
+	percent := 100 - int(float64(b.available())/float64(b.usage.Size)*100)
 	text := fmt.Sprintf("The %s band of %s is over %d %% in use", b.band, b.cidr, min(percent/5*5, 99))
 	if b.full() {
 		text = fmt.Sprintf("The %s band of %s is full", b.band, b.cidr)
@@ -104,7 +104,7 @@ func bandFull(in inputs, band allocator.Band, kind, consequence string) metav1.C
 		}
 	}
 	if len(full) == 0 {
-		return say(kind, metav1.ConditionFalse, "AddressesFree", fmt.Sprintf("The %s band has free addresses.", band))
+		return say(kind, metav1.ConditionFalse, "AddressesFree", fmt.Sprintf("The %s band has addresses left.", band))
 	}
 	return say(kind, metav1.ConditionTrue, "NoAddressFree", fmt.Sprintf("The %s band of %s is full. %s", band, strings.Join(full, " and "), consequence))
 }

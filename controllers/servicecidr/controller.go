@@ -50,6 +50,8 @@ type Reconciler struct {
 	Bitmap bool
 	// Refusals are the writes that the API server refuses to this process.
 	Refusals *refusal.Board
+	// Unsteered: no webhook draws, and the API server allocates no address that cools down.
+	Unsteered bool
 
 	history history
 	counted map[string]time.Time // when AnnotationUsage was written last, by name; there is one worker
@@ -131,8 +133,8 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 		for _, rg := range c.Ranges {
 			prefixes = append(prefixes, rg.Prefix())
 			for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
-				use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b))}
-				use.perHour, use.known = r.history.rate(bandKey{c.Name, rg.Prefix(), b}, in.now, use.usage.Size-use.usage.Free)
+				use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b)), unsteered: r.Unsteered}
+				use.perHour, use.known = r.history.rate(bandKey{c.Name, rg.Prefix(), b}, in.now, use.usage.Size-use.available())
 				in.bands = append(in.bands, use)
 			}
 		}

@@ -274,3 +274,20 @@ func TestRefusedWritesAreTold(t *testing.T) {
 		}
 	}
 }
+
+// A draw finds addresses that cool down when nothing else is free; the API server alone does not.
+func TestCoolingAddressesAreAvailable(t *testing.T) {
+	for _, cidr := range []string{"10.0.0.0/24", "fd00::/120"} {
+		used := bandUse{cidr: netip.MustParsePrefix(cidr), band: allocator.Dynamic, usage: allocator.Usage{Size: 238, Allocated: 100, Cooling: 138}}
+		unsteered := used
+		unsteered.unsteered = true
+		for want, b := range map[metav1.ConditionStatus]bandUse{metav1.ConditionFalse: growing(used, 5), metav1.ConditionTrue: growing(unsteered, 5)} {
+			in := inputs{bands: []bandUse{b}, limits: Limits{FreePercent: 10, Within: 24 * time.Hour}}
+			for _, kind := range []string{v1alpha1.ConditionNearlyFull, v1alpha1.ConditionDynamicBandFull} {
+				if got := meta.FindStatusCondition(usageConditions(in), kind); got.Status != want {
+					t.Errorf("%s, unsteered %v: %s is %s: %s", cidr, b.unsteered, kind, got.Status, got.Message)
+				}
+			}
+		}
+	}
+}

@@ -74,12 +74,23 @@ type bandUse struct {
 	// perHour is the net growth over the last hours; known is false as long as the history is too short.
 	perHour float64
 	known   bool
+	// unsteered: no webhook draws, and the API server allocates no address that cools down.
+	unsteered bool
+}
+
+// available is how many addresses a new Service could get. One that cools down is given to it when
+// nothing else is free, so that a tenant that creates and deletes Services fills no range.
+func (b bandUse) available() uint64 {
+	if b.unsteered {
+		return b.usage.Free
+	}
+	return b.usage.Available()
 }
 
 // full reports whether a band that has addresses has none left.
-func (b bandUse) full() bool { return b.usage.Size > 0 && b.usage.Free == 0 }
+func (b bandUse) full() bool { return b.usage.Size > 0 && b.available() == 0 }
 
-// scarce reports whether no more than the given share is free, rounded up: of the six addresses of a /29 the
+// scarce reports whether no more than the given share is available, rounded up: of the six addresses of a /29 the
 // last one is scarce.
 func (b bandUse) scarce(percent int) bool {
 	if b.usage.Size == 0 || percent <= 0 {
@@ -87,7 +98,7 @@ func (b bandUse) scarce(percent int) bool {
 	}
 	// Divide before multiplying: an IPv6 band has up to 2^64 addresses.
 	least := b.usage.Size/100*uint64(percent) + (b.usage.Size%100*uint64(percent)+99)/100
-	return b.usage.Free <= least
+	return b.available() <= least
 }
 
 // left is the time until the band is full at the present rate; ok is false when it does not grow.
@@ -95,7 +106,7 @@ func (b bandUse) left() (d time.Duration, ok bool) {
 	if !b.known || b.perHour <= 0 {
 		return 0, false
 	}
-	hours := float64(b.usage.Free) / b.perHour
+	hours := float64(b.available()) / b.perHour
 	if hours > 10*365*24 {
 		return 0, false
 	}
@@ -106,5 +117,5 @@ func (b bandUse) left() (d time.Duration, ok bool) {
 // small base, and its forecast is no alarm.
 func (b bandUse) soon(within time.Duration) bool {
 	d, ok := b.left()
-	return ok && d < within && b.usage.Free <= b.usage.Size/2
+	return ok && d < within && b.available() <= b.usage.Size/2
 }

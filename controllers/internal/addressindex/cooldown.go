@@ -35,6 +35,8 @@ type CoolDown struct {
 	Released time.Time
 	// doubtful: its Service has not been seen. The watches of IPAddresses and Services have no order between them.
 	doubtful bool
+	// Surplus: later addresses of its namespace take the place of its cool-down, which ends early.
+	Surplus bool
 	// over: its time is over, and whoever listens was told, but its IPAddress is still there.
 	over bool
 }
@@ -48,7 +50,7 @@ const doubt = 2 * time.Second
 func (l *Index) Cooling(a netip.Addr) (CoolDown, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	c, ok := l.cooling[a]
+	c, ok := l.coolDowns.at[a]
 	c.over = false
 	return c, ok && !c.doubtful
 }
@@ -91,7 +93,7 @@ func (l *Index) overdue() (ended []netip.Addr) {
 		ended = append(ended, f.address)
 		pause()
 	}
-	for a := range l.cooling {
+	for a := range l.coolDowns.at {
 		if l.endCoolDown(a, now) {
 			l.serve(a)
 			ended = append(ended, a)
@@ -104,7 +106,7 @@ func (l *Index) overdue() (ended []netip.Addr) {
 // endCoolDown frees an address that has cooled for long enough, unless its IPAddress is still there. It reports whether somebody has to be told; the
 // caller holds mu.
 func (l *Index) endCoolDown(a netip.Addr, now time.Time) bool {
-	c, ok := l.cooling[a]
+	c, ok := l.coolDowns.at[a]
 	if !ok || l.pool.State(a) == allocator.Assumed {
 		return false
 	}
@@ -113,9 +115,9 @@ func (l *Index) endCoolDown(a netip.Addr, now time.Time) bool {
 		return false
 	}
 	c.over = over
-	l.cooling[a] = c
+	l.coolDowns.at[a] = c
 	if _, object := l.owned[a]; over && !object {
-		delete(l.cooling, a)
+		l.coolDowns.drop(a)
 		l.pool.Release(a)
 	}
 	return over
@@ -123,12 +125,15 @@ func (l *Index) endCoolDown(a netip.Addr, now time.Time) bool {
 
 // cool lets an address cool down; the caller holds mu.
 func (l *Index) cool(a netip.Addr, c CoolDown) {
-	l.cooling[a] = c
+	l.coolDowns.put(a, c)
 	l.pool.Cool(a, c.Released)
 }
 
 // cooledAt is when an address has cooled down for long enough; the caller holds mu.
 func (l *Index) cooledAt(a netip.Addr, c CoolDown) time.Time {
+	if c.Surplus {
+		return c.Released
+	}
 	d := l.rules.CoolsDown(a)
 	if c.doubtful {
 		d = min(d, doubt)

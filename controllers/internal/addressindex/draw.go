@@ -45,8 +45,9 @@ func (r *releases) expire(now time.Time) {
 // until the cluster shows it, Forget gives it back, it yields, or 15 seconds have passed.
 //
 // A free address comes first. When there is none, one that is in flight yields whose Service seems
-// not to come (register.yields says which); and then the one that has been cooling for longest. The
-// error matches allocator.ErrFull when nothing is left.
+// not to come (register.yields says which); and then one that cools down (coolDowns.yields): the
+// one that was freed first of the namespace that has most, or of all where none has many. The error
+// matches allocator.ErrFull when nothing is left.
 func (l *Index) Draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,6 +73,9 @@ func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, error) {
 	if f := l.flights.yields(order, now); f != nil {
 		l.flights.replace(f, now)
 		return allocator.Drawn{Addr: f.address}, nil
+	}
+	if a, ok := l.coolDowns.yields(order); ok && l.pool.Assume(a) {
+		return allocator.Drawn{Addr: a, Cooled: true}, nil
 	}
 	return l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
 }
@@ -135,7 +139,7 @@ func (l *Index) Full(order []*allocator.Tier) bool {
 		return l.flights.yields(order, l.clock.Now()) == nil
 	}
 	l.pool.Forget(drawn.Addr)
-	if c, ok := l.cooling[drawn.Addr]; ok {
+	if c, ok := l.coolDowns.at[drawn.Addr]; ok {
 		l.pool.Cool(drawn.Addr, c.Released)
 	}
 	return false

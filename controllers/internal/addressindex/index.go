@@ -48,11 +48,11 @@ type Index struct {
 	// owned are the IPAddresses of ours, additional those of them that Services have beside their ClusterIPs.
 	owned      map[netip.Addr]OwnedIPAddress
 	additional map[types.NamespacedName][]netip.Addr
-	// flights are the addresses that this process hands out or writes, cooling those that cool
+	// flights are the addresses that this process hands out or writes, coolDowns those that cool
 	// down.
-	flights  register
-	cooling  map[netip.Addr]CoolDown
-	released releases
+	flights   register
+	coolDowns coolDowns
+	released  releases
 	// lines are the requests that wait for an address, those of the same tiers in one.
 	lines      []*line
 	collisions atomic.Uint64
@@ -80,7 +80,6 @@ func NewWithClock(c clock.PassiveClock) *Index {
 	return &Index{
 		owned:       map[netip.Addr]OwnedIPAddress{},
 		additional:  map[types.NamespacedName][]netip.Addr{},
-		cooling:     map[netip.Addr]CoolDown{},
 		rules:       noRules{},
 		clock:       c,
 		pool:        allocator.NewPool(),
@@ -173,7 +172,7 @@ func (l *Index) record(a netip.Addr, change func(*entry)) {
 // had reports whether an IPAddress is that of a Service which has come and gone already: the watch of Services was ahead. The caller
 // holds mu.
 func (l *Index) had(a netip.Addr, e entry) bool {
-	r, cools := l.cooling[a]
+	r, cools := l.coolDowns.at[a]
 	return cools && !r.doubtful && e.object == allocator.Allocated && r.Service == e.parent
 }
 
@@ -201,9 +200,10 @@ func (l *Index) observe(a netip.Addr, e entry) {
 	case owned && state == allocator.Cooling:
 		l.cool(a, CoolDown{Service: k.Service, Released: k.Released})
 	case owned && state == allocator.Reserved && k.Purpose != v1alpha1.PurposeReservation:
+		l.coolDowns.lift(a) // its label is being mended, and may make it cool on
 		l.pool.Observe(a, state)
 	default:
-		delete(l.cooling, a)
+		l.coolDowns.drop(a)
 		l.pool.Observe(a, state)
 	}
 }
@@ -226,9 +226,9 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	if flying || wanted {
 		switch k.Purpose { // what was cooling cools on if nobody uses it after all
 		case v1alpha1.PurposeCooling:
-			l.cooling[a] = CoolDown{Service: k.Service, Released: k.Released}
+			l.coolDowns.note(a, CoolDown{Service: k.Service, Released: k.Released})
 		case v1alpha1.PurposeReservation:
-			delete(l.cooling, a)
+			l.coolDowns.drop(a)
 		}
 	}
 	switch {
@@ -241,7 +241,7 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	case !owned && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
 		l.cool(a, CoolDown{Service: last, Released: now, doubtful: !before.held})
 	default:
-		delete(l.cooling, a)
+		l.coolDowns.drop(a)
 		l.pool.Release(a)
 		l.released.add(a, now)
 	}
@@ -257,7 +257,8 @@ func (l *Index) wanted(a netip.Addr, k OwnedIPAddress, now time.Time) bool {
 	case v1alpha1.PurposeReservation:
 		return l.rules.Reserves(a)
 	case v1alpha1.PurposeCooling:
-		return now.Before(l.cooledAt(a, CoolDown{Released: k.Released}))
+		c := CoolDown{Released: k.Released, Surplus: l.coolDowns.at[a].Surplus}
+		return now.Before(l.cooledAt(a, c))
 	default:
 		return false
 	}

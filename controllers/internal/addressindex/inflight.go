@@ -67,6 +67,7 @@ func (l *Index) enterFlight(f *flight, to Holder) {
 	if f.until.IsZero() {
 		f.until = f.since.Add(inFlightFor)
 	}
+	l.coolDowns.lift(f.address)
 	l.flights.age(f.since)
 	if other := l.flights.enter(f, to); other != nil {
 		l.land(other)
@@ -89,7 +90,7 @@ func (l *Index) land(f *flight) {
 	l.pool.Forget(a)
 	if e, ok := l.addresses[a]; ok {
 		l.observe(a, e)
-	} else if r, ok := l.cooling[a]; ok {
+	} else if r, ok := l.coolDowns.at[a]; ok {
 		l.cool(a, r)
 	}
 }

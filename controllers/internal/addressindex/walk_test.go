@@ -214,6 +214,7 @@ func (w *walk) keep() {
 }
 
 func (w *walk) step() {
+	defer w.expectAccounts(w.t)
 	switch w.random.IntN(10) {
 	case 0, 1:
 		w.draw()

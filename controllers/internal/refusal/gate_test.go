@@ -145,8 +145,8 @@ func TestWaitHidesNothing(t *testing.T) {
 	}{
 		"one":        {fmt.Errorf("labelling: %w", late), time.Second},
 		"two":        {fmt.Errorf("both: %w", errors.Join(later, late)), time.Second},
-		"a failure":  {fmt.Errorf("both: %w", errors.Join(late, away)), 0},
-		"no refusal": {away, 0},
+		"a failure":  {fmt.Errorf("both: %w", errors.Join(late, errAway)), 0},
+		"no refusal": {errAway, 0},
 	} {
 		result, err := Wait(reconcile.Result{}, tc.err)
 		if result.RequeueAfter != tc.after || (err == nil) != (tc.after > 0) {
