@@ -146,14 +146,17 @@ func (s *service) isOf(h held) bool {
 
 // fill decides about the slots of one ServiceCIDR.
 func (d *decision) fill(in inputs, name string, filled map[slot]held) {
+	// Where no policy allows it the Service does not learn of the ServiceCIDR, unless it has an
+	// address there.
 	var open, offered bool
+	known := filled[slot{name, true}].address.IsValid() || filled[slot{name, false}].address.IsValid()
 	for _, is4 := range in.service.asks.Families() {
 		at := slot{name, is4}
 		o := in.offers[at]
 		_, has := filled[at]
-		open = open || o.exists && !o.deleting
+		open = open || o.exists && !o.deleting && (known || o.refusal == "")
 		offered = offered || has || len(o.ranges) > 0
-		switch text := o.complaint(at); {
+		switch text := o.complaint(at, known); {
 		case has:
 		case text != "":
 			d.complain(text)
@@ -167,9 +170,9 @@ func (d *decision) fill(in inputs, name string, filled map[slot]held) {
 }
 
 // complaint says why the slot cannot be filled; empty when it can, or when the ServiceCIDR is not of that family.
-func (o offer) complaint(at slot) string {
+func (o offer) complaint(at slot, known bool) string {
 	switch {
-	case o.exists && !o.deleting && len(o.ranges) == 0:
+	case o.exists && !o.deleting && len(o.ranges) == 0 && (known || o.refusal == ""):
 		return ""
 	case o.refusal != "":
 		return o.refusal

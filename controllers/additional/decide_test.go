@@ -165,6 +165,7 @@ func TestDecide(t *testing.T) {
 		"no policy allows it, and who knows if there is one": {c().asks("4", "gone").change("gone", true, refused), answer{complaints: "not for you"}},
 		"no policy allows it any more: what it has stays":    {c().asks("46", "blue").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me).change("blue", true, refused).change("blue", false, refused), answer{}},
 		"no policy allows it any more: the other family":     {c().asks("46", "blue").has("blue", "10.1.0.9", me).change("blue", true, refused).change("blue", false, refused), answer{complaints: "not for you"}},
+		"no policy allows it, whatever its families":         {c().asks("6", "red").change("red", false, refused), answer{complaints: "not for you"}},
 		"a range that others took later":                     {c().asks("4", "blue").has("blue", "10.1.0.9", me).change("blue", true, refused), answer{}},
 		"a range that is not ready":                          {c().asks("4", "blue").change("blue", true, unready), answer{complaints: "ServiceCIDR blue is not ready"}},
 		"a range that is all reserved":                       {c().asks("6", "blue").change("blue", false, reserved), answer{complaints: "no IPv6 address is left in ServiceCIDR blue"}},
