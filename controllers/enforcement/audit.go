@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
@@ -139,7 +140,7 @@ func (r *Reconciler) stranger(ctx context.Context, a netip.Addr) (*corev1.Servic
 			return nil, nil, fmt.Errorf("reading Service %s: %w", name, err)
 		}
 		who.Labels = s.Labels
-		if stranger, _ := rules.Stranger(a, who); stranger && slices.Contains(s.Spec.ClusterIPs, a.String()) {
+		if stranger, _ := rules.Stranger(a, who); stranger && slices.Contains(addressindex.ClusterIPs(s), a) {
 			return s, rules.Owner(a), nil
 		}
 	}

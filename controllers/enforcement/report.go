@@ -62,7 +62,7 @@ func (s state) condition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.PolicyEnforced, Status: metav1.ConditionFalse}
 	switch {
 	case s.problem != "":
-		c.Reason, c.Message = reasonNotWritten, fmt.Sprintf("The webhook alone keeps other Services out: %s.", s.problem)
+		c.Reason, c.Message = reasonNotWritten, fmt.Sprintf("The API server goes by what it was told last, or by nothing: %s.", s.problem)
 	case !s.told:
 		c.Reason, c.Message = reasonPending, "The API server is about to be told."
 	case s.policy == policyMissing:
