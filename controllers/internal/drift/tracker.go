@@ -83,19 +83,20 @@ func (t *Tracker[K]) Believe(key K) bool {
 	return true
 }
 
-// remembered is how many texts about one key are. A text that changes again and again is told again
-// and again, and costs no memory.
-const remembered = 8
+// remembered is how many texts about one key are told: a text that changes again and again has an
+// end, and costs a bounded memory.
+const remembered = 64
 
-// Report returns whether this text about key, which is suspected, is news. A text is news once, until key is cleared.
+// Report returns whether this text about key, which is suspected, is news. A text is news once, and 64 texts are,
+// until key is cleared.
 func (t *Tracker[K]) Report(key K, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.findings[key]
-	if f == nil || slices.Contains(f.reported, text) {
+	if f == nil || len(f.reported) == remembered || slices.Contains(f.reported, text) {
 		return false
 	}
-	f.reported = append(f.reported[max(0, len(f.reported)-remembered+1):], text)
+	f.reported = append(f.reported, text)
 	return true
 }
 
