@@ -96,7 +96,7 @@ func newRangeInfo(o *networkingv1.ServiceCIDR, u v1alpha1.RangeUsage, policies [
 		r.BlockedBy = c.Message
 	}
 	if days := growth(u); days > 0 {
-		r.FullInSeconds = new(int64(min(float64(u.Static.Free+u.Dynamic.Free)/days*24*3600, 10*365*24*3600)))
+		r.FullInSeconds = new(int64(min(r.left()/days*24*3600, 10*365*24*3600)))
 	}
 	for _, p := range policies {
 		if slices.ContainsFunc(p.Status.Ranges, func(has v1alpha1.PolicyRange) bool { return has.ServiceCIDR == o.Name && has.CIDR == u.CIDR }) {
@@ -120,13 +120,19 @@ func growth(u v1alpha1.RangeUsage) (perDay float64) {
 }
 
 func (r rangeInfo) fullIn() int64 {
-	if r.Static.Free+r.Dynamic.Free == 0 {
+	if r.left() == 0 {
 		return 0
 	}
 	if r.FullInSeconds == nil {
 		return math.MaxInt64
 	}
 	return *r.FullInSeconds
+}
+
+// left is how many addresses a new Service could get: those that cool down are drawn when nothing
+// else is free, and do not count as growth.
+func (r rangeInfo) left() float64 {
+	return float64(r.Static.Free) + float64(r.Static.Cooling) + float64(r.Dynamic.Free) + float64(r.Dynamic.Cooling)
 }
 
 // size is added up in floating point: two bands of a /64 are more than an int64 holds.

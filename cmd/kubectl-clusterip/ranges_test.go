@@ -48,7 +48,7 @@ func someRanges() []rangeInfo {
 func TestRangesAsATable(t *testing.T) {
 	for format, want := range map[string]string{
 		"": `NAME   CIDR           SIZE   USED        FREE   RESERVED   COOLING   STATIC   FULL-IN     READY
-team   10.97.0.0/24   254    216 (92%)   19     0          19        100%     24h         True
+team   10.97.0.0/24   254    216 (92%)   19     0          19        100%     2d          True
 old    fd00:96::/64   2^63   2 (0%)      2^63   0          0         0%       <unknown>   Blocked
 full   10.98.0.0/28   14     14 (100%)   0      0          0         <none>   full        True
 calm   10.99.0.0/24   254    3 (1%)      251    0          0         0%       <none>      True
@@ -65,7 +65,7 @@ calm   10.99.0.0/24   254    3 (1%)      251    0          0         0%       <n
 func TestRangesInAllFormats(t *testing.T) {
 	for format, pieces := range map[string][]string{
 		"wide": {"POLICIES", "IPv4     team (exclusive)   3d    <none>", "IPv6     <none>             3d    one address"},
-		"json": {`"kind": "RangeList"`, `"serviceCIDR": "team"`, `"fullInSeconds": 86400`, `"exclusivePolicies": [`},
+		"json": {`"kind": "RangeList"`, `"serviceCIDR": "team"`, `"fullInSeconds": 172800`, `"exclusivePolicies": [`},
 		"yaml": {"kind: RangeList", "blockedBy: one address"},
 	} {
 		var b strings.Builder
