@@ -126,7 +126,7 @@ type table struct {
 // addRange enters a range if it is enforced; if it lies in one that is, and is not, as open.
 func (t *table) addRange(at *ownedPrefix) {
 	owner, by := mayHold(t.s.outside(at.prefix))
-	if owner == nil {
+	if owner == nil || !t.enforces(at.prefix) {
 		return
 	}
 	if !t.enforced.Has(owner) || slices.ContainsFunc(by, func(p *Policy) bool { return p.selector.namespaces.Empty() && p.selector.services.Empty() }) {
@@ -144,6 +144,16 @@ func (t *table) addRange(at *ownedPrefix) {
 		return
 	}
 	t.ranges[at.prefix] = owner.Name + " selectors " + strings.Join(positions, " ")
+}
+
+// enforces reports whether a policy that is enforced has a prefix for itself, or one that it lies in.
+func (t *table) enforces(prefix netip.Prefix) bool {
+	for at := range t.s.outside(prefix) {
+		if t.enforced.Has(at.owner) {
+			return true
+		}
+	}
+	return false
 }
 
 // addReservation enters a reservation, as far as its addresses are those of ranges that are

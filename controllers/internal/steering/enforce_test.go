@@ -144,7 +144,7 @@ func TestEnforceHasRoomForTheBest(t *testing.T) {
 	if len(got.LeftOut) == 0 || len(got.LeftOut) == 20 || got.LeftOut[0] != fmt.Sprint("tenant-", 20-len(got.LeftOut)) {
 		t.Fatalf("left out: %v", got.LeftOut)
 	}
-	if n := size(got.Data); n > 1_500 || n < 1_000 {
+	if n := size(got.Data); n > 1_500 || n < 700 { // selectors have an eighth of the room
 		t.Errorf("%d bytes", n)
 	}
 	for i := range 20 {
@@ -196,6 +196,31 @@ func TestASelectorOfNothingOpensNothing(t *testing.T) {
 	} {
 		if i, ok := (&table{}).selector(&Policy{selector: nothing}); ok {
 			t.Errorf("%v has the selector %d", nothing, i)
+		}
+	}
+}
+
+// Ranges that are closed by the webhook alone take no room, unless they lie in one that is enforced.
+func TestEnforceLeavesOutWhatIsNotEnforced(t *testing.T) {
+	w := tenants(3)
+	for i, p := range w.Policies {
+		p.Spec.Enforcement = []v1alpha1.Enforcement{v1alpha1.EnforcementAPIServer, v1alpha1.EnforcementWebhook, v1alpha1.EnforcementWebhook}[i]
+	}
+	inner := with(policy("inner", 9), of("inner"), exclusive, selecting("b"))
+	inner.Spec.Enforcement = v1alpha1.EnforcementWebhook
+	w.Policies = append(w.Policies, inner)
+	w.ServiceCIDRs = append(w.ServiceCIDRs, ready("inner", "10.0.0.128/28", "fd00::8000/124"))
+	data := Compile(w).Enforce(plenty).Data
+	for text, want := range map[string]bool{
+		"10.0.0.0/24": true, "fd00::/112": true, "10.0.0.128/28 inner open": true, "fd00::8000/124 inner open": true,
+		"10.0.1.0/24": false, "fd00::1:0/112": false, "10.0.2.0/24": false,
+	} {
+		got := false
+		for _, lines := range data {
+			got = got || strings.Contains(lines, "\n"+text)
+		}
+		if got != want {
+			t.Errorf("%s is entered: %v, want %v", text, got, want)
 		}
 	}
 }
