@@ -163,8 +163,9 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	if err != nil {
 		return nil, err
 	}
+	before := len(kept)
 	if kept = append(kept, without(i.Old, kept)...); len(kept) > steering.MaxFormer {
-		return nil, left("%d former addresses are kept for it already, which is all that can be: wait until they are unused, with the plans that moved it", len(kept)-len(i.Old))
+		return nil, left("%d former addresses are kept for it already, which is all that can be: wait until they are unused, with the plans that moved it", before)
 	}
 	text, err := newRecord(s)
 	if err != nil {
