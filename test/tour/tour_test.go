@@ -14,7 +14,7 @@ func TestOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		"[14/14]", "There is no cluster network here", "back after", "would be left without a ServiceCIDR",
-		`refused: ServiceCIDRPolicy "sample-tenant"`, `refused: ServiceCIDRPolicy "sample-reservations"`, `refused: ServiceCIDRPolicy "tour-cool-down"`,
+		`refused: ServiceCIDRPolicy "sample-tenant"`, "refused: failed to allocate IP 10.116.0.20: provided IP is already allocated", "refused: failed to allocate IP 10.120.0.",
 		"clusterip-operator.io/purpose=additional", "Every step did what it says.",
 	} {
 		if !strings.Contains(out.String(), want) {
