@@ -52,8 +52,8 @@ var _ = Describe("What the webhook takes for insane", func() {
 	})
 })
 
-// settled is the answer of an API server whose allocators are ready: that of a ServiceCIDR which another
-// spec has just added or taken away is not, and the API server may look there first.
+// settled is the answer of an API server whose allocators are ready: that of a ServiceCIDR which
+// another spec has just added or taken away is not, and the API server may look there first.
 func settled(try func() error) (err error) {
 	GinkgoHelper()
 	Eventually(func() bool {

@@ -117,9 +117,10 @@ type ServiceCIDRPolicySpec struct {
 
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]') && self.matches('^([0-9]{1,3}([.][0-9]{1,9})?h)?([0-9]{1,5}([.][0-9]{1,9})?m)?([0-9]{1,7}([.][0-9]{1,9})?s)?([0-9]{1,10}([.][0-9]{1,6})?ms)?$') && duration(self) <= duration('720h')",message="give a duration from 0s to 720h (30 days) in hours, minutes and seconds, such as 24h, 10m or 1m30s"
 
-	// CoolDown is how long an address of the ranges cools down after its Service is gone, before another Service gets it. Cooling addresses
-	// are given out early when nothing else is free, first those of the namespace that has most. Of each family the latest 512 of a
-	// namespace cool down. From 0s to 720h, which are 30 days.
+	// CoolDown is how long an address of the ranges cools down after its Service is gone, before
+	// another Service gets it. Cooling addresses are given out early when nothing else is free,
+	// first those of the namespace that has most. Of each family the latest 512 of a namespace cool
+	// down. From 0s to 720h, which are 30 days.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=40

@@ -76,7 +76,7 @@ func decide(in inputs) decision {
 	return d
 }
 
-// refuse finds an address that the request names and that is somebody else's. It asks also about
+// refuse finds an address that the request names and that is another Service's. It asks also about
 // what an earlier request of the same name was given: that may have had other labels.
 func refuse(in inputs) *steering.Refusal {
 	if in.misspelt != "" {

@@ -27,7 +27,7 @@ func (in inputs) holder() addressindex.Holder {
 	return addressindex.Holder{Service: in.subject.NamespacedName, Review: in.review}
 }
 
-// take puts an address in flight that is free, or kept for the Service, so that nobody draws it
+// take puts an address in flight that is free, or kept for the Service, so that no request draws it
 // while the API server writes it; also one that an earlier review of the Service was given, for
 // which our IPAddress has made room already. It waits for an IPAddress of ours that is just being
 // written there.

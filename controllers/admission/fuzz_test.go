@@ -51,9 +51,8 @@ const (
 // FuzzReview sends what might come as an AdmissionReview, before anything has validated it, through
 // the HTTP handler to a webhook of Services with a real address index and real policies. Nothing
 // panics; a request has two addresses in flight at most, or none when it is refused or insane; what
-// it leaves behind, and the memory and the time that it costs, have bounds that do not depend on its
-// content.
-// What a follower hands on to the leader keeps to the same.
+// it leaves behind, and the memory and the time that it costs, have bounds that do not depend on
+// its content. What a follower hands on to the leader keeps to the same.
 func FuzzReview(f *testing.F) {
 	for _, row := range shapes(f) {
 		f.Add(reviewOf(f, row.request()))
@@ -256,8 +255,9 @@ func insaneBody(body []byte) string {
 	return ""
 }
 
-// threadTime is how much CPU time the thread spends on something. Unlike the time on a clock it does
-// not grow when other processes, or other tests, want the machine: a bound of it holds anywhere.
+// threadTime is how much CPU time the thread spends on something. Unlike the time on a clock it
+// does not grow when other processes, or other tests, want the machine: a bound of it holds
+// anywhere.
 func threadTime(t *testing.T, do func()) time.Duration {
 	t.Helper()
 	runtime.LockOSThread()

@@ -89,8 +89,8 @@ func TestAskedAgainWithoutTheLabels(t *testing.T) {
 	}
 }
 
-// A later review of a Service has what an earlier one was given, also when the earlier one gives up;
-// and gives it back if it is refused.
+// A later review of a Service has what an earlier one was given, also when the earlier one gives
+// up; and gives it back if it is refused.
 func TestALaterReviewTakesOver(t *testing.T) {
 	s := blue(nil)
 	for _, ip := range usableOf("fd00:1::/125") {

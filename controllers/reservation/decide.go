@@ -91,7 +91,7 @@ func (in inputs) age() time.Duration { return in.now.Sub(in.object.CreationTimes
 
 // desired is the IPAddress that should stand at the address, nil for none, and when that may change by itself. A reservation comes
 // before a cool-down. It stays while its range is being deleted, and holds it, for somebody has asked for it; an address that
-// merely cools holds nobody up. One that is surplus is over: no skew of clocks matters, for another
+// merely cools holds no Service up. One that is surplus is over: no skew of clocks matters, for another
 // replica sees what made it surplus before it sees the deletion.
 func desired(in inputs) (want *networkingv1.IPAddress, again time.Duration) {
 	switch r := in.reservation; {

@@ -90,8 +90,8 @@ func (b bandUse) available() uint64 {
 // full reports whether a band that has addresses has none left.
 func (b bandUse) full() bool { return b.usage.Size > 0 && b.available() == 0 }
 
-// scarce reports whether no more than the given share is available, rounded up: of the six addresses of a /29 the
-// last one is scarce.
+// scarce reports whether no more than the given share is available, rounded up: of the six
+// addresses of a /29 the last one is scarce.
 func (b bandUse) scarce(percent int) bool {
 	if b.usage.Size == 0 || percent <= 0 {
 		return false

@@ -100,7 +100,7 @@ func TestNamespaceEndsItsOwnCoolDowns(t *testing.T) {
 	}
 }
 
-// After a restart the objects come in any order. Whoever deletes them is told of the same ones,
+// After a restart the objects come in any order. The controller that deletes them is told of the same ones,
 // each once, and what is deleted is free.
 func TestSurplusIsTheSameAfterARestart(t *testing.T) {
 	const surplus = 40

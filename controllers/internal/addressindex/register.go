@@ -43,7 +43,8 @@ type flight struct {
 	review       types.UID
 	since, until time.Time
 	place        int // in the queue of those whose time will be over
-	// late: it was there for overtakenFor or unshownFor, and was counted as one that does not arrive.
+	// late: it was there for overtakenFor or unshownFor, and was counted as one that does not
+	// arrive.
 	late, landed bool
 	// renewed: its Service had asked for the address before, and asked anew.
 	renewed bool

@@ -87,8 +87,8 @@ func (t *Tracker[K]) Believe(key K) bool {
 // end, and costs a bounded memory.
 const remembered = 64
 
-// Report returns whether this text about key, which is suspected, is news. A text is news once, and 64 texts are,
-// until key is cleared.
+// Report returns whether this text about key, which is suspected, is news. A text is news once, and
+// 64 texts are, until key is cleared.
 func (t *Tracker[K]) Report(key K, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -146,7 +146,8 @@ func (t *table) addRange(at *ownedPrefix) {
 	t.ranges[at.prefix] = owner.Name + " selectors " + strings.Join(positions, " ")
 }
 
-// enforces reports whether a policy that is enforced has a prefix for itself, or one that it lies in.
+// enforces reports whether a policy that is enforced has a prefix for itself, or one that it lies
+// in.
 func (t *table) enforces(prefix netip.Prefix) bool {
 	for at := range t.s.outside(prefix) {
 		if t.enforced.Has(at.owner) {

@@ -200,7 +200,8 @@ func TestASelectorOfNothingOpensNothing(t *testing.T) {
 	}
 }
 
-// Ranges that are closed by the webhook alone take no room, unless they lie in one that is enforced.
+// Ranges that are closed by the webhook alone take no room, unless they lie in one that is
+// enforced.
 func TestEnforceLeavesOutWhatIsNotEnforced(t *testing.T) {
 	w := tenants(3)
 	for i, p := range w.Policies {

@@ -18,8 +18,8 @@ type Standing int
 const (
 	// AsWritten says that the policy is followed as it is, without what is wrong with it.
 	AsWritten Standing = iota
-	// AsBefore says that its selectors cannot be read. It is followed, all of it, as it was when they last
-	// could.
+	// AsBefore says that its selectors cannot be read. It is followed, all of it, as it was when
+	// they last could.
 	AsBefore
 	// Closed is AsBefore, but no earlier form is known, for this process has not seen one. The
 	// policy selects no Service, and if it is exclusive its ranges are closed to all.

@@ -85,8 +85,8 @@ func endWithNode(process *framework.Process) {
 	})
 }
 
-// showOnFailure also shows what ended with an error by itself: what failed for its absence may have been
-// another spec's.
+// showOnFailure also shows what ended with an error by itself: what failed for its absence may have
+// been another spec's.
 func showOnFailure(process *framework.Process) {
 	if ginkgo.CurrentSpecReport().Failed() || process.ExitCode() > 0 {
 		ginkgo.AddReportEntry(fmt.Sprintf("the end of %s", process.LogFile()), process.LogTail(shownLines))
