@@ -58,6 +58,9 @@ func (t *Tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
+// Extra is the ServiceCIDR from which a policy may allow a tenant additional addresses.
+const Extra = "extra"
+
 // own is how many names a tenant uses for Services that may be stored: it overwrites and deletes
 // its own.
 const own = 24
@@ -131,6 +134,8 @@ func (a *attacker) act(ctx context.Context) {
 	case roll < 64:
 		annotation := pick(a.rng, "clusterip-operator.io/former-ips", "clusterip-operator.io/additional-ips-from", "clusterip-operator.io/renumbering", "other")
 		a.tally.add("large annotations", a.Replace(ctx, name, Large(name, annotation, pick(a.rng, Addresses, Names, Long, Escaping)(LargeAnnotations))))
+	case roll < 84:
+		a.toggle(ctx, name)
 	case roll < 150:
 		a.annotate(ctx, name)
 	case roll < 300:
@@ -162,6 +167,18 @@ func (a *attacker) annotate(ctx context.Context, name string) {
 	a.tally.add("annotation", a.Merge(ctx, name, Fields{"metadata": Fields{"annotations": Fields{
 		pick(a.rng, "clusterip-operator.io/additional-ips-from", "clusterip-operator.io/former-ips"): text,
 	}}}))
+}
+
+// toggle takes additional addresses that a policy allows, and lets go of them.
+func (a *attacker) toggle(ctx context.Context, name string) {
+	for _, text := range []string{Extra, ""} {
+		a.tally.add("toggling", a.Merge(ctx, name, Fields{"metadata": Fields{"annotations": Fields{"clusterip-operator.io/additional-ips-from": text}}}))
+		sleep := time.NewTimer(time.Duration(a.rng.IntN(50)) * time.Millisecond)
+		select {
+		case <-ctx.Done():
+		case <-sleep.C:
+		}
+	}
 }
 
 // turn makes a Service one without an address, and gives it some again.
