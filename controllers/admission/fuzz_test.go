@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -234,6 +235,10 @@ func decodeWhole(body []byte) (s, old *service, err error) {
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
 		return nil, nil, err
+	}
+	// Of null the handler sees nothing, and says that there is no Service.
+	if string(review.Request.Object) == "null" {
+		return nil, nil, errors.New("there is no object")
 	}
 	s = &service{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(review.Request.Object, s); err != nil {
