@@ -237,17 +237,19 @@ func decodeWhole(body []byte) (s, old *service, err error) {
 		return nil, nil, err
 	}
 	// Of null the handler sees nothing, and says that there is no Service.
-	if string(review.Request.Object) == "null" {
-		return nil, nil, errors.New("there is no object")
+	read := func(raw json.RawMessage) (*service, error) {
+		if string(raw) == "null" {
+			return nil, errors.New("there is no object")
+		}
+		o := &service{}
+		return o, kjson.UnmarshalCaseSensitivePreserveInts(raw, o)
 	}
-	s = &service{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(review.Request.Object, s); err != nil {
+	if s, err = read(review.Request.Object); err != nil {
 		return nil, nil, err
 	}
 	s.Metadata.Namespace = review.Request.Namespace
 	if review.Request.Operation != admissionv1.Create {
-		old = &service{}
-		err = kjson.UnmarshalCaseSensitivePreserveInts(review.Request.OldObject, old)
+		old, err = read(review.Request.OldObject)
 	}
 	return s, old, err
 }
