@@ -266,7 +266,7 @@ func TestElementsOfAChange(t *testing.T) {
 		tables := NewTables(model.IPv4)
 		tables.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
 		tables.differing()
-		tables.settled()
+		tables.settled(map[key]change{})
 		less := port
 		less.Cluster = all[1:]
 		tables.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: &less}})

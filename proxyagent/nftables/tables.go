@@ -4,8 +4,10 @@ package nftables
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"net/netip"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -27,9 +29,9 @@ type Tables struct {
 	plain   map[model.ServiceName]struct{}               // Services for which that is too much
 	lacking map[model.PortName][]model.DegradationReason // what ports do without
 
-	size    int            // elements
-	prints  map[set]uint64 // the sum of the fingerprints of the elements of each set
-	changed map[key]change // differ from the kernel
+	size    int               // elements
+	prints  map[bucket]uint64 // the sums of the fingerprints of all elements
+	changed map[key]change    // differ from the kernel
 
 	chains  map[string]chainID // that exist because of ports
 	pending states             // chains that differ from the kernel, whatever the layout
@@ -40,8 +42,9 @@ type Tables struct {
 
 // change is one element that may differ from the kernel.
 type change struct {
-	there, wanted bool   // the kernel has it; it should
-	was, value    string // with these values
+	there, wanted bool      // the kernel has it; it should
+	was, value    string    // with these values
+	left          time.Time // since when nothing leads to what is to be taken away: see leave
 }
 
 // chainID says what a chain is for: a route, remembering its clients for some seconds, or the ports of a virtual IP with session affinity.
@@ -81,24 +84,32 @@ func NewTables(f model.Family) *Tables {
 		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{}, withheld: map[model.PortName]*model.ServicePort{},
 		wanted: map[key]int{}, used: map[set]int{}, routes: map[route]int{}, sticky: map[string]struct{}{}, fronts: map[netip.Addr]map[stickyFront]string{},
 		spreads: map[model.ServiceName]map[model.PortName]int{}, plain: map[model.ServiceName]struct{}{}, lacking: map[model.PortName][]model.DegradationReason{},
-		prints: map[set]uint64{}, changed: map[key]change{},
+		prints: map[bucket]uint64{}, changed: map[key]change{},
 		chains: map[string]chainID{}, pending: states{}, maps: states{}, touched: map[netip.Addr]map[stickyFront]string{},
 	}
 }
 
 // all are all elements that the kernel should have, with their values. Nothing keeps them: they follow from the ports.
-func (t *Tables) all() map[key]string {
-	all := map[key]string{}
-	for _, p := range t.ports {
-		maps.Copy(all, contribution(p, t.isPlain(p)).values)
+func (t *Tables) all() iter.Seq2[key, string] {
+	return func(yield func(key, string) bool) {
+		for _, p := range t.ports {
+			for k, value := range contribution(p, t.isPlain(p)).values {
+				if !yield(k, value) {
+					return
+				}
+			}
+		}
+		for k := range t.wanted {
+			if !yield(k, "") {
+				return
+			}
+		}
+		for vip := range t.fronts {
+			if !yield(key{set: sticky, of: addr(vip)}, rememberAt(vip)) {
+				return
+			}
+		}
 	}
-	for k := range t.wanted {
-		all[k] = ""
-	}
-	for vip := range t.fronts {
-		all[key{set: sticky, of: addr(vip)}] = rememberAt(vip)
-	}
-	return all
 }
 
 // Apply takes a Delta in. Ports that were withheld are not any more.
@@ -108,10 +119,12 @@ func (t *Tables) Apply(d model.Delta) {
 	}
 	changed, turned := t.spend(d.Ports)
 	// All are removed before any is added, because an address or a node port may move from one to another.
+	before := map[model.PortName]*model.ServicePort{}
 	for name := range changed {
 		if old := t.ports[name]; old != nil {
 			t.put(old, false)
 			delete(t.ports, name)
+			before[name] = old
 		}
 	}
 	for name := range d.Ports {
@@ -124,8 +137,8 @@ func (t *Tables) Apply(d model.Delta) {
 	}
 	for name, p := range changed {
 		if p != nil {
-			t.ports[name] = p
-			t.put(p, true)
+			t.ports[name] = inPlace(before[name], p)
+			t.put(t.ports[name], true)
 		}
 	}
 	for a, present := range d.Allocated {
@@ -262,7 +275,7 @@ func (t *Tables) mark(k key, value string, comes bool) {
 		delete(t.changed, k)
 	}
 	t.size += sign(comes)
-	t.prints[k.set] += uint64(sign(comes)) * print(k.of, k.to, value)
+	t.prints[k.bucket()] += uint64(sign(comes)) * print(k.of, k.to, value)
 }
 
 func sign(more bool) int {
