@@ -236,10 +236,14 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	for k := range c.members {
 		c.values[k] = ""
 	}
-	for k, value := range c.values {
-		if spreadCost(port) > 0 && schemas[k.set].kind == endpoint {
-			continue // thousands, of which the spread says enough
+	for r, endpoints := range c.runs {
+		for i, e := range endpoints {
+			if spreadCost(port) == 0 { // otherwise thousands, of which the spread says enough
+				c.values[r.key(i)] = destination(e)
+			}
 		}
+	}
+	for k, value := range c.values {
 		elements = append(elements, "  "+describe(p.tables.globals.Family, k, value))
 	}
 	return append(lines, slices.Sorted(slices.Values(elements))...)

@@ -93,7 +93,13 @@ func NewTables(f model.Family) *Tables {
 func (t *Tables) all() iter.Seq2[key, string] {
 	return func(yield func(key, string) bool) {
 		for _, p := range t.ports {
-			for k, value := range contribution(p, t.isPlain(p)).values {
+			c := contribution(p, t.isPlain(p))
+			for r, endpoints := range c.runs {
+				for i, e := range endpoints {
+					c.values[r.key(i)] = destination(e)
+				}
+			}
+			for k, value := range c.values {
 				if !yield(k, value) {
 					return
 				}
@@ -119,10 +125,10 @@ func (t *Tables) Apply(d model.Delta) {
 	}
 	changed, turned := t.spend(d.Ports)
 	// All are removed before any is added, because an address or a node port may move from one to another.
-	before := map[model.PortName]*model.ServicePort{}
+	before, gone, come := map[model.PortName]*model.ServicePort{}, map[run][]netip.AddrPort{}, map[run][]netip.AddrPort{}
 	for name := range changed {
 		if old := t.ports[name]; old != nil {
-			t.put(old, false)
+			maps.Copy(gone, t.put(old, false))
 			delete(t.ports, name)
 			before[name] = old
 		}
@@ -138,8 +144,15 @@ func (t *Tables) Apply(d model.Delta) {
 	for name, p := range changed {
 		if p != nil {
 			t.ports[name] = inPlace(before[name], p)
-			t.put(t.ports[name], true)
+			maps.Copy(come, t.put(t.ports[name], true))
 		}
+	}
+	for r, endpoints := range come {
+		t.replace(r, gone[r], endpoints)
+		delete(gone, r)
+	}
+	for r, endpoints := range gone {
+		t.replace(r, endpoints, nil)
 	}
 	for a, present := range d.Allocated {
 		t.count(key{set: allocated, of: addr(a)}, present)
@@ -162,8 +175,23 @@ func (t *Tables) release(names ...model.PortName) {
 	}
 }
 
-// put adds what a port adds, or removes it.
-func (t *Tables) put(p *model.ServicePort, present bool) {
+// replace marks the endpoints of a front that are others than before.
+func (t *Tables) replace(r run, before, after []netip.AddrPort) {
+	for i := range max(len(before), len(after)) {
+		if i < len(before) && i < len(after) && before[i] == after[i] {
+			continue
+		}
+		if i < len(before) {
+			t.mark(r.key(i), destination(before[i]), false)
+		}
+		if i < len(after) {
+			t.mark(r.key(i), destination(after[i]), true)
+		}
+	}
+}
+
+// put adds what a port adds, or removes it, except its endpoints, which it returns.
+func (t *Tables) put(p *model.ServicePort, present bool) map[run][]netip.AddrPort {
 	c := contribution(p, t.isPlain(p))
 	delete(t.lacking, p.Name)
 	if reasons := lacking(p, t.isPlain(p)); present && reasons != nil {
@@ -188,7 +216,7 @@ func (t *Tables) put(p *model.ServicePort, present bool) {
 		}
 	}
 	if p.AffinitySeconds == 0 {
-		return
+		return c.runs
 	}
 	d := model.Digest(p.Name.String())
 	for _, name := range clientMaps(d) {
@@ -204,6 +232,7 @@ func (t *Tables) put(p *model.ServicePort, present bool) {
 	for vip, r := range c.sticky {
 		t.stick(vip, stickyFront{p.Name.Protocol, p.Port}, rememberName(r, p.AffinitySeconds), present)
 	}
+	return c.runs
 }
 
 // chain notes that a chain comes or goes.
