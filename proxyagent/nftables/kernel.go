@@ -114,6 +114,8 @@ func (k *kernel) set(name set) *nftables.Set {
 		s.IsMap, s.DataType = true, nftables.TypeVerdict
 	case endpoint:
 		s.IsMap, s.DataType = true, k.fields("AS")
+	case number:
+		s.IsMap, s.DataType = true, k.fields("I")
 	}
 	return s
 }

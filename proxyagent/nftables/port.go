@@ -20,7 +20,11 @@ type contributed struct {
 }
 
 func (c contributed) lead(s set, of string, r route) {
-	c.values[key{set: s, of: of}] = r.name()
+	if r.own() {
+		c.values[key{set: s, of: of}] = r.name()
+	} else {
+		c.values[key{set: s + routesOf, of: of}] = r.number()
+	}
 	c.routes[r] = struct{}{}
 }
 

@@ -99,10 +99,10 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (err error) {
 
 // program writes what differs, except what packets under way may still look for.
 func (p *Proxier) program(ctx context.Context, now time.Time) (transactions int, err error) {
+	left := p.tables.leave(now)
 	chains, old := p.tables.differing()
 	old = slices.DeleteFunc(old, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
 	clients, unwanted := p.clients()
-	left := p.tables.leave(now)
 	p.changes = len(p.tables.changed)
 	if p.declared && len(chains)+len(old)+len(clients)+len(unwanted)+p.changes == 0 {
 		p.tables.settled(left)

@@ -207,7 +207,7 @@ func TestGrownIsAsFromTheBeginning(t *testing.T) {
 			for _, name := range remove {
 				delete(chains, name)
 			}
-			grown.settled(map[key]change{})
+			grown.settled(leaving{map[key]change{}, states{}})
 			if !reflect.DeepEqual(atOnce, chains) {
 				t.Fatal("chains differ")
 			}
@@ -275,7 +275,7 @@ func TestARefusedPortIsAlone(t *testing.T) {
 			t.Error(diff)
 		}
 		first := bad.ClusterIPs[0]
-		if have := elements(t, p); have[key{set: unserved, of: addr(first) + service(model.UDP, 80)}] != chainRefuse || have[key{set: fronts, of: addr(first.Prev()) + service(model.TCP, 80)}] != "pick-2" {
+		if have := elements(t, p); have[key{set: unserved, of: addr(first) + service(model.UDP, 80)}] != chainRefuse || have[key{set: frontRoutes, of: addr(first.Prev()) + service(model.TCP, 80)}] != (route{n: 2}).number() {
 			t.Errorf("its clients have to be refused, those of others served: %v", have)
 		}
 		if text := strings.Join(p.Describe(bad.Name), "\n"); !strings.Contains(text, "the kernel refuses") {
@@ -576,8 +576,8 @@ func TestDescribe(t *testing.T) {
 		name := model.PortName{Service: model.ServiceName{Namespace: "default", Name: "a"}, Protocol: model.TCP}
 		got := strings.Join(p.Describe(name), "\n")
 		for _, want := range map[model.Family][]string{
-			model.IPv4: {"  fronts: 10.96.0.1 . tcp . 80 : pick-2", "  endpoints: 10.96.0.1 . tcp . 80 . 1 : 10.244.2.3 . 8080", "  node-fronts: tcp . 30000 : pick-node-outside-2", "  active: 10.96.0.1"},
-			model.IPv6: {"  fronts: fd00:96::1 . tcp . 80 : pick-2", "  hairpin: fd00:244::3 . fd00:244::3 . tcp . 8080"},
+			model.IPv4: {"  fronts-routes: 10.96.0.1 . tcp . 80 : pick-2", "  endpoints: 10.96.0.1 . tcp . 80 . 1 : 10.244.2.3 . 8080", "  node-fronts-routes: tcp . 30000 : pick-node-outside-2", "  active: 10.96.0.1"},
+			model.IPv6: {"  fronts-routes: fd00:96::1 . tcp . 80 : pick-2", "  hairpin: fd00:244::3 . fd00:244::3 . tcp . 8080"},
 		}[p.tables.globals.Family] {
 			if !strings.Contains(got+"\n", want+"\n") {
 				t.Errorf("%q is missing in\n%s", want, got)

@@ -110,6 +110,11 @@ func (t *Tables) all() iter.Seq2[key, string] {
 				return
 			}
 		}
+		for r := range t.routes {
+			if !r.own() && !yield(r.key(), r.name()) {
+				return
+			}
+		}
 		for vip := range t.fronts {
 			if !yield(key{set: sticky, of: addr(vip)}, rememberAt(vip)) {
 				return
@@ -210,6 +215,9 @@ func (t *Tables) put(p *model.ServicePort, present bool) map[run][]netip.AddrPor
 		}
 		if before == 0 || !present && before == 1 {
 			t.chain(r.name(), chainID{route: r}, present)
+			if !r.own() {
+				t.mark(r.key(), r.name(), present)
+			}
 		}
 		if r.sticky != "" && !r.through {
 			t.chain(rememberName(r, p.AffinitySeconds), chainID{route: r, seconds: p.AffinitySeconds}, present)
