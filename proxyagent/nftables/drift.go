@@ -15,7 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// Check repairs changes by others and lists them. Without any it costs microseconds. Ports that are withheld are tried again once in a while, and what Syncs left for later is written.
+// Check repairs changes by others and lists them. Without any it costs microseconds. Ports that are
+// withheld are tried again once in a while, and what Syncs left for later is written.
 func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +50,8 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	return found, nil
 }
 
-// journal is what the agent has written since a comparison began to read: of that the comparison says nothing. The next one does.
+// journal is what the agent has written since a comparison began to read: of that the comparison
+// says nothing. The next one does.
 type journal struct {
 	buckets map[bucket]struct{}
 	names   map[string]struct{} // of chains, and of maps of clients
@@ -76,7 +78,8 @@ type comparison struct {
 	found []string
 }
 
-// compare reads everything and notes what differs. It returns the differences in words. With beside, a Sync may write while it reads, which it does without mu.
+// compare reads everything and notes what differs. It returns the differences in words. With
+// beside, a Sync may write while it reads, which it does without mu.
 func (p *Proxier) compare(ctx context.Context, beside bool) (found []string, err error) {
 	others, known, err := p.generations.Foreign()
 	if err != nil {
@@ -183,7 +186,8 @@ func (p *Proxier) compareClients(c *comparison) {
 	}
 }
 
-// compareSets reads the elements in those buckets whose fingerprints differ once more, and notes which differ.
+// compareSets reads the elements in those buckets whose fingerprints differ once more, and notes
+// which differ.
 func (p *Proxier) compareSets(ctx context.Context, c *comparison, beside bool) error {
 	t := p.tables
 	if !beside {

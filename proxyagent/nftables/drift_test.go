@@ -11,7 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestAComparisonLetsChangesPass has ports come, change and go all the time while everything is compared: what another program did is found all the same, and nothing else.
+// TestAComparisonLetsChangesPass has ports come, change and go all the time while everything is
+// compared: what another program did is found all the same, and nothing else.
 func TestAComparisonLetsChangesPass(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		vip := d.Ports[stickyPort(d).Name].ClusterIPs[0]

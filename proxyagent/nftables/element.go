@@ -40,7 +40,8 @@ const (
 	sticky set = "sticky" // virtual IP with session affinity : chain that remembers clients
 )
 
-// These lead to chains of their own ports. All others lead to the number of a route, and that to its chain: for each element with a chain that comes, the kernel goes through all of them in a
+// These lead to chains of their own ports. All others lead to the number of a route, and that to
+// its chain: for each element with a chain that comes, the kernel goes through all of them in a
 // table.
 const (
 	frontRoutes        = fronts + routesOf
@@ -51,7 +52,9 @@ const (
 	routesOf set = "-routes"
 
 	routes  set = "routes"         // route : chain
-	through set = "through-routes" // the same for clients on this node, of whom such a chain has seen: the kernel would take one map for both for a loop
+	// through is the same for clients on this node whose packets come from such a chain. The kernel
+	// would take one map for both for a loop.
+	through set = "through-routes"
 )
 
 // nodeSticky has the node ports with session affinity, a map for each protocol : chain that remembers clients.

@@ -11,11 +11,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// withoutHash stands for sh and mh where the kernel has no module nft_hash. As all schedulers that nftables does not have, it
-// is served at random, which SchedulerUnavailable says.
+// withoutHash stands for sh and mh where the kernel has no module nft_hash. As all schedulers that
+// nftables does not have, it is served at random, which SchedulerUnavailable says.
 const withoutHash model.Scheduler = "without nft_hash"
 
-// served are ports as this kernel can serve them. The kernel is asked for its hash when the first port needs that.
+// served are ports as this kernel can serve them. The kernel is asked for its hash when the first
+// port needs that.
 func (p *Proxier) served(ports map[model.PortName]*model.ServicePort) map[model.PortName]*model.ServicePort {
 	other := map[model.PortName]*model.ServicePort{}
 	for name, port := range ports {

@@ -12,7 +12,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestWithoutHashClientsAreServed has a kernel that refuses a hash, as one without the module does: the ports that ask for it are served at random until it is there.
+// TestWithoutHashClientsAreServed has a kernel that refuses a hash, as one without the module does:
+// the ports that ask for it are served at random until it is there.
 func TestWithoutHashClientsAreServed(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		asked := 0

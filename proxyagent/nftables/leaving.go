@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// underWay is longer than a packet needs to pass the rules, also where a virtual processor stands still in between.
+// underWay is longer than a packet needs to pass the rules, also where a virtual processor stands
+// still in between.
 const underWay = time.Second
 
 // leaving is what differs from the kernel, but is to be taken away later.
@@ -17,8 +18,10 @@ type leaving struct {
 	chains   states
 }
 
-// leave takes what is leaving out of what differs. A transaction is one for those that write, not for packets: each look-up sees what is there in its moment. So a packet that has drawn
-// the index 7 of 10 may look for the endpoint after all but one have gone. It finds it as long as packets are under way that came before; those that come later are led elsewhere.
+// leave takes what is leaving out of what differs. A transaction is one for those that write, not
+// for packets: each look-up sees what is there in its moment. So a packet that has drawn the index
+// 7 of 10 may look for the endpoint after all but one have gone. It finds it as long as packets are
+// under way that came before; those that come later are led elsewhere.
 func (t *Tables) leave(now time.Time) leaving {
 	left := leaving{map[key]change{}, states{}}
 	for k, c := range t.changed {
@@ -41,7 +44,8 @@ func (t *Tables) leave(now time.Time) leaving {
 	return left
 }
 
-// lookedUpLate reports whether packets come to an element by way of another one that has gone: an endpoint, a route, or a source range of a front that has none any more.
+// lookedUpLate reports whether packets come to an element by way of another one that has gone: an
+// endpoint, a route, or a source range of a front that has none any more.
 func (t *Tables) lookedUpLate(k key) bool {
 	if k.set == allowed {
 		front := k.of[:len(k.of)-t.globals.Family.Bits()/8]

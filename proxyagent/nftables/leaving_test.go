@@ -19,7 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestScalingDownRefusesNoConnection has a Service go from ten endpoints to one and back while clients begin flows: none of them misses the Service.
+// TestScalingDownRefusesNoConnection has a Service go from ten endpoints to one and back while
+// clients begin flows: none of them misses the Service.
 func TestScalingDownRefusesNoConnection(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		node := link(t, d.Globals.Family)
@@ -69,7 +70,8 @@ func TestScalingDownRefusesNoConnection(t *testing.T) {
 	})
 }
 
-// TestWhatPacketsUnderWayMayLookForStaysForAWhile is about an index above the number of endpoints: no comparison takes it for a change by another program, and a later Check takes it away.
+// TestWhatPacketsUnderWayMayLookForStaysForAWhile is about an index above the number of endpoints:
+// no comparison takes it for a change by another program, and a later Check takes it away.
 func TestWhatPacketsUnderWayMayLookForStaysForAWhile(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)

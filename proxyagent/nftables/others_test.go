@@ -12,7 +12,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// othersWrite has another program with many chains of its own write nf_tables all the time, in the family of the table, until the test ends.
+// othersWrite has another program with many chains of its own write nf_tables all the time, in the
+// family of the table, until the test ends.
 func othersWrite(t *testing.T, f model.Family, pause time.Duration) {
 	t.Helper()
 	k, err := open(f)
@@ -55,7 +56,8 @@ func othersWrite(t *testing.T, f model.Family, pause time.Duration) {
 	})
 }
 
-// TestBesideOthersThatWriteNoChangeFails has each change take another chain, whose handles are read after it was written.
+// TestBesideOthersThatWriteNoChangeFails has each change take another chain, whose handles are read
+// after it was written.
 func TestBesideOthersThatWriteNoChangeFails(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		othersWrite(t, d.Globals.Family, time.Millisecond)

@@ -9,8 +9,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// inPlace is a port whose endpoints stay at the indexes that they had before, so that few elements change: those that come take the places of those that go, and of what is left the last ones fill the
-// holes. An agent that starts knows no order from before: of a port that grew and shrank it may write all elements once. Not so where the order counts: a hash of the client has to lead to the
+// inPlace is a port whose endpoints stay at the indexes that they had before, so that few elements
+// change: those that come take the places of those that go, and of what is left the last ones fill
+// the holes. An agent that starts knows no order from before: of a port that grew and shrank it may
+// write all elements once. Not so where the order counts: a hash of the client has to lead to the
 // same endpoint on all nodes.
 func inPlace(before, p *model.ServicePort) *model.ServicePort {
 	if before == nil || len(p.Weights) > 0 || pickerOf(p.Scheduler) == bySource {
@@ -26,7 +28,8 @@ func inPlace(before, p *model.ServicePort) *model.ServicePort {
 	return &same
 }
 
-// keepOrder returns endpoints in the order of those before, and whether it is another one than they have.
+// keepOrder returns endpoints in the order of those before, and whether it is another one than they
+// have.
 func keepOrder(before, now []netip.AddrPort) (ordered []netip.AddrPort, moved bool) {
 	toPlace, ordered := endpointsOf(now), make([]netip.AddrPort, len(now))
 	for i, e := range before[:min(len(before), len(now))] {

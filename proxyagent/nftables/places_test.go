@@ -47,7 +47,8 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestOneOfManyEndpoints counts the elements that change when any one of 10,000 goes, and when it comes back.
+// TestOneOfManyEndpoints counts the elements that change when any one of 10,000 goes, and when it
+// comes back.
 func TestOneOfManyEndpoints(t *testing.T) {
 	tables, all := NewTables(model.IPv6), several(model.IPv6, 10000)
 	apply := func(endpoints []netip.AddrPort) int {
@@ -61,7 +62,8 @@ func TestOneOfManyEndpoints(t *testing.T) {
 	apply(all)
 	for range 3 {
 		i := rand.IntN(len(all))
-		// For each of three fronts: the hole, the last index, the front that leads to another route, and as no other port has so many endpoints, this route and the former one.
+		// For each of three fronts: the hole, the last index, the front that leads to another
+		// route, and as no other port has so many endpoints, this route and the former one.
 		if n := apply(slices.Delete(slices.Clone(all), i, i+1)); n > 15 {
 			t.Errorf("one that goes changes %d elements", n)
 		}

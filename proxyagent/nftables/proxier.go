@@ -147,7 +147,8 @@ func (p *Proxier) clients() (missing, unwanted []string) {
 	return missing, unwanted
 }
 
-// readHandles takes up the handles of chains that were written. Many are read at once. A chain whose handles cannot be read is as good as any other, but nothing would tell whether another
+// readHandles takes up the handles of chains that were written. Many are read at once. A chain
+// whose handles cannot be read is as good as any other, but nothing would tell whether another
 // program changes it: it is written once more, together with the next change or by the next Check.
 func (p *Proxier) readHandles(ctx context.Context, written map[string]chain, removed []string) {
 	const many = 20

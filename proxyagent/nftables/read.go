@@ -26,8 +26,9 @@ type there struct {
 	clients map[string]bool   // maps of clients, and sets of other versions
 }
 
-// bucket is one of the parts into which the elements of a set fall by their keys. While a comparison reads, the agent goes on to write: what is in other buckets than those that it wrote to can be
-// compared all the same.
+// bucket is one of the parts into which the elements of a set fall by their keys. While a
+// comparison reads, the agent goes on to write: what is in other buckets than those that it wrote
+// to can be compared all the same.
 type bucket struct {
 	set set
 	n   uint16
@@ -107,8 +108,9 @@ type element struct{ of, to, value string }
 // tableOf is the attribute with the name of the table: it has this number in answers of every kind.
 const tableOf = unix.NFTA_CHAIN_TABLE
 
-// dump asks for all that our table has of a kind. When something is written meanwhile, it begins again, until two agree: chains are of all tables, and so what other programs write to theirs
-// may have one be left out.
+// dump asks for all that our table has of a kind. When something is written meanwhile, it begins
+// again, until two agree: chains are of all tables, and so what other programs write to theirs may
+// have one be left out.
 func (k *kernel) dump(ctx context.Context, command uint8, attrs nfnetlink.Attrs, begin func(), each func(nfnetlink.Attrs)) error {
 	conn, err := nfnetlink.Open()
 	if err != nil {
@@ -130,8 +132,10 @@ func (k *kernel) dump(ctx context.Context, command uint8, attrs nfnetlink.Attrs,
 // errRestless is for a set that each dump shows in another way.
 var errRestless = errors.New("every dump is different")
 
-// elements returns those of a set that are in some buckets, of which a dump had these sums before. Two dumps in a row have to agree: a moment after a write the kernel moves the elements to
-// more buckets of its own, or to fewer, and a dump beside that leaves some out, or has them twice. It does not say so, nor that anything was written meanwhile.
+// elements returns those of a set that are in some buckets, of which a dump had these sums before.
+// Two dumps in a row have to agree: a moment after a write the kernel moves the elements to more
+// buckets of its own, or to fewer, and a dump beside that leaves some out, or has them twice. It
+// does not say so, nor that anything was written meanwhile.
 func (k *kernel) elements(ctx context.Context, name set, in func(bucket) bool, before map[bucket]uint64) (map[key]string, error) {
 	for range agreements {
 		have, sums := map[key]string{}, map[bucket]uint64{}
@@ -216,7 +220,8 @@ func (k *kernel) rules(ctx context.Context) (map[string]string, error) {
 
 func policy(of uint32) string { return fmt.Sprint("policy ", of, " ") }
 
-// handles returns those of the rules of all chains, or of some: these are quickly asked for one by one.
+// handles returns those of the rules of all chains, or of some: these are quickly asked for one by
+// one.
 func (k *kernel) handles(ctx context.Context, some ...string) (map[string]string, error) {
 	all := map[string]string{}
 	if len(some) == 0 {

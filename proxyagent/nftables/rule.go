@@ -101,8 +101,9 @@ func (l *fields) find(m string) rule {
 	return append(l.rule, &expr.Lookup{SourceRegister: keys, SetName: m, DestRegister: values, IsDestRegSet: true})
 }
 
-// follow goes to the chain of the route to which a map leads. In between, the number of the route is in the packet's mark: the program nft 1.0.6 would abort, whatever it was to list, where the key of
-// one look-up is what another one has found.
+// follow goes to the chain of the route to which a map leads. In between, the number of the route
+// is in the packet's mark: the program nft 1.0.6 would abort, whatever it was to list, where the
+// key of one look-up is what another one has found.
 func (l *fields) follow(m, to set) rule {
 	mark := func(register uint32, set bool) expr.Any {
 		return &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: set}

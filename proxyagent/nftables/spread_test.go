@@ -274,7 +274,8 @@ func TestElementsOfAChange(t *testing.T) {
 	}
 }
 
-// TestAnotherNumberOfEndpoints has ports come, go, and change, while others have as many endpoints already: no element with a chain changes. For each that comes the kernel would go through all of
+// TestAnotherNumberOfEndpoints has ports come, go, and change, while others have as many endpoints
+// already: no element with a chain changes. For each that comes the kernel would go through all of
 // them, which takes 35 ms where there are 100,000.
 func TestAnotherNumberOfEndpoints(t *testing.T) {
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {

@@ -12,8 +12,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Tables is what the kernel should have for one family, and which part of it is not written yet. It is a pure function of the Plan, whatever the history. An Apply costs what the Delta
-// touches. Not for concurrent use.
+// Tables is what the kernel should have for one family, and which part of it is not written yet. It
+// is a pure function of the Plan, and of the indexes that endpoints had before. An Apply costs what
+// the Delta touches. Not for concurrent use.
 type Tables struct {
 	globals  model.Globals
 	ports    map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
