@@ -74,8 +74,9 @@ func (t *Tables) render(l layout, id chainID) chain {
 	}
 }
 
-// settled notes that the kernel has everything. What was marked goes into new maps: a map never gets smaller.
-func (t *Tables) settled() {
+// settled notes that the kernel has everything but what is left for later. What was marked goes
+// into new maps: a map never gets smaller.
+func (t *Tables) settled(left leaving) {
 	l := t.layout()
-	t.written, t.changed, t.pending, t.maps, t.touched = &l, map[key]change{}, states{}, states{}, map[netip.Addr]map[stickyFront]string{}
+	t.written, t.changed, t.pending, t.maps, t.touched = &l, left.elements, left.chains, states{}, map[netip.Addr]map[stickyFront]string{}
 }

@@ -40,6 +40,23 @@ const (
 	sticky set = "sticky" // virtual IP with session affinity : chain that remembers clients
 )
 
+// These lead to chains of their own ports. All others lead to the number of a route, and that to
+// its chain: for each element with a chain that comes, the kernel goes through all of them in a
+// table.
+const (
+	frontRoutes        = fronts + routesOf
+	anywhereRoutes     = anywhere + routesOf
+	nodeFrontRoutes    = nodeFronts + routesOf
+	nodeAnywhereRoutes = nodeAnywhere + routesOf
+
+	routesOf set = "-routes"
+
+	routes  set = "routes"         // route : chain
+	// through is the same for clients on this node whose packets come from such a chain. The kernel
+	// would take one map for both for a loop.
+	through set = "through-routes"
+)
+
 // nodeSticky has the node ports with session affinity, a map for each protocol : chain that remembers clients.
 var nodeSticky = map[model.Protocol]set{model.TCP: "node-sticky-tcp", model.UDP: "node-sticky-udp", model.SCTP: "node-sticky-sctp"}
 
@@ -50,6 +67,7 @@ const (
 	member   kind = iota // none
 	verdict              // a chain to go to, or drop
 	endpoint             // address and port
+	number               // of a route
 )
 
 // schema is what a set holds: A stands for an address of the family, P for a protocol, S for a port, I for an index.
@@ -61,6 +79,7 @@ type schema struct {
 var schemas = map[set]schema{
 	fronts: {"APS", verdict}, picked: {"APSI", endpoint}, local: {"APSI", endpoint}, anywhere: {"APS", verdict}, unserved: {"APS", verdict},
 	nodeFronts: {"PS", verdict}, nodePicked: {"PSI", endpoint}, nodeLocal: {"PSI", endpoint}, nodeAnywhere: {"PS", verdict}, nodeUnserved: {"PS", verdict},
+	frontRoutes: {"APS", number}, anywhereRoutes: {"APS", number}, nodeFrontRoutes: {"PS", number}, nodeAnywhereRoutes: {"PS", number}, routes: {"I", verdict}, through: {"I", verdict},
 	vips: {"A", member}, active: {"A", member}, allocated: {"A", member}, firewalled: {"APS", member}, balanced: {"APS", member}, allowed: {"APSA", member}, hairpin: {"AAPS", member},
 	sticky: {"A", verdict}, nodeSticky[model.TCP]: {"S", verdict}, nodeSticky[model.UDP]: {"S", verdict}, nodeSticky[model.SCTP]: {"S", verdict},
 }
@@ -83,17 +102,17 @@ func print(of, to, value string) uint64 {
 func addr(a netip.Addr) string { return string(a.AsSlice()) }
 
 func service(p model.Protocol, port uint16) string {
-	return string([]byte{byte(p), 0, 0, 0}) + number(port)
+	return string([]byte{byte(p), 0, 0, 0}) + padded(port)
 }
 
-func number(port uint16) string { return single(port) + "\x00\x00" }
+func padded(port uint16) string { return single(port) + "\x00\x00" }
 
 // single is a port that is a key alone.
 func single(port uint16) string { return string(binary.BigEndian.AppendUint16(nil, port)) }
 
 func index(i int) string { return string(binary.NativeEndian.AppendUint32(nil, uint32(i))) }
 
-func destination(e netip.AddrPort) string { return addr(e.Addr()) + number(e.Port()) }
+func destination(e netip.AddrPort) string { return addr(e.Addr()) + padded(e.Port()) }
 
 // last is the last address of a prefix.
 func last(p netip.Prefix) netip.Addr {
@@ -116,6 +135,8 @@ func describe(f model.Family, k key, value string) string {
 		text += " : " + value
 	case endpoint:
 		text += " : " + spell(f, "AS", value)
+	case number:
+		text += " : " + routeOf(value).name()
 	}
 	return text
 }

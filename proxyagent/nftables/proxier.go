@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/nftables"
+
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
@@ -26,18 +28,22 @@ type Proxier struct {
 	generations *nfnetlink.Generations
 	fullCheck   time.Duration
 
-	known      bool                        // what has changed in tables is the whole difference to the kernel
-	refused    bool                        // the last Sync was, by the kernel
-	declared   bool                        // the table is awake, and has all sets
-	anew       bool                        // what is there is to be replaced as a whole
-	handles    map[string]string           // of the rules of each chain, after the last write or comparison
-	stale      map[model.PortName]struct{} // ports with session affinity whose clients may be remembered for endpoints that are gone
-	withheldAt time.Time                   // when ports that are withheld were last tried
-	last       uint32                      // transactions of others before the last comparison
-	pace       model.Pace                  // of comparisons
-	writes     int                         // that there were: a comparison beside one tells nothing
-	changes    int                         // of the last write
-	invalid    atomic.Uint64               // packets dropped, when the kernel was last asked
+	known      bool                                  // what has changed in tables is the whole difference to the kernel
+	refused    bool                                  // the last Sync was, by the kernel
+	declared   bool                                  // the table is awake, and has all sets
+	anew       bool                                  // what is there is to be replaced as a whole
+	handles    map[string]string                     // of the rules of each chain, after the last write or comparison
+	stale      map[model.PortName]struct{}           // ports with session affinity whose clients may be remembered for endpoints that are gone
+	unhashed   map[model.PortName]*model.ServicePort // ports that ask for a hash, which the kernel does not have
+	hash       bool                                  // the kernel has one
+	hashAt     time.Time                             // when it was last asked
+	tryHash    func() error                          // asks it
+	withheldAt time.Time                             // when ports that are withheld were last tried
+	last       uint32                                // transactions of others before the last comparison
+	pace       model.Pace                            // of comparisons
+	journal    *journal                              // of the comparison that reads, if one does
+	changes    int                                   // of the last write
+	invalid    atomic.Uint64                         // packets dropped, when the kernel was last asked
 }
 
 // New returns a Proxier that has not looked at the kernel yet. Everything is compared after the period of fullCheck although nothing indicates a change; 0: five minutes.
@@ -47,7 +53,10 @@ func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Dura
 	if err != nil {
 		return nil, err
 	}
-	return &Proxier{tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute), stale: map[model.PortName]struct{}{}}, nil
+	return &Proxier{
+		tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute), stale: map[model.PortName]struct{}{},
+		unhashed: map[model.PortName]*model.ServicePort{}, tryHash: func() error { return tryHash(f) },
+	}, nil
 }
 
 // Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next one compares everything, and if that fails too, it leaves out the ports that the
@@ -60,7 +69,7 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	}
 	full = !p.known
 	again := p.refused
-	err = p.write(ctx)
+	err = p.write(ctx, time.Now())
 	if p.refused = errors.Is(err, errRefused); p.refused && again {
 		err = p.isolate(ctx)
 		p.refused = errors.Is(err, errRefused)
@@ -72,30 +81,31 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 }
 
 // write brings the kernel to what Tables want.
-func (p *Proxier) write(ctx context.Context) (err error) {
+func (p *Proxier) write(ctx context.Context, now time.Time) (err error) {
 	if !p.known {
 		start := time.Now()
 		_, err = p.compare(ctx, false)
 		p.pace = p.pace.After(start, time.Since(start))
 	}
 	if err == nil {
-		err = p.generations.Write(func() (int, error) { return p.program(ctx) })
+		err = p.generations.Write(func() (int, error) { return p.program(ctx, now) })
 	}
 	if err == nil || errors.Is(err, errProgram) {
 		return err
 	}
-	p.known = false
+	p.known, p.journal = false, nil
 	return errors.Join(err, p.kernel.reconnect())
 }
 
-// program writes what differs.
-func (p *Proxier) program(ctx context.Context) (transactions int, err error) {
+// program writes what differs, except what packets under way may still look for.
+func (p *Proxier) program(ctx context.Context, now time.Time) (transactions int, err error) {
+	left := p.tables.leave(now)
 	chains, old := p.tables.differing()
 	old = slices.DeleteFunc(old, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
 	clients, unwanted := p.clients()
 	p.changes = len(p.tables.changed)
 	if p.declared && len(chains)+len(old)+len(clients)+len(unwanted)+p.changes == 0 {
-		p.tables.settled()
+		p.tables.settled(left)
 		return 0, nil
 	}
 	t := transaction{kernel: p.kernel}
@@ -109,19 +119,20 @@ func (p *Proxier) program(ctx context.Context) (transactions int, err error) {
 	t.write(chains)
 	t.change(p.tables.changed)
 	t.remove(old, unwanted)
-	p.writes++
+	p.journal.note(p.tables.changed, slices.Concat(slices.Collect(maps.Keys(chains)), old, clients, unwanted)...)
 	if t.flush(); t.err != nil {
 		return 0, fmt.Errorf("writing the table %s: %w", table, t.err)
 	}
 	transactions, err = p.kernel.writeText(ctx, chains)
 	p.declared, p.anew = true, false
-	p.tables.settled()
+	p.tables.settled(left)
 	if err != nil {
 		for name := range hooksOfText(chains) {
 			p.tables.pending[name] = state{there: true}
 		}
 	}
-	return 1 + transactions, errors.Join(err, p.readHandles(ctx, slices.Collect(maps.Keys(chains)), old))
+	p.readHandles(ctx, chains, old)
+	return 1 + transactions, err
 }
 
 // clients are the maps of clients that are missing, and those that nobody needs.
@@ -136,21 +147,31 @@ func (p *Proxier) clients() (missing, unwanted []string) {
 	return missing, unwanted
 }
 
-// readHandles takes up the handles of chains that were written. Many are read at once.
-func (p *Proxier) readHandles(ctx context.Context, written, removed []string) (err error) {
+// readHandles takes up the handles of chains that were written. Many are read at once. A chain
+// whose handles cannot be read is as good as any other, but nothing would tell whether another
+// program changes it: it is written once more, together with the next change or by the next Check.
+func (p *Proxier) readHandles(ctx context.Context, written map[string]chain, removed []string) {
 	const many = 20
-	if len(written) > many {
-		p.handles, err = p.kernel.rules(ctx)
-		return err
-	}
 	for _, name := range removed {
 		delete(p.handles, name)
 	}
-	for _, name := range written {
-		one, problem := p.kernel.rules(ctx, name)
-		p.handles[name], err = one[name], errors.Join(err, problem)
+	if len(written) == 0 {
+		return
 	}
-	return err
+	var some []string
+	if len(written) <= many {
+		some = slices.Collect(maps.Keys(written))
+	}
+	handles, err := p.kernel.handles(ctx, some...)
+	for name, c := range written {
+		accept := uint32(0)
+		if c.hook.kind != "" {
+			accept = uint32(nftables.ChainPolicyAccept)
+		}
+		if p.handles[name] = policy(accept) + handles[name]; err != nil {
+			p.tables.pending[name] = state{there: true}
+		}
+	}
 }
 
 // forget makes the clients of endpoints that are gone choose again.
@@ -216,10 +237,14 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	for k := range c.members {
 		c.values[k] = ""
 	}
-	for k, value := range c.values {
-		if spreadCost(port) > 0 && schemas[k.set].kind == endpoint {
-			continue // thousands, of which the spread says enough
+	for r, endpoints := range c.runs {
+		for i, e := range endpoints {
+			if spreadCost(port) == 0 { // otherwise thousands, of which the spread says enough
+				c.values[r.key(i)] = destination(e)
+			}
 		}
+	}
+	for k, value := range c.values {
 		elements = append(elements, "  "+describe(p.tables.globals.Family, k, value))
 	}
 	return append(lines, slices.Sorted(slices.Values(elements))...)

@@ -118,7 +118,7 @@ func elements(t *testing.T, p *Proxier) map[key]string {
 	t.Helper()
 	all := map[key]string{}
 	for name := range schemas {
-		have, err := p.kernel.elements(t.Context(), name, 0)
+		have, err := p.kernel.elements(t.Context(), name, func(bucket) bool { return true }, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,11 +129,14 @@ func elements(t *testing.T, p *Proxier) map[key]string {
 
 func agree(t *testing.T, p *Proxier) {
 	t.Helper()
+	if _, err := p.Check(t.Context(), later()); err != nil { // writes what was left for later
+		t.Fatal(err)
+	}
 	have := elements(t, p)
 	if total, _ := p.Counts(); total[table] != len(have) {
 		t.Errorf("%v elements are counted, there are %d", total, len(have))
 	}
-	if diff := cmp.Diff(p.tables.all(), have, cmp.AllowUnexported(key{})); diff != "" {
+	if diff := cmp.Diff(maps.Collect(p.tables.all()), have, cmp.AllowUnexported(key{})); diff != "" {
 		t.Fatalf("the kernel differs (-want +have):\n%s", diff)
 	}
 	if found, err := p.Check(t.Context(), later()); err != nil || len(found) > 0 {
@@ -148,7 +151,7 @@ func TestTheKernelHasWhatThePlanWants(t *testing.T) {
 		for name := range d.Ports {
 			syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{name: nil}})
 		}
-		if len(p.tables.chains)+len(p.tables.routes)+len(p.tables.sticky)+len(p.tables.fronts) > 0 || len(p.tables.all()) != len(d.Allocated) {
+		if len(p.tables.chains)+len(p.tables.routes)+len(p.tables.sticky)+len(p.tables.fronts) > 0 || len(maps.Collect(p.tables.all())) != len(d.Allocated) {
 			t.Errorf("left: %v", p.tables)
 		}
 	})
@@ -195,7 +198,7 @@ func TestGrownIsAsFromTheBeginning(t *testing.T) {
 			ports := map[model.PortName]*model.ServicePort{}
 			maps.Copy(ports, grown.ports)
 			fresh.Apply(model.Delta{Globals: all.Globals, Ports: ports, Allocated: all.Allocated})
-			if diff := cmp.Diff(fresh.all(), grown.all(), cmp.AllowUnexported(key{})); diff != "" {
+			if diff := cmp.Diff(maps.Collect(fresh.all()), maps.Collect(grown.all()), cmp.AllowUnexported(key{})); diff != "" {
 				t.Fatalf("elements (-at once +grown):\n%s", diff)
 			}
 			atOnce, _ := fresh.differing()
@@ -204,7 +207,7 @@ func TestGrownIsAsFromTheBeginning(t *testing.T) {
 			for _, name := range remove {
 				delete(chains, name)
 			}
-			grown.settled()
+			grown.settled(leaving{map[key]change{}, states{}})
 			if !reflect.DeepEqual(atOnce, chains) {
 				t.Fatal("chains differ")
 			}
@@ -215,8 +218,8 @@ func TestGrownIsAsFromTheBeginning(t *testing.T) {
 	}
 }
 
-func notEmpty(prints map[set]uint64) map[set]uint64 {
-	maps.DeleteFunc(prints, func(_ set, sum uint64) bool { return sum == 0 })
+func notEmpty(prints map[bucket]uint64) map[bucket]uint64 {
+	maps.DeleteFunc(prints, func(_ bucket, sum uint64) bool { return sum == 0 })
 	return prints
 }
 
@@ -272,7 +275,7 @@ func TestARefusedPortIsAlone(t *testing.T) {
 			t.Error(diff)
 		}
 		first := bad.ClusterIPs[0]
-		if have := elements(t, p); have[key{set: unserved, of: addr(first) + service(model.UDP, 80)}] != chainRefuse || have[key{set: fronts, of: addr(first.Prev()) + service(model.TCP, 80)}] != "pick-2" {
+		if have := elements(t, p); have[key{set: unserved, of: addr(first) + service(model.UDP, 80)}] != chainRefuse || have[key{set: frontRoutes, of: addr(first.Prev()) + service(model.TCP, 80)}] != (route{n: 2}).number() {
 			t.Errorf("its clients have to be refused, those of others served: %v", have)
 		}
 		if text := strings.Join(p.Describe(bad.Name), "\n"); !strings.Contains(text, "the kernel refuses") {
@@ -303,7 +306,7 @@ func TestWithoutTheProgramServicesAreServed(t *testing.T) {
 			}
 			d = model.Delta{Globals: d.Globals, Ports: d.Ports}
 		}
-		if diff := cmp.Diff(p.tables.all(), elements(t, p), cmp.AllowUnexported(key{})); diff != "" {
+		if diff := cmp.Diff(maps.Collect(p.tables.all()), elements(t, p), cmp.AllowUnexported(key{})); diff != "" {
 			t.Errorf("the kernel differs (-want +have):\n%s", diff)
 		}
 		leaves := d.Ports[model.PortName{Service: model.ServiceName{Namespace: "default", Name: "c"}, Protocol: model.SCTP}]
@@ -573,8 +576,8 @@ func TestDescribe(t *testing.T) {
 		name := model.PortName{Service: model.ServiceName{Namespace: "default", Name: "a"}, Protocol: model.TCP}
 		got := strings.Join(p.Describe(name), "\n")
 		for _, want := range map[model.Family][]string{
-			model.IPv4: {"  fronts: 10.96.0.1 . tcp . 80 : pick-2", "  endpoints: 10.96.0.1 . tcp . 80 . 1 : 10.244.2.3 . 8080", "  node-fronts: tcp . 30000 : pick-node-outside-2", "  active: 10.96.0.1"},
-			model.IPv6: {"  fronts: fd00:96::1 . tcp . 80 : pick-2", "  hairpin: fd00:244::3 . fd00:244::3 . tcp . 8080"},
+			model.IPv4: {"  fronts-routes: 10.96.0.1 . tcp . 80 : pick-2", "  endpoints: 10.96.0.1 . tcp . 80 . 1 : 10.244.2.3 . 8080", "  node-fronts-routes: tcp . 30000 : pick-node-outside-2", "  active: 10.96.0.1"},
+			model.IPv6: {"  fronts-routes: fd00:96::1 . tcp . 80 : pick-2", "  hairpin: fd00:244::3 . fd00:244::3 . tcp . 8080"},
 		}[p.tables.globals.Family] {
 			if !strings.Contains(got+"\n", want+"\n") {
 				t.Errorf("%q is missing in\n%s", want, got)

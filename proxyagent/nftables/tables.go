@@ -4,14 +4,17 @@ package nftables
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"net/netip"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Tables is what the kernel should have for one family, and which part of it is not written yet. It is a pure function of the Plan, whatever the history. An Apply costs what the Delta
-// touches. Not for concurrent use.
+// Tables is what the kernel should have for one family, and which part of it is not written yet. It
+// is a pure function of the Plan, and of the indexes that endpoints had before. An Apply costs what
+// the Delta touches. Not for concurrent use.
 type Tables struct {
 	globals  model.Globals
 	ports    map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
@@ -27,9 +30,9 @@ type Tables struct {
 	plain   map[model.ServiceName]struct{}               // Services for which that is too much
 	lacking map[model.PortName][]model.DegradationReason // what ports do without
 
-	size    int            // elements
-	prints  map[set]uint64 // the sum of the fingerprints of the elements of each set
-	changed map[key]change // differ from the kernel
+	size    int               // elements
+	prints  map[bucket]uint64 // the sums of the fingerprints of all elements
+	changed map[key]change    // differ from the kernel
 
 	chains  map[string]chainID // that exist because of ports
 	pending states             // chains that differ from the kernel, whatever the layout
@@ -40,8 +43,9 @@ type Tables struct {
 
 // change is one element that may differ from the kernel.
 type change struct {
-	there, wanted bool   // the kernel has it; it should
-	was, value    string // with these values
+	there, wanted bool      // the kernel has it; it should
+	was, value    string    // with these values
+	left          time.Time // since when nothing leads to what is to be taken away: see leave
 }
 
 // chainID says what a chain is for: a route, remembering its clients for some seconds, or the ports of a virtual IP with session affinity.
@@ -81,24 +85,43 @@ func NewTables(f model.Family) *Tables {
 		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{}, withheld: map[model.PortName]*model.ServicePort{},
 		wanted: map[key]int{}, used: map[set]int{}, routes: map[route]int{}, sticky: map[string]struct{}{}, fronts: map[netip.Addr]map[stickyFront]string{},
 		spreads: map[model.ServiceName]map[model.PortName]int{}, plain: map[model.ServiceName]struct{}{}, lacking: map[model.PortName][]model.DegradationReason{},
-		prints: map[set]uint64{}, changed: map[key]change{},
+		prints: map[bucket]uint64{}, changed: map[key]change{},
 		chains: map[string]chainID{}, pending: states{}, maps: states{}, touched: map[netip.Addr]map[stickyFront]string{},
 	}
 }
 
 // all are all elements that the kernel should have, with their values. Nothing keeps them: they follow from the ports.
-func (t *Tables) all() map[key]string {
-	all := map[key]string{}
-	for _, p := range t.ports {
-		maps.Copy(all, contribution(p, t.isPlain(p)).values)
+func (t *Tables) all() iter.Seq2[key, string] {
+	return func(yield func(key, string) bool) {
+		for _, p := range t.ports {
+			c := contribution(p, t.isPlain(p))
+			for r, endpoints := range c.runs {
+				for i, e := range endpoints {
+					c.values[r.key(i)] = destination(e)
+				}
+			}
+			for k, value := range c.values {
+				if !yield(k, value) {
+					return
+				}
+			}
+		}
+		for k := range t.wanted {
+			if !yield(k, "") {
+				return
+			}
+		}
+		for r := range t.routes {
+			if !r.own() && !yield(r.key(), r.name()) {
+				return
+			}
+		}
+		for vip := range t.fronts {
+			if !yield(key{set: sticky, of: addr(vip)}, rememberAt(vip)) {
+				return
+			}
+		}
 	}
-	for k := range t.wanted {
-		all[k] = ""
-	}
-	for vip := range t.fronts {
-		all[key{set: sticky, of: addr(vip)}] = rememberAt(vip)
-	}
-	return all
 }
 
 // Apply takes a Delta in. Ports that were withheld are not any more.
@@ -108,10 +131,12 @@ func (t *Tables) Apply(d model.Delta) {
 	}
 	changed, turned := t.spend(d.Ports)
 	// All are removed before any is added, because an address or a node port may move from one to another.
+	before, gone, come := map[model.PortName]*model.ServicePort{}, map[run][]netip.AddrPort{}, map[run][]netip.AddrPort{}
 	for name := range changed {
 		if old := t.ports[name]; old != nil {
-			t.put(old, false)
+			maps.Copy(gone, t.put(old, false))
 			delete(t.ports, name)
+			before[name] = old
 		}
 	}
 	for name := range d.Ports {
@@ -124,9 +149,16 @@ func (t *Tables) Apply(d model.Delta) {
 	}
 	for name, p := range changed {
 		if p != nil {
-			t.ports[name] = p
-			t.put(p, true)
+			t.ports[name] = inPlace(before[name], p)
+			maps.Copy(come, t.put(t.ports[name], true))
 		}
+	}
+	for r, endpoints := range come {
+		t.replace(r, gone[r], endpoints)
+		delete(gone, r)
+	}
+	for r, endpoints := range gone {
+		t.replace(r, endpoints, nil)
 	}
 	for a, present := range d.Allocated {
 		t.count(key{set: allocated, of: addr(a)}, present)
@@ -149,8 +181,23 @@ func (t *Tables) release(names ...model.PortName) {
 	}
 }
 
-// put adds what a port adds, or removes it.
-func (t *Tables) put(p *model.ServicePort, present bool) {
+// replace marks the endpoints of a front that are others than before.
+func (t *Tables) replace(r run, before, after []netip.AddrPort) {
+	for i := range max(len(before), len(after)) {
+		if i < len(before) && i < len(after) && before[i] == after[i] {
+			continue
+		}
+		if i < len(before) {
+			t.mark(r.key(i), destination(before[i]), false)
+		}
+		if i < len(after) {
+			t.mark(r.key(i), destination(after[i]), true)
+		}
+	}
+}
+
+// put adds what a port adds, or removes it, except its endpoints, which it returns.
+func (t *Tables) put(p *model.ServicePort, present bool) map[run][]netip.AddrPort {
 	c := contribution(p, t.isPlain(p))
 	delete(t.lacking, p.Name)
 	if reasons := lacking(p, t.isPlain(p)); present && reasons != nil {
@@ -169,13 +216,16 @@ func (t *Tables) put(p *model.ServicePort, present bool) {
 		}
 		if before == 0 || !present && before == 1 {
 			t.chain(r.name(), chainID{route: r}, present)
+			if !r.own() {
+				t.mark(r.key(), r.name(), present)
+			}
 		}
 		if r.sticky != "" && !r.through {
 			t.chain(rememberName(r, p.AffinitySeconds), chainID{route: r, seconds: p.AffinitySeconds}, present)
 		}
 	}
 	if p.AffinitySeconds == 0 {
-		return
+		return c.runs
 	}
 	d := model.Digest(p.Name.String())
 	for _, name := range clientMaps(d) {
@@ -191,6 +241,7 @@ func (t *Tables) put(p *model.ServicePort, present bool) {
 	for vip, r := range c.sticky {
 		t.stick(vip, stickyFront{p.Name.Protocol, p.Port}, rememberName(r, p.AffinitySeconds), present)
 	}
+	return c.runs
 }
 
 // chain notes that a chain comes or goes.
@@ -262,7 +313,7 @@ func (t *Tables) mark(k key, value string, comes bool) {
 		delete(t.changed, k)
 	}
 	t.size += sign(comes)
-	t.prints[k.set] += uint64(sign(comes)) * print(k.of, k.to, value)
+	t.prints[k.bucket()] += uint64(sign(comes)) * print(k.of, k.to, value)
 }
 
 func sign(more bool) int {

@@ -166,7 +166,7 @@ func elementOf(k key, value string, withValue bool) nftables.SetElement {
 	}
 	switch kind := schemas[k.set].kind; {
 	case !withValue || kind == member:
-	case kind == endpoint:
+	case kind == endpoint || kind == number:
 		e.Val = []byte(value)
 	case value == drop:
 		e.VerdictData = &expr.Verdict{Kind: expr.VerdictDrop}
