@@ -62,17 +62,32 @@ func cleanVariant(ctx context.Context, o CleanupOptions, m Mode) ([]string, erro
 		s = rules.ParseKubeProxy(text)
 	}
 	t, jumps := s.Removal()
+	unreadable := s.Unreadable
+	if !o.KubeProxy {
+		if unreadable, err = r.ask(ctx, s); err != nil {
+			return nil, err
+		}
+	}
 	if t.Empty() {
-		return nil, nil
+		return nil, stays(unreadable)
 	}
 	did := []string{fmt.Sprintf("%s iptables-%s: %d chains, %d jumps to them", o.Family, m, t.Chains(), jumps)}
 	if o.DryRun {
-		return did, nil
+		return did, stays(unreadable)
 	}
 	if err := r.Restore(ctx, t.Text()); err != nil {
 		return nil, fmt.Errorf("removing %d chains: %w", t.Chains(), err)
 	}
-	return did, nil
+	return did, stays(unreadable)
+}
+
+// stays says what has to stay because it cannot be read; nil for nothing.
+func stays(unreadable []rules.Table) (problem error) {
+	for _, t := range unreadable {
+		problem = errors.Join(problem, fmt.Errorf("iptables cannot show the table %s, because it has a rule that only nft can show: its chains and the sets that they name stay; "+
+			"find that rule with `nft list table ip %[1]s` (ip6 for IPv6), delete it, and try again", t))
+	}
+	return problem
 }
 
 func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {

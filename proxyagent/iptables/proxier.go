@@ -144,11 +144,10 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	}
 	p.last, p.suspect = current, !known
 	start := time.Now()
-	text, err := p.run.Save(ctx, "") // all tables: an earlier version may have used others
+	saved, err := p.read(ctx, "") // all tables: an earlier version may have used others
 	if err != nil {
-		return fmt.Errorf("reading the rules: %w", err)
+		return err
 	}
-	saved := rules.ParseSave(text)
 	if p.rules.Compare(saved, &p.spellings); p.refused {
 		p.suspects = p.rules.Suspects(saved)
 	}
@@ -160,11 +159,11 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 // startOver removes all our rules and the static sets, and creates the sets again. It is needed where another version left sets of another
 // type, and leaves a moment without rules.
 func (p *Proxier) startOver(ctx context.Context) error {
-	text, err := p.run.Save(ctx, "")
-	if err != nil {
-		return fmt.Errorf("reading the rules: %w", err)
+	saved, err := p.read(ctx, "")
+	if err = errors.Join(err, stays(saved.Unreadable)); err != nil {
+		return err
 	}
-	if t, _ := rules.ParseSave(text).Removal(); !t.Empty() {
+	if t, _ := saved.Removal(); !t.Empty() {
 		if err := p.run.Restore(ctx, t.Text()); err != nil {
 			return fmt.Errorf("removing the rules of another version: %w", err)
 		}
@@ -180,19 +179,22 @@ func (p *Proxier) startOver(ctx context.Context) error {
 	return p.options.Sets.Create(ctx, static...)
 }
 
-// read reads the two tables that we use.
-func (p *Proxier) read(ctx context.Context) (rules.Saved, error) {
+// read reads tables, or all of them with an empty name.
+func (p *Proxier) read(ctx context.Context, tables ...rules.Table) (rules.Saved, error) {
 	var texts [][]byte
-	for _, t := range rules.Tables {
+	for _, t := range tables {
 		text, err := p.run.Save(ctx, t)
 		if err != nil {
-			return rules.Saved{}, fmt.Errorf("reading the table %s: %w", t, err)
+			return rules.Saved{}, fmt.Errorf("reading the rules: %w", err)
 		}
 		texts = append(texts, text)
 	}
 	all := rules.ParseSave(texts...)
-	p.invalid.Store(all.Invalid)
-	return all, nil
+	if len(all.Unreadable) == 0 {
+		p.invalid.Store(all.Invalid)
+	}
+	_, err := p.run.ask(ctx, all)
+	return all, err
 }
 
 func (p *Proxier) makeSets(ctx context.Context) error {

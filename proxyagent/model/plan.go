@@ -140,9 +140,11 @@ func (p ServicePort) Unserved() *ServicePort {
 	return &p
 }
 
-// Degradation is something that a port does without on this node.
+// Degradation is something that a port does without on this node, or that the agent cannot do about a table of the node's.
 type Degradation struct {
-	Port   PortName
+	Port PortName
+	// Table is empty for a port. A Degradation of a table has no port: it concerns the node.
+	Table  string
 	Reason DegradationReason
 }
 
@@ -161,16 +163,20 @@ const (
 	SchedulerTooDear DegradationReason = "SchedulerTooDear"
 	// SchedulerInvalid is the reason when the Service asks for a scheduler that there is not.
 	SchedulerInvalid DegradationReason = "SchedulerInvalid"
+	// TableUnreadable is the reason when another program has written a rule into the table that iptables cannot show.
+	TableUnreadable DegradationReason = "TableUnreadable"
 	// WeightsInvalid is the reason when the annotation with weights cannot be read.
 	WeightsInvalid DegradationReason = "EndpointWeightsInvalid"
 )
 
 // DegradationReasons are all of them, the worst first.
-var DegradationReasons = []DegradationReason{RulesRefused, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid}
+var DegradationReasons = []DegradationReason{TableUnreadable, RulesRefused, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid}
 
-// String says for people what the port does without.
+// String says for people what the port does without, or what the table is.
 func (r DegradationReason) String() string {
 	switch r {
+	case TableUnreadable:
+		return "iptables cannot show it, because it has a rule that only nft can show: what other programs change of the agent's chains in it is not repaired until that rule is gone"
 	case RulesRefused:
 		return "not served: the kernel refuses its rules, the agent's log has the error; clients are rejected"
 	case AffinityTooDear:

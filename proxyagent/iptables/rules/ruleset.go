@@ -59,7 +59,8 @@ type Ruleset struct {
 	newSets  map[string]struct{} // of those, not yet made
 	oldSets  map[string]struct{} // not needed, not yet taken away
 
-	insert, unhook []jump // of built-in chains: to be inserted, and to be deleted
+	insert, unhook []jump  // of built-in chains: to be inserted, and to be deleted
+	unreadable     []Table // when the kernel was compared last
 }
 
 // NewRuleset returns a Ruleset that wants nothing.

@@ -105,12 +105,15 @@ func (r portRules) marks() []string {
 	return all
 }
 
-// Degraded lists what ports do without, sorted by port.
+// Degraded lists the tables that cannot be read, and what ports do without, sorted by port.
 func (r *Ruleset) Degraded() []model.Degradation {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(r.withheld)), maps.Keys(r.forgetful))
 	names = slices.AppendSeq(names, maps.Keys(r.unscheduled))
 	slices.SortFunc(names, model.PortName.Compare)
 	var all []model.Degradation
+	for _, t := range r.unreadable {
+		all = append(all, model.Degradation{Table: string(t), Reason: model.TableUnreadable})
+	}
 	for _, n := range slices.Compact(names) {
 		all = append(all, r.degraded(n)...)
 	}
