@@ -46,7 +46,6 @@ type Proxier struct {
 	mu       sync.Mutex
 	rules    *rules.Ruleset
 	known    bool             // what is not written of the rules is the whole difference to the kernel
-	asked    bool             // whether the kernel has xt_bpf
 	refused  bool             // the last sync was
 	suspects []model.PortName // whose rules the kernel lacked when it was read for the sync after that
 
@@ -105,9 +104,6 @@ func (p *Proxier) program(ctx context.Context) error {
 }
 
 func (p *Proxier) sync(ctx context.Context) error {
-	if err := p.askForHashes(ctx); err != nil { // first: what is compared depends on the answer
-		return fmt.Errorf("asking whether the kernel can hash clients: %w", err)
-	}
 	if !p.known {
 		if err := p.readKernel(ctx); err != nil {
 			return err
@@ -224,9 +220,6 @@ func (p *Proxier) members(ctx context.Context, away bool) error {
 
 // restore writes the chains that differ.
 func (p *Proxier) restore(ctx context.Context) error {
-	if p.options.Mode == Legacy {
-		p.rules.Recount()
-	}
 	t := p.rules.Transaction()
 	if p.written = map[string]int{}; t.Empty() {
 		return nil

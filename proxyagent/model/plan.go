@@ -182,16 +182,22 @@ func (r DegradationReason) String() string {
 	case AffinityTooDear:
 		return "without session affinity: it has too many endpoints for it"
 	case SchedulerUnavailable:
-		return "without its scheduler: the mode of this node does not have it; connections go to any endpoint"
+		return fmt.Sprintf("without its scheduler: the mode of this node does not have it (nftables has %s; ipvs has %s); connections go to any endpoint",
+			listed(modeSchedulers[NFTables]), listed(modeSchedulers[IPVS]))
 	case SchedulerTooDear:
 		return "without its scheduler: with the weights of so many endpoints it would take too much of this node; connections go to any endpoint"
 	case SchedulerInvalid:
-		return fmt.Sprintf("the annotation for its scheduler has to be one of %s; it is served as without one", strings.Trim(fmt.Sprint(Schedulers), "[]"))
+		return fmt.Sprintf("the annotation for its scheduler has to be one of %s; it is served as without one", listed(Schedulers))
 	case WeightsInvalid:
 		return fmt.Sprintf("the annotation for weights of endpoints has to be \"cores\", or label=value:weight, with commas between several and weights from 0 to %d; all endpoints weigh 1", MaxWeight)
 	default:
 		return string(r)
 	}
+}
+
+// listed are schedulers in words.
+func listed(all []Scheduler) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ", ")
 }
 
 // AllocationMode is the effect of IPAddress objects.

@@ -246,9 +246,6 @@ func normal(rule string) string {
 		case word == "--probability":
 			out, i = append(out, word, probability(next)), i+1
 			continue
-		case word == "--packet":
-			i++ // where a round begins, which Recount moves: rules that count from elsewhere do the same
-			continue
 		case word == "--exist" || word == "--mode" || word == "random":
 			continue
 		}
