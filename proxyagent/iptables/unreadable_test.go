@@ -117,27 +117,61 @@ func TestATableThatCannotBeShown(t *testing.T) {
 	}
 }
 
-// TestCleanupOfATableThatCannotBeShown says what stays, and takes away all else.
-func TestCleanupOfATableThatCannotBeShown(t *testing.T) {
+// TestAStartBesideATableThatCannotBeShown has the rule there before the agent: all is served, and every jump is there once.
+func TestAStartBesideATableThatCannotBeShown(t *testing.T) {
 	eachNFT(t, func(t *testing.T, p *Proxier) {
 		f := p.options.Family
-		syncOne(t, p, plans.Whole(plans.New(11, f).Plan))
-		hide(t, f, "filter", "FORWARD")
-		o := CleanupOptions{Family: f, Modes: []Mode{Legacy, NFT}, Sets: p.options.Sets}
-		did, err := Cleanup(t.Context(), o)
-		if err == nil || !strings.Contains(err.Error(), "the table filter") || !strings.Contains(err.Error(), "nft list table") {
-			t.Errorf("did %q, and failed with %v", did, err)
+		iptables(t, p, "-S") // makes the chains
+		iptables(t, p, "-A", "FORWARD", "-j", "ACCEPT")
+		t.Cleanup(func() { iptables(t, p, "-F", "FORWARD") })
+		show := hide(t, f, "filter", "FORWARD")
+		random := plans.New(12, f)
+		syncOne(t, p, plans.Whole(random.Plan))
+		for range 3 {
+			syncOne(t, newProxier(t, NFT, f), plans.Whole(random.Plan))
 		}
-		if _, err := Cleanup(t.Context(), CleanupOptions{Family: f, Modes: []Mode{NFT}, KubeProxy: true, DryRun: true}); err == nil {
-			t.Error("what kube-proxy has in the table is not said to stay")
-		}
-		if text := output(t, p.run.save, "-t", "nat"); strings.Contains(text, rules.Prefix) {
-			t.Errorf("of the table nat there is still\n%s", text)
-		}
-		if n := jumpsIn(t, f, "filter", "FORWARD", "CIPA-FORWARD"); n != 1 {
-			t.Errorf("the table that cannot be read has %d jumps", n)
-		}
+		show()
+		agree(t, p)
 	})
+}
+
+// TestCleanupOfATableThatCannotBeShown takes away what has a name that is always the same, also a jump that is there twice, which is all of the
+// table filter; of the table nat it says what stays.
+func TestCleanupOfATableThatCannotBeShown(t *testing.T) {
+	for table, from := range map[string]string{"filter": "FORWARD", "nat": "OUTPUT"} {
+		t.Run(table, func(t *testing.T) {
+			eachNFT(t, func(t *testing.T, p *Proxier) {
+				f := p.options.Family
+				syncOne(t, p, plans.Whole(plans.New(11, f).Plan))
+				hide(t, f, table, from)
+				iptables(t, p, "-t", table, "-I", from, "-j", map[string]string{"filter": "CIPA-FORWARD", "nat": "CIPA-SERVICES"}[table])
+				before := output(t, "nft", "list", "ruleset")
+				o := CleanupOptions{Family: f, Modes: []Mode{Legacy, NFT}, Sets: p.options.Sets, DryRun: true}
+				if did, err := Cleanup(t.Context(), o); err != nil || !strings.Contains(strings.Join(did, "\n"), "in the table "+table+", which iptables cannot show") {
+					t.Errorf("would do %q, %v", did, err)
+				}
+				o.KubeProxy = true
+				if did, err := Cleanup(t.Context(), o); err == nil || !strings.Contains(err.Error(), "chains in it and the sets that they name stay") {
+					t.Errorf("of kube-proxy's: would do %q, %v", did, err)
+				}
+				if after := output(t, "nft", "list", "ruleset"); after != before {
+					t.Errorf("only asked what it would do, it left\n%s", after)
+				}
+				o.DryRun, o.KubeProxy = false, false
+				did, err := Cleanup(t.Context(), o)
+				if (err != nil) != (table == "nat") || err != nil && !strings.Contains(err.Error(), "`nft list table ip nat`") {
+					t.Errorf("did %q, and failed with %v", did, err)
+				}
+				after := output(t, "nft", "list", "ruleset")
+				if table == "filter" && strings.Contains(after, rules.Prefix) || strings.Contains(after, "jump "+rules.Prefix) || !strings.Contains(after, "ct state vmap") {
+					t.Errorf("afterwards there is\n%s", after)
+				}
+				if sets, err := p.options.Sets.Counts(t.Context(), rules.SetPrefix(f)); err != nil || (len(sets) > 0) != (table == "nat") {
+					t.Errorf("afterwards there are the sets %v, %v", sets, err)
+				}
+			})
+		})
+	}
 }
 
 // eachNFT runs a test for both families with iptables-nft.

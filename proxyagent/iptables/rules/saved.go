@@ -143,6 +143,23 @@ func (s Saved) Ask(there func(t Table, from, body string) (bool, error)) (ours [
 	return slices.Compact(ours), nil
 }
 
+// Known are the chains of ours in a table whose names are always the same, and the built-in chains from which a jump leads to
+// one of them.
+func Known(t Table) (chains []string, from map[string]string) {
+	for c := range staticChains(model.Globals{}, facts{}) {
+		if c.table == t {
+			chains = append(chains, c.name)
+		}
+	}
+	from = map[string]string{}
+	for _, j := range jumps {
+		if j.table == t {
+			from[j.from] = target(j.body)
+		}
+	}
+	return chains, from
+}
+
 // Amend has s read a transaction's chains as if it had been written before.
 func (s Saved) Amend(t Transaction) {
 	maps.Copy(s.chains, t.write)

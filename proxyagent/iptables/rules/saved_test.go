@@ -2,6 +2,8 @@ package rules
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,6 +100,46 @@ COMMIT
 	}
 	if s.Invalid != 12 {
 		t.Errorf("got %d packets, want 12", s.Invalid)
+	}
+}
+
+// TestTablesThatCannotBeRead are those that are named without being shown. Their chains count as written, and what is to be written of them stays so; a jump
+// is there if iptables says so.
+func TestTablesThatCannotBeRead(t *testing.T) {
+	s := ParseSave([]byte("# Table `raw' contains incompatible base-chains, use 'nft' tool to list them.\n*raw\nCOMMIT\n# Table `filter' is incompatible, use 'nft' tool.\n*mangle\nCOMMIT\n"),
+		Unshown("nat"))
+	if want := []Table{filter, nat}; !slices.Equal(s.Unreadable, want) {
+		t.Errorf("cannot be read: %v, want %v", s.Unreadable, want)
+	}
+	s = ParseSave(Unshown(filter), []byte("*nat\nCOMMIT\n"))
+	ours, err := s.Ask(func(table Table, from, body string) (bool, error) {
+		if table != filter {
+			t.Errorf("asks for %s in the table %s", body, table)
+		}
+		return from == "INPUT", nil
+	})
+	if want := []Table{filter}; err != nil || !slices.Equal(ours, want) {
+		t.Errorf("ours are in %v, want %v; %v", ours, want, err)
+	}
+	r, g := NewRuleset(model.IPv4), complete(model.Globals{})
+	r.Apply(model.Delta{Globals: &g})
+	r.Compare(s, &Spellings{})
+	first := string(r.Transaction().Text())
+	for _, line := range []string{"-A CIPA-FORWARD ", "-I FORWARD 1 -j CIPA-FORWARD\n", "-A CIPA-SERVICES "} {
+		if !strings.Contains(first, line) {
+			t.Errorf("without %q:\n%s", line, first)
+		}
+	}
+	if strings.Contains(first, "-I INPUT ") {
+		t.Errorf("a jump that is there:\n%s", first)
+	}
+	r.Written()
+	r.Compare(s, &Spellings{})
+	if again := string(r.Transaction().Text()); strings.Contains(again, "-A CIPA-FORWARD ") || !strings.Contains(again, "-A CIPA-SERVICES ") {
+		t.Errorf("chains that were written:\n%s", again)
+	}
+	if want := []model.Degradation{{Table: "filter", Reason: model.TableUnreadable}}; !slices.Equal(r.Degraded(), want) {
+		t.Errorf("degraded: %v, want %v", r.Degraded(), want)
 	}
 }
 
