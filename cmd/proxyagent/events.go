@@ -66,8 +66,8 @@ func (e eventSource) Disputed(d model.Dispute) {
 	e.recorder.Eventf(service(d.Loser), nil, corev1.EventTypeWarning, string(d.Reason), "Serve"+model.FamilyOf(d.Addr).String(), "%s", note)
 }
 
-// Degraded reports to a Service that one of its ports does without something on this node, or to the Node what is wrong with one
-// of its tables.
+// Degraded reports to a Service that one of its ports does without something on this node, or to
+// the Node what is wrong with one of its tables.
 func (e eventSource) Degraded(f model.Family, d model.Degradation) {
 	if d.Table != "" {
 		e.log.Info("A table of the node cannot be read", "table", d.Table, "family", f, "reason", string(d.Reason))

@@ -92,8 +92,9 @@ func cleanShown(ctx context.Context, o CleanupOptions, m Mode, r runner, s rules
 	return did, nil
 }
 
-// cleanSingly takes away what is ours in a table that iptables cannot show, as far as its names are known: the jumps, and in the
-// table filter all chains. In the table nat the chains of single Services stay, to which nothing leads any more.
+// cleanSingly takes away what is ours in a table that iptables cannot show, as far as its names are
+// known: the jumps, and in the table filter all chains. In the table nat the chains of single
+// Services stay, to which nothing leads any more.
 func (r runner) cleanSingly(t rules.Table) error {
 	node, err := rule.New(rule.Path(strings.TrimSuffix(r.save, "-save")), rule.Timeout(lockTimeout))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
-// router is the network namespace of the test between a client and an endpoint in others, whose chain FORWARD drops by policy, as with docker
-// and ufw.
+// router is the network namespace of the test between a client and an endpoint in others, whose
+// chain FORWARD drops by policy, as with docker and ufw.
 type router struct {
 	t        *testing.T
 	family   model.Family
@@ -92,8 +92,9 @@ func (r router) send(n int, to netip.AddrPort) {
 	}))
 }
 
-// TestOneWayUDPPassesADroppingForward sends flows that nobody answers, as to syslog or statsd: every datagram arrives, by each front, and not the
-// first one alone. What another program translates is left to the policy.
+// TestOneWayUDPPassesADroppingForward sends flows that nobody answers, as to syslog or statsd:
+// every datagram arrives, by each front, and not the first one alone. What another program
+// translates is left to the policy.
 func TestOneWayUDPPassesADroppingForward(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		f := p.options.Family

@@ -279,7 +279,8 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	return p.rules.Describe(n, fmt.Sprintf("Rules of %s in iptables-%s, table nat:", n, p.options.Mode))
 }
 
-// Degraded lists the tables that cannot be read, and what ports do without on this node, sorted by port.
+// Degraded lists the tables that cannot be read, and what ports do without on this node, sorted by
+// port.
 func (p *Proxier) Degraded() []model.Degradation {
 	p.mu.Lock()
 	defer p.mu.Unlock()

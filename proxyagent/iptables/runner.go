@@ -95,7 +95,8 @@ func (r runner) Save(ctx context.Context, t rules.Table) ([]byte, error) {
 	return text, err
 }
 
-// ask has what was read know the jumps in tables that cannot be shown, and returns the tables with any.
+// ask has what was read know the jumps in tables that cannot be shown, and returns the tables with
+// any.
 func (r runner) ask(ctx context.Context, s rules.Saved) ([]rules.Table, error) {
 	return s.Ask(func(t rules.Table, chain, body string) (bool, error) {
 		args := []string{"-w", strconv.Itoa(lockTimeout), "-t", string(t), "-C", chain}

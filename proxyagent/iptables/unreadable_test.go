@@ -16,8 +16,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
-// hide adds a rule to a built-in chain that iptables cannot show, so that iptables-save shows nothing of the table. With
-// iptables-legacy there is no such rule: what it has, it has written itself.
+// hide adds a rule to a built-in chain that iptables cannot show, so that iptables-save shows
+// nothing of the table. With iptables-legacy there is no such rule: what it has, it has written
+// itself.
 func hide(t *testing.T, f model.Family, table, chain string) (show func()) {
 	t.Helper()
 	family := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[f]
@@ -53,8 +54,9 @@ func jumpsIn(t *testing.T, f model.Family, table, from, to string) int {
 	return strings.Count(output(t, "nft", "list", "chain", family, table, from), "jump "+to+"\n")
 }
 
-// TestATableThatCannotBeShown is not taken for an empty one: nothing is written into it because of what was read, its jumps are kept, changes of
-// Services go on, also over a restart, and the agent tells it as long as it lasts.
+// TestATableThatCannotBeShown is not taken for an empty one: nothing is written into it because of
+// what was read, its jumps are kept, changes of Services go on, also over a restart, and the agent
+// tells it as long as it lasts.
 func TestATableThatCannotBeShown(t *testing.T) {
 	for table, jumps := range map[rules.Table]map[string]string{
 		"filter": {"INPUT": "CIPA-INPUT", "FORWARD": "CIPA-FORWARD", "OUTPUT": "CIPA-OUTPUT"},
@@ -117,7 +119,8 @@ func TestATableThatCannotBeShown(t *testing.T) {
 	}
 }
 
-// TestAStartBesideATableThatCannotBeShown has the rule there before the agent: all is served, and every jump is there once.
+// TestAStartBesideATableThatCannotBeShown has the rule there before the agent: all is served, and
+// every jump is there once.
 func TestAStartBesideATableThatCannotBeShown(t *testing.T) {
 	eachNFT(t, func(t *testing.T, p *Proxier) {
 		f := p.options.Family
@@ -135,8 +138,8 @@ func TestAStartBesideATableThatCannotBeShown(t *testing.T) {
 	})
 }
 
-// TestCleanupOfATableThatCannotBeShown takes away what has a name that is always the same, also a jump that is there twice, which is all of the
-// table filter; of the table nat it says what stays.
+// TestCleanupOfATableThatCannotBeShown takes away what has a name that is always the same, also a
+// jump that is there twice, which is all of the table filter; of the table nat it says what stays.
 func TestCleanupOfATableThatCannotBeShown(t *testing.T) {
 	for table, from := range map[string]string{"filter": "FORWARD", "nat": "OUTPUT"} {
 		t.Run(table, func(t *testing.T) {

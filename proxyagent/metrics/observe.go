@@ -95,7 +95,8 @@ func (m *Metrics) Disputed(f model.Family, disputes []model.Dispute) {
 	}
 }
 
-// Degraded replaces what is known about the ports that do without something on this node, and about its tables.
+// Degraded replaces what is known about the ports that do without something on this node, and about
+// its tables.
 func (m *Metrics) Degraded(f model.Family, degradations []model.Degradation) {
 	m.degradedTables.DeletePartialMatch(prometheus.Labels{"ip_family": f.String()})
 	counts := map[model.DegradationReason]int{}

@@ -140,7 +140,8 @@ func (p ServicePort) Unserved() *ServicePort {
 	return &p
 }
 
-// Degradation is something that a port does without on this node, or that the agent cannot do about a table of the node's.
+// Degradation is something that a port does without on this node, or a table of the node that the
+// agent cannot read.
 type Degradation struct {
 	Port PortName
 	// Table is empty for a port. A Degradation of a table has no port: it concerns the node.
@@ -163,7 +164,8 @@ const (
 	SchedulerTooDear DegradationReason = "SchedulerTooDear"
 	// SchedulerInvalid is the reason when the Service asks for a scheduler that there is not.
 	SchedulerInvalid DegradationReason = "SchedulerInvalid"
-	// TableUnreadable is the reason when another program has written a rule into the table that iptables cannot show.
+	// TableUnreadable is the reason when another program has written a rule into the table that
+	// iptables cannot show.
 	TableUnreadable DegradationReason = "TableUnreadable"
 	// WeightsInvalid is the reason when the annotation with weights cannot be read.
 	WeightsInvalid DegradationReason = "EndpointWeightsInvalid"
@@ -176,7 +178,7 @@ var DegradationReasons = []DegradationReason{TableUnreadable, RulesRefused, Affi
 func (r DegradationReason) String() string {
 	switch r {
 	case TableUnreadable:
-		return "iptables cannot show it, because it has a rule that only nft can show: what other programs change of the agent's chains in it is not repaired until that rule is gone"
+		return "iptables cannot show it, because another program has written a rule into it that only nft can show: what is changed of the agent's chains there is not repaired. Look for it with nft list ruleset, and move it to a table of its own"
 	case RulesRefused:
 		return "not served: the kernel refuses its rules, the agent's log has the error; clients are rejected"
 	case AffinityTooDear:

@@ -18,7 +18,8 @@ type choice struct {
 	chains   map[string][]string // out
 }
 
-// write writes the chain name, and those below it, that pick one of the endpoints: that of a client that is remembered, or any.
+// write writes the chain name, and those below it, that pick one of the endpoints: that of a client
+// that is remembered, or any.
 func (c choice) write(name string, endpoints []netip.AddrPort) {
 	c.spread(name, able(endpoints, c.weights))
 	var remembered []string

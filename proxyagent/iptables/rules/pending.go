@@ -69,8 +69,9 @@ func (r *Ruleset) Written() {
 	r.insert, r.unhook = nil, nil
 }
 
-// OldSets returns the names of the sets that no port needs, sorted. While the table nat cannot be read there are none: chains
-// of an earlier agent may be in it, and the kernel does not let go of sets that they name.
+// OldSets returns the names of the sets that no port needs, sorted. While the table nat cannot be
+// read there are none: chains of an earlier agent may be in it, and the kernel does not let go of
+// sets that they name.
 func (r *Ruleset) OldSets() []string {
 	if slices.Contains(r.unreadable, nat) {
 		return nil
@@ -81,8 +82,9 @@ func (r *Ruleset) OldSets() []string {
 // SetsDropped notes that the OldSets are gone.
 func (r *Ruleset) SetsDropped() { clear(r.oldSets) }
 
-// Compare notes where the rules of the kernel differ from those wanted, and returns the differences in words. Chains of tables
-// that cannot be read count as they were written: "cannot be read" is not "gone".
+// Compare notes where the rules of the kernel differ from those wanted, and returns the differences
+// in words. Chains of tables that cannot be read count as they were written: "cannot be read" is
+// not "gone".
 func (r *Ruleset) Compare(s Saved, known *Spellings) []string {
 	hidden := func(c chain) bool { return slices.Contains(s.Unreadable, c.table) }
 	maps.DeleteFunc(r.dirty, func(c chain, _ struct{}) bool { return !hidden(c) })

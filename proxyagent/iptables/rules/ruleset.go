@@ -77,8 +77,8 @@ func NewRuleset(f model.Family) *Ruleset {
 // Total returns for each table how many rules of ours it should have.
 func (r *Ruleset) Total() map[string]int { return maps.Clone(r.total) }
 
-// apply takes a Delta in, which ends that its ports are withheld. Whatever scheduler a port asks for, its endpoints are chosen at
-// random.
+// apply takes a Delta in, which ends that its ports are withheld. Whatever scheduler a port asks
+// for, its endpoints are chosen at random.
 func (r *Ruleset) apply(d model.Delta) {
 	next := d.Ports
 	if d.Globals != nil && portGlobalsOf(*d.Globals) != portGlobalsOf(r.globals) {

@@ -44,7 +44,8 @@ func TestRulesetIsAFunctionOfThePlan(t *testing.T) {
 	}
 }
 
-// scheduled has the ports of a Delta ask for schedulers by their numbers, with weights by the addresses of their endpoints.
+// scheduled has the ports of a Delta ask for schedulers by their numbers, with weights by the
+// addresses of their endpoints.
 func scheduled(d model.Delta) model.Delta {
 	all := []model.Scheduler{"", model.RoundRobin, model.WeightedRoundRobin, model.SourceHashing, model.MaglevHashing}
 	for _, p := range d.Ports {

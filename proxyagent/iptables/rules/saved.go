@@ -116,16 +116,18 @@ func parse(wanted func(chain string) bool, tables ...[]byte) Saved {
 	return s
 }
 
-// unshown begins the line that iptables-nft-save prints, and succeeds, for a table with a rule that it does not understand: one
-// that another program has written by nft, such as `ct state vmap`. It shows nothing of that table, which is not empty. A line
-// for a table of which it leaves out some chains, where no rule of ours can be, begins the same, and the table follows.
+// unshown begins the line that iptables-nft-save prints, and succeeds, for a table with a rule that
+// it does not understand: one that another program has written by nft, such as `ct state vmap`. It
+// shows nothing of that table, which is not empty. A line for a table of which it leaves out some
+// chains, where no rule of ours can be, begins the same, and the table follows.
 const unshown = "# Table `"
 
-// Unshown is what counts as printed of a table of which iptables-save, asked for it by name, printed nothing.
+// Unshown is what counts as printed of a table of which iptables-save, asked for it by name,
+// printed nothing.
 func Unshown(t Table) []byte { return []byte(unshown + string(t) + "'") }
 
-// Ask has s know which of our jumps there are in the tables that cannot be read, because iptables answers for single rules there,
-// too. It returns the tables with any.
+// Ask has s know which of our jumps there are in the tables that cannot be read, because iptables
+// answers for single rules there, too. It returns the tables with any.
 func (s Saved) Ask(there func(t Table, from, body string) (bool, error)) (ours []Table, err error) {
 	for _, j := range jumps {
 		if !slices.Contains(s.Unreadable, j.table) {
@@ -143,8 +145,8 @@ func (s Saved) Ask(there func(t Table, from, body string) (bool, error)) (ours [
 	return slices.Compact(ours), nil
 }
 
-// Known are the chains of ours in a table whose names are always the same, and the built-in chains from which a jump leads to
-// one of them.
+// Known are the chains of ours in a table whose names are always the same, and the built-in chains
+// from which a jump leads to one of them.
 func Known(t Table) (chains []string, from map[string]string) {
 	for c := range staticChains(model.Globals{}, facts{}) {
 		if c.table == t {

@@ -103,8 +103,8 @@ COMMIT
 	}
 }
 
-// TestTablesThatCannotBeRead are those that are named without being shown. Their chains count as written, and what is to be written of them stays so; a jump
-// is there if iptables says so.
+// TestTablesThatCannotBeRead are those that are named without being shown. Their chains count as
+// written, and what is to be written of them stays so; a jump is there if iptables says so.
 func TestTablesThatCannotBeRead(t *testing.T) {
 	s := ParseSave([]byte("# Table `raw' contains incompatible base-chains, use 'nft' tool to list them.\n*raw\nCOMMIT\n# Table `filter' is incompatible, use 'nft' tool.\n*mangle\nCOMMIT\n"),
 		Unshown("nat"))

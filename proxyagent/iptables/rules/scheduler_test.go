@@ -72,7 +72,8 @@ func changeOf(ports ...*model.ServicePort) model.Delta {
 	return d
 }
 
-// TestSchedulersThatAreNotHad are told of, until the port goes or asks for none: endpoints are chosen at random then.
+// TestSchedulersThatAreNotHad are told of, until the port goes or asks for none: endpoints are
+// chosen at random then.
 func TestSchedulersThatAreNotHad(t *testing.T) {
 	r, g := NewRuleset(model.IPv4), complete(model.Globals{})
 	var ports []*model.ServicePort

@@ -130,9 +130,10 @@ func atLoopback(g model.Globals) bool {
 // connection that keeps its source address is left to that policy, as with kube-proxy. The rule for established connections
 // comes first, because nearly all packets match it.
 //
-// Only the first packet of a connection passes nat and has the mark. As long as no endpoint answers, as to syslog or statsd over
-// UDP, the next ones are new as well: they are known by the address that the first one got, which it gets behind this chain. So
-// they were let through before. The road not taken, to let through all that is translated to an endpoint, would let packets pass
+// Only the first packet of a connection passes nat and has the mark. As long as no endpoint
+// answers, as to syslog or statsd over UDP, the next ones are new as well: they are known by the
+// address that the first one got, which it gets behind this chain. So they were let through before.
+// The road not taken, to let through all that is translated to an endpoint, would let packets pass
 // network policies that come later in FORWARD, and those that other programs translate.
 func forward(g model.Globals) []string {
 	rules := []string{

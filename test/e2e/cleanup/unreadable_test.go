@@ -13,7 +13,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 )
 
-// What iptables-save prints of such a table is nothing. iptables-legacy cannot have one: all its rules are its own.
+// What iptables-save prints of such a table is nothing. iptables-legacy cannot have one: all its
+// rules are its own.
 var _ = It("A table with a rule that only nft can show is told of, and kept by the agent; the clean-up takes away what is known by name", func(ctx SpecContext) {
 	env := open(ctx, "nft")
 	env.StartAgent(ctx)
