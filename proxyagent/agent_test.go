@@ -620,7 +620,11 @@ func TestDumpInWords(t *testing.T) {
 		if text, err := s.agent.DumpAddress(netip.MustParseAddr("10.96.0.9")); err == nil {
 			t.Errorf("text about an address that no Service has:\n%s", text)
 		}
-		for _, want := range []string{"IPv4: 1 Service ports, 0 disputed addresses, 0 ServiceCIDRs, 5 rules or elements in filter, 7 rules or elements in nat", "IPv6: 1 Service ports"} {
+		s.backends[model.IPv6].without = []model.Degradation{{Table: "nat", Reason: model.TableUnreadable}}
+		for _, want := range []string{
+			"IPv4: 1 Service ports, 0 disputed addresses, 0 ServiceCIDRs, 5 rules or elements in filter, 7 rules or elements in nat\n", "IPv6: 1 Service ports",
+			"table nat: iptables cannot show it",
+		} {
 			if !strings.Contains(s.agent.Overview(), want) {
 				t.Errorf("the overview lacks %q:\n%s", want, s.agent.Overview())
 			}

@@ -342,5 +342,10 @@ func (f *family) overview() string {
 	for _, table := range slices.Sorted(maps.Keys(total)) {
 		parts = append(parts, fmt.Sprintf("%d rules or elements in %s", total[table], table))
 	}
+	for _, d := range f.Backend.Degraded() {
+		if d.Table != "" {
+			parts = append(parts, fmt.Sprintf("table %s: %s", d.Table, d.Reason))
+		}
+	}
 	return strings.Join(parts, ", ") + "\n"
 }

@@ -27,7 +27,8 @@ type Backend interface {
 	Check(ctx context.Context, now time.Time) ([]string, error)
 	// Counts returns for each table how many rules there are and how many the last sync wrote.
 	Counts() (total, written map[string]int)
-	// Degraded lists what ports do without, sorted by port.
+	// Degraded lists the node's tables that the agent cannot work with, and what ports do without,
+	// sorted by port.
 	Degraded() []model.Degradation
 	// Describe says in words how a port is programmed.
 	Describe(n model.PortName) []string

@@ -66,8 +66,14 @@ func (e eventSource) Disputed(d model.Dispute) {
 	e.recorder.Eventf(service(d.Loser), nil, corev1.EventTypeWarning, string(d.Reason), "Serve"+model.FamilyOf(d.Addr).String(), "%s", note)
 }
 
-// Degraded reports to a Service that one of its ports does without something on this node.
+// Degraded reports to a Service that one of its ports does without something on this node, or to
+// the Node what is wrong with one of its tables.
 func (e eventSource) Degraded(f model.Family, d model.Degradation) {
+	if d.Table != "" {
+		e.log.Info("A table of the node cannot be read", "table", d.Table, "family", f, "reason", string(d.Reason))
+		e.recorder.Eventf(e.node, nil, corev1.EventTypeWarning, string(d.Reason), "Read"+f.String(), "table %s of %s: %s", d.Table, f, d.Reason)
+		return
+	}
 	e.log.Info("A port of a Service is not served as it asks", "port", d.Port, "family", f, "reason", string(d.Reason))
 	e.recorder.Eventf(service(d.Port.Service), nil, corev1.EventTypeWarning, string(d.Reason), "Serve"+f.String(),
 		"%s on node %s over %s: %s", d.Port, e.node.Name, f, d.Reason)

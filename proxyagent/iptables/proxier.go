@@ -46,7 +46,6 @@ type Proxier struct {
 	mu       sync.Mutex
 	rules    *rules.Ruleset
 	known    bool             // what is not written of the rules is the whole difference to the kernel
-	asked    bool             // whether the kernel has xt_bpf
 	refused  bool             // the last sync was
 	suspects []model.PortName // whose rules the kernel lacked when it was read for the sync after that
 
@@ -105,9 +104,6 @@ func (p *Proxier) program(ctx context.Context) error {
 }
 
 func (p *Proxier) sync(ctx context.Context) error {
-	if err := p.askForHashes(ctx); err != nil { // first: what is compared depends on the answer
-		return fmt.Errorf("asking whether the kernel can hash clients: %w", err)
-	}
 	if !p.known {
 		if err := p.readKernel(ctx); err != nil {
 			return err
@@ -144,11 +140,10 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	}
 	p.last, p.suspect = current, !known
 	start := time.Now()
-	text, err := p.run.Save(ctx, "") // all tables: an earlier version may have used others
+	saved, err := p.read(ctx, "") // all tables: an earlier version may have used others
 	if err != nil {
-		return fmt.Errorf("reading the rules: %w", err)
+		return err
 	}
-	saved := rules.ParseSave(text)
 	if p.rules.Compare(saved, &p.spellings); p.refused {
 		p.suspects = p.rules.Suspects(saved)
 	}
@@ -160,11 +155,11 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 // startOver removes all our rules and the static sets, and creates the sets again. It is needed where another version left sets of another
 // type, and leaves a moment without rules.
 func (p *Proxier) startOver(ctx context.Context) error {
-	text, err := p.run.Save(ctx, "")
-	if err != nil {
-		return fmt.Errorf("reading the rules: %w", err)
+	saved, err := p.read(ctx, "")
+	if err = errors.Join(err, stays(saved.Unreadable)); err != nil {
+		return err
 	}
-	if t, _ := rules.ParseSave(text).Removal(); !t.Empty() {
+	if t, _ := saved.Removal(); !t.Empty() {
 		if err := p.run.Restore(ctx, t.Text()); err != nil {
 			return fmt.Errorf("removing the rules of another version: %w", err)
 		}
@@ -180,19 +175,22 @@ func (p *Proxier) startOver(ctx context.Context) error {
 	return p.options.Sets.Create(ctx, static...)
 }
 
-// read reads the two tables that we use.
-func (p *Proxier) read(ctx context.Context) (rules.Saved, error) {
+// read reads tables, or all of them with an empty name.
+func (p *Proxier) read(ctx context.Context, tables ...rules.Table) (rules.Saved, error) {
 	var texts [][]byte
-	for _, t := range rules.Tables {
+	for _, t := range tables {
 		text, err := p.run.Save(ctx, t)
 		if err != nil {
-			return rules.Saved{}, fmt.Errorf("reading the table %s: %w", t, err)
+			return rules.Saved{}, fmt.Errorf("reading the rules: %w", err)
 		}
 		texts = append(texts, text)
 	}
 	all := rules.ParseSave(texts...)
-	p.invalid.Store(all.Invalid)
-	return all, nil
+	if len(all.Unreadable) == 0 {
+		p.invalid.Store(all.Invalid)
+	}
+	_, err := p.run.ask(ctx, all)
+	return all, err
 }
 
 func (p *Proxier) makeSets(ctx context.Context) error {
@@ -222,9 +220,6 @@ func (p *Proxier) members(ctx context.Context, away bool) error {
 
 // restore writes the chains that differ.
 func (p *Proxier) restore(ctx context.Context) error {
-	if p.options.Mode == Legacy {
-		p.rules.Recount()
-	}
 	t := p.rules.Transaction()
 	if p.written = map[string]int{}; t.Empty() {
 		return nil
@@ -284,7 +279,8 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	return p.rules.Describe(n, fmt.Sprintf("Rules of %s in iptables-%s, table nat:", n, p.options.Mode))
 }
 
-// Degraded lists what ports do without on this node, sorted by port.
+// Degraded lists the tables that cannot be read, and what ports do without on this node, sorted by
+// port.
 func (p *Proxier) Degraded() []model.Degradation {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -140,9 +140,12 @@ func (p ServicePort) Unserved() *ServicePort {
 	return &p
 }
 
-// Degradation is something that a port does without on this node.
+// Degradation is something that a port does without on this node, or a table of the node that the
+// agent cannot read.
 type Degradation struct {
-	Port   PortName
+	Port PortName
+	// Table is empty for a port. A Degradation of a table has no port: it concerns the node.
+	Table  string
 	Reason DegradationReason
 }
 
@@ -161,31 +164,42 @@ const (
 	SchedulerTooDear DegradationReason = "SchedulerTooDear"
 	// SchedulerInvalid is the reason when the Service asks for a scheduler that there is not.
 	SchedulerInvalid DegradationReason = "SchedulerInvalid"
+	// TableUnreadable is the reason when another program has written a rule into the table that
+	// iptables cannot show.
+	TableUnreadable DegradationReason = "TableUnreadable"
 	// WeightsInvalid is the reason when the annotation with weights cannot be read.
 	WeightsInvalid DegradationReason = "EndpointWeightsInvalid"
 )
 
 // DegradationReasons are all of them, the worst first.
-var DegradationReasons = []DegradationReason{RulesRefused, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid}
+var DegradationReasons = []DegradationReason{TableUnreadable, RulesRefused, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid}
 
-// String says for people what the port does without.
+// String says for people what the port does without, or what the table is.
 func (r DegradationReason) String() string {
 	switch r {
+	case TableUnreadable:
+		return "iptables cannot show it, because another program has written a rule into it that only nft can show: what is changed of the agent's chains there is not repaired. Look for it with nft list ruleset, and move it to a table of its own"
 	case RulesRefused:
 		return "not served: the kernel refuses its rules, the agent's log has the error; clients are rejected"
 	case AffinityTooDear:
 		return "without session affinity: it has too many endpoints for it"
 	case SchedulerUnavailable:
-		return "without its scheduler: the mode of this node does not have it; connections go to any endpoint"
+		return fmt.Sprintf("without its scheduler: the mode of this node does not have it (nftables has %s; ipvs has %s); connections go to any endpoint",
+			listed(modeSchedulers[NFTables]), listed(modeSchedulers[IPVS]))
 	case SchedulerTooDear:
 		return "without its scheduler: with the weights of so many endpoints it would take too much of this node; connections go to any endpoint"
 	case SchedulerInvalid:
-		return fmt.Sprintf("the annotation for its scheduler has to be one of %s; it is served as without one", strings.Trim(fmt.Sprint(Schedulers), "[]"))
+		return fmt.Sprintf("the annotation for its scheduler has to be one of %s; it is served as without one", listed(Schedulers))
 	case WeightsInvalid:
 		return fmt.Sprintf("the annotation for weights of endpoints has to be \"cores\", or label=value:weight, with commas between several and weights from 0 to %d; all endpoints weigh 1", MaxWeight)
 	default:
 		return string(r)
 	}
+}
+
+// listed are schedulers in words.
+func listed(all []Scheduler) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ", ")
 }
 
 // AllocationMode is the effect of IPAddress objects.

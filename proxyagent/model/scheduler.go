@@ -49,7 +49,7 @@ const (
 
 // modeSchedulers are the schedulers of each mode. Random is the default of the first two, and IPVS has all others.
 var modeSchedulers = map[Mode][]Scheduler{
-	IPTables: {Random, RoundRobin, WeightedRoundRobin, SourceHashing},
+	IPTables: {Random},
 	NFTables: {Random, RoundRobin, WeightedRoundRobin, SourceHashing, MaglevHashing},
 	IPVS:     slices.DeleteFunc(slices.Clone(Schedulers), func(s Scheduler) bool { return s == Random }),
 }
