@@ -135,7 +135,8 @@ const fileOfAll = `apiVersion: config.clusterip-operator.io/v1alpha1
 kind: ProxyAgentConfiguration
 nodeName: of-the-file
 allocations: enforce
-iptables: {mode: legacy, minSyncPeriod: 3s}
+iptables: {mode: legacy}
+minSyncPeriod: 3s
 detectLocal: {mode: NodeCIDR}
 log: {level: 2}
 `
@@ -152,7 +153,7 @@ func TestFlagsWinOverTheFile(t *testing.T) {
 		}},
 		"with what is the default": {[]string{"--allocations=prefer", "--iptables-mode=auto", "--min-sync-period=1s", "--verbosity=0"},
 			func(c *v1alpha1.ProxyAgentConfiguration) {
-				c.Allocations, c.IPTables.Mode, c.IPTables.MinSyncPeriod.Duration, c.Log.Level = "prefer", "auto", 1e9, 0
+				c.Allocations, c.IPTables.Mode, c.MinSyncPeriod.Duration, c.Log.Level = "prefer", "auto", 1e9, 0
 			}},
 		"all": {[]string{
 			"--kubeconfig=/k", "--node-name=of-the-flag", "--service-proxy-name=mine", "--cluster-cidr=10.0.0.0/8,fd00::/64",
@@ -166,7 +167,7 @@ func TestFlagsWinOverTheFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := v1alpha1.DefaultProxyAgent()
 			want.NodeName, want.Allocations, want.IPTables.Mode, want.Log.Level = "of-the-file", "enforce", "legacy", 2
-			want.IPTables.MinSyncPeriod.Duration, want.DetectLocal.Mode = 3e9, v1alpha1.DetectNodeCIDR
+			want.MinSyncPeriod.Duration, want.DetectLocal.Mode = 3e9, v1alpha1.DetectNodeCIDR
 			tc.want(&want)
 			got, warnings, err := configured(t, append(tc.args, "--config", write(t, fileOfAll))...)
 			if err != nil || len(warnings) > 0 {
@@ -265,7 +266,7 @@ func TestAtLoopback(t *testing.T) {
 		"at addresses of IPv6, of IPv4": {[]string{"fd00::/64"}, false, true},
 	} {
 		c := v1alpha1.DefaultProxyAgent()
-		c.NodePortAddresses, c.IPTables.LocalhostNodePorts = tc.addresses, !tc.off
+		c.NodePortAddresses, c.LocalhostNodePorts = tc.addresses, !tc.off
 		if got := atLoopback(c); got != tc.want {
 			t.Errorf("%s: got %t", name, got)
 		}
