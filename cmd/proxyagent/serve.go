@@ -136,6 +136,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	events.started()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return source.Run(ctx) })
+	group.Go(func() error { return tellSilence(ctx, source.Ready(), client.CoreV1().RESTClient().Get().URL().Host) })
 	group.Go(func() error { return health.Run(ctx, c.Health.BindAddress, events.healthFailed) })
 	group.Go(func() error { return checks.Run(ctx) })
 	group.Go(func() error {
@@ -148,6 +149,24 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
 	return err
+}
+
+// silence is after what time an API server that has listed nothing is told of, again and again: client-go's own errors come in between.
+const silence = 15 * time.Second
+
+// tellSilence says what may be wrong until the API server has listed everything. The usual reason is one that no error of a connection names.
+func tellSilence(ctx context.Context, listed <-chan struct{}, address string) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-listed:
+			return nil
+		case <-time.After(silence):
+			logr.FromContextOrDiscard(ctx).Info("The API server has not listed Services yet; if its address is the ClusterIP of the Service kubernetes, which after a reboot works only "+
+				"once this agent serves it, name another address in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, or a kubeconfig", "address", address)
+		}
+	}
 }
 
 // newFamilies builds each family that is configured and that this machine has.
