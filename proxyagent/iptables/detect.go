@@ -19,7 +19,7 @@ import (
 type evidence struct {
 	drops    map[Mode]bool // a chain FORWARD that drops
 	hint     map[Mode]bool // a chain that the kubelet leaves for this purpose (KEP-3178)
-	rules    map[Mode]int  // rules of Kubernetes, of network plugins and so on
+	rules    map[Mode]int  // rules of Kubernetes, of network plugins, of firewalls
 	found    Found
 	standard Mode          // the variant of the program "iptables"; empty when there is none
 	there    map[Mode]bool // whose programs are installed
@@ -131,10 +131,11 @@ func (e *evidence) weigh(m Mode, f model.Family, text []byte) {
 			e.drops[m] = true
 			e.found.Drops = append(e.found.Drops, fmt.Sprintf("iptables-%s of %s", m, f))
 		}
-		if ofNetwork.MatchString(line) {
+		counts := ofNetwork.MatchString(line) || table == "filter" && isOthers(line)
+		if counts {
 			e.rules[m]++
 		}
-		if isOthers(line) && (table == "filter" || ofNetwork.MatchString(line)) {
+		if counts && isOthers(line) {
 			others[table]++
 		}
 	}
