@@ -55,11 +55,11 @@ func choose(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) (choice, er
 	case string(balanced):
 		return picked, errors.Join(nftables.Usable(model.IPv4), ipvs.Usable(model.Scheduler(c.IPVS.Scheduler), c.SysctlRoot), prepareIPVS(c))
 	case "auto":
-		table, err := hasTable()
-		if err != nil {
-			return choice{}, err
+		n := node{unusable: nftables.Usable(model.IPv4), iptables: iptables.Find(ctx)}
+		if n.unusable == nil {
+			n.table, n.unusable = hasTable()
 		}
-		if picked = auto(node{nftables.Usable(model.IPv4), table, iptables.Find(ctx)}); picked.backend == native {
+		if picked = auto(n); picked.backend == native {
 			return picked, nil
 		}
 	}
