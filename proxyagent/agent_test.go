@@ -146,7 +146,8 @@ func TestSuccessIsToldOnlyForTheFamilyThatHasIt(t *testing.T) {
 	})
 }
 
-// TestAFamilyThatCannotBeServed makes the agent unhealthy and is tried again; an optional one does so only once the cluster has a Service of it.
+// TestAFamilyThatCannotBeServed makes the agent unhealthy and is tried again; an optional one does
+// so only once the cluster has a Service of it.
 func TestAFamilyThatCannotBeServed(t *testing.T) {
 	for name, optional := range map[string]bool{"a family": false, "an optional family": true} {
 		t.Run(name, func(t *testing.T) {

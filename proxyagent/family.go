@@ -150,8 +150,9 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 	f.done()
 }
 
-// fail records that the kernel may differ from the plan, and when to try again. Without a family that is optional, and of which the
-// cluster has nothing, the agent is healthy: nodes of clusters without IPv6 often lack the modules for it.
+// fail records that the kernel may differ from the plan, and when to try again. Without a family
+// that is optional, and of which the cluster has nothing, the agent is healthy: nodes of clusters
+// without IPv6 often lack the modules for it.
 func (f *family) fail(ctx context.Context, err error, message string) {
 	f.failed, f.flowsAll = true, true
 	f.retryAt = time.Now().Add(f.retry.Step())

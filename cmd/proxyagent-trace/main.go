@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command proxyagent-trace says what the kernel of a node does with a packet. It is a program of its own so that the agent, which runs for
-// ever, makes no raw packets and has no library for that.
+// Command proxyagent-trace says what the kernel of a node does with a packet. It is a program of
+// its own so that the agent, which runs for ever, makes no raw packets and has no library for that.
 package main
 
 import (

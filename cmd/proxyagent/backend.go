@@ -40,7 +40,8 @@ func (b backend) mode() string {
 // tables reports whether it writes tables of nftables.
 func (b backend) tables() bool { return b == native || b == balanced }
 
-// choice is a backend and why it is taken: a word for the metric, and a clause for people, to come after "because".
+// choice is a backend and why it is taken: a word for the metric, and a clause for people, to come
+// after "because".
 type choice struct {
 	backend
 	reason, why string
@@ -91,9 +92,10 @@ type node struct {
 	iptables iptables.Found
 }
 
-// auto chooses nftables unless other programs use iptables: the kernel evaluates the rules of both, and people look for all of them in one
-// place. An agent that served before has decided that already, unless its rules can no longer do all: nodes must not differ by whether a
-// pod with a hostPort, say, came before the agent's last restart or after.
+// auto chooses nftables unless other programs use iptables: the kernel evaluates the rules of both,
+// and people look for all of them in one place. An agent that served before has decided that
+// already, unless its rules can no longer do all: nodes must not differ by whether a pod with a
+// hostPort, say, came before the agent's last restart or after.
 func auto(n node) choice {
 	switch f := n.iptables; {
 	case n.unusable != nil:
@@ -131,7 +133,8 @@ func (b backend) open(o iptables.Options, c v1alpha1.ProxyAgentConfiguration) (p
 	})
 }
 
-// cleanOthers removes what an earlier agent has left that served otherwise, or served a family that is no longer configured.
+// cleanOthers removes what an earlier agent has left that served otherwise, or served a family that
+// is no longer configured.
 func cleanOthers(ctx context.Context, f model.Family, b backend) {
 	var did []string
 	var err error

@@ -17,10 +17,12 @@ import (
 )
 
 const (
-	// lockFolder is where the lock lies. In pods it is the folder of the host, so that agents in different pods of a node see each other.
+	// lockFolder is where the lock lies. In pods it is the folder of the host, so that agents in
+	// different pods of a node see each other.
 	lockFolder = "/run/clusterip-proxyagent"
-	// earlierLock is the abstract socket that the version before held instead. Any process of the network namespace can bind it, so it
-	// no longer decides anything against an agent, unless a process of root has it.
+	// earlierLock is the abstract socket that the version before held instead. Any process of the
+	// network namespace can bind it, so it no longer decides anything against an agent, unless a
+	// process of root has it.
 	earlierLock = "@clusterip-proxyagent"
 	// handoverTimeout is how long the previous agent may take to end.
 	handoverTimeout = 15 * time.Second
@@ -34,8 +36,8 @@ type lock struct {
 	earlier net.Listener // keeps an agent of the version before waiting; nil if another process has it
 }
 
-// lockNamespace waits until no other agent runs in this network namespace, and keeps other agents waiting until the lock is closed. Two
-// agents would remove each other's rules for ever.
+// lockNamespace waits until no other agent runs in this network namespace, and keeps other agents
+// waiting until the lock is closed. Two agents would remove each other's rules for ever.
 func lockNamespace(ctx context.Context, folder string) (io.Closer, error) {
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 	defer cancel()
@@ -58,7 +60,8 @@ func lockNamespace(ctx context.Context, folder string) (io.Closer, error) {
 	}
 }
 
-// openLock makes the file. Its mode is part of the lock: a process that may read a file can keep others from locking it.
+// openLock makes the file. Its mode is part of the lock: a process that may read a file can keep
+// others from locking it.
 func openLock(folder string) (*lock, error) {
 	err := os.MkdirAll(folder, 0o755)
 	var file *os.File
@@ -71,14 +74,15 @@ func openLock(folder string) (*lock, error) {
 	return &lock{File: file}, err
 }
 
-// try takes the lock, or returns errRunning. One file serves all network namespaces of a machine: each locks the byte whose number is
-// that of its inode.
+// try takes the lock, or returns errRunning. One file serves all network namespaces of a machine:
+// each locks the byte whose number is that of its inode.
 func (l *lock) try() error {
 	var namespace unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &namespace); err != nil {
 		return fmt.Errorf("reading which network namespace this is: %w", err)
 	}
-	// A lock of the open file, of which closing another descriptor of the same file takes nothing away.
+	// A lock of the open file, of which closing another descriptor of the same file takes nothing
+	// away.
 	err := unix.FcntlFlock(l.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(namespace.Ino), Len: 1})
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
 		return errRunning

@@ -151,10 +151,12 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	return err
 }
 
-// silence is after what time an API server that has listed nothing is told of, again and again: client-go's own errors come in between.
+// silence is after what time an API server that has listed nothing is told of, again and again:
+// client-go's own errors come in between.
 const silence = 15 * time.Second
 
-// tellSilence says what may be wrong until the API server has listed everything. The usual reason is one that no error of a connection names.
+// tellSilence says what may be wrong until the API server has listed everything. The usual reason
+// is one that no error of a connection names.
 func tellSilence(ctx context.Context, listed <-chan struct{}, address string) error {
 	for {
 		select {
@@ -239,8 +241,9 @@ func hasFamily(f model.Family) bool {
 	return err == nil
 }
 
-// missing returns why this machine does not have a family, empty if it has. What fails only when rules are written is tried again, by the
-// agent's loop: a module that is loaded later must not leave a family unserved until a restart.
+// missing returns why this machine does not have a family, empty if it has. What fails only when
+// rules are written is tried again, by the agent's loop: a module that is loaded later must not
+// leave a family unserved until a restart.
 func missing(f model.Family) string {
 	if !hasFamily(f) {
 		return "the kernel does not know IPv6"

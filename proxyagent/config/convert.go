@@ -30,7 +30,8 @@ const (
 // externalIPsGate is the one feature gate of kube-proxy that has a meaning here.
 const externalIPsGate = "AllowServiceExternalIPs"
 
-// modeOf is the mode in force, whose section is read: that of the command line if kube-proxy has it, or that of the file.
+// modeOf is the mode in force, whose section is read: that of the command line if kube-proxy has
+// it, or that of the file.
 func modeOf(in kubeproxy.KubeProxyConfiguration, chosen string) kubeproxy.ProxyMode {
 	if slices.Contains([]string{modeIPTables, modeIPVS, modeNFTables}, chosen) {
 		return kubeproxy.ProxyMode(chosen)
@@ -102,8 +103,9 @@ func sectionOf(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode) se
 	}
 }
 
-// convertRules reads the section that is in force; where the command line has chosen that, the section of the file's own mode says what
-// it leaves out. Node ports on 127.0.0.0/8 kube-proxy serves in mode iptables alone, so that the file's own mode decides about them.
+// convertRules reads the section that is in force; where the command line has chosen that, the
+// section of the file's own mode says what it leaves out. Node ports on 127.0.0.0/8 kube-proxy
+// serves in mode iptables alone, so that the file's own mode decides about them.
 func convertRules(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode, c *v1alpha1.ProxyAgentConfiguration) {
 	s, own := sectionOf(in, mode), sectionOf(in, in.Mode)
 	c.MasqueradeAll = s.all || own.all

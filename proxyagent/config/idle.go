@@ -79,7 +79,8 @@ func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
 	return warnings
 }
 
-// whyIdle returns why the field has no effect in a file of its own mode where a mode is in force; it is empty for one that has.
+// whyIdle returns why the field has no effect in a file of its own mode where a mode is in force;
+// it is empty for one that has.
 func whyIdle(path string, own, mode kubeproxy.ProxyMode) string {
 	section, name, _ := strings.Cut(path, ".")
 	switch {

@@ -246,7 +246,8 @@ nodePortAddresses: [192.0.2.0/24]
 	}
 }
 
-// TestTheModeOfTheCommandLine has its section read, over that of the file's own mode, which goes on deciding about node ports.
+// TestTheModeOfTheCommandLine has its section read, over that of the file's own mode, which goes on
+// deciding about node ports.
 func TestTheModeOfTheCommandLine(t *testing.T) {
 	type conf = v1alpha1.ProxyAgentConfiguration
 	const text = `

@@ -25,9 +25,10 @@ import (
 // kubeProxyKind is the kind of kube-proxy's configuration file.
 const kubeProxyKind = "KubeProxyConfiguration"
 
-// Load reads a file over the defaults: one of our own kind, or kube-proxy's, whose fields without meaning here are named in the
-// warnings. Mode is that of the command line, empty if it says none: of kube-proxy's sections that of this mode is read. The configuration is
-// valid unless there is an error, which names every mistake in the file.
+// Load reads a file over the defaults: one of our own kind, or kube-proxy's, whose fields without
+// meaning here are named in the warnings. Mode is that of the command line, empty if it says none:
+// of kube-proxy's sections that of this mode is read. The configuration is valid unless there is an
+// error, which names every mistake in the file.
 func Load(path, mode string) (v1alpha1.ProxyAgentConfiguration, []string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -70,11 +70,13 @@ func Detect(ctx context.Context, want Mode) (mode Mode, why string, err error) {
 type Found struct {
 	// Ours is true where chains of the agent are there.
 	Ours bool
-	// Drops names the tables filter whose chain FORWARD drops or rejects what it does not know. Only rules of iptables let Services pass
-	// there: what a table of nftables accepts, another one may still drop.
+	// Drops names the tables filter whose chain FORWARD drops or rejects what it does not know.
+	// Only rules of iptables let Services pass there: what a table of nftables accepts, another one
+	// may still drop.
 	Drops []string
-	// Others names the tables that have rules of other programs, with how many: all of filter, and those of network plugins and proxies
-	// elsewhere. The kubelet's KUBE-FIREWALL, which has nothing to do with Services, is not among them: every node has it.
+	// Others names the tables that have rules of other programs, with how many: all of filter, and
+	// those of network plugins and proxies elsewhere. The kubelet's KUBE-FIREWALL, which has
+	// nothing to do with Services, is not among them: every node has it.
 	Others []string
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// locality are the schedulers that the kernel must not be asked for before their modules are there. It loads a module with the lock of IPVS
-// held, and these two register with network namespaces meanwhile: when one goes at that time, each waits for the other, and IPVS
-// with them.
+// locality are the schedulers that the kernel must not be asked for before their modules are there.
+// It loads a module with the lock of IPVS held, and these two register with network namespaces
+// meanwhile: when one goes at that time, each waits for the other, and IPVS with them.
 var locality = []model.Scheduler{model.LocalityLeastConnection, model.LocalityLeastConnectionReplicas}
 
 // unloaded are those whose modules are not there.
@@ -25,8 +25,9 @@ func unloaded() []model.Scheduler {
 	})
 }
 
-// loaded reports whether a module has been loaded, by the text of /proc/modules, or is part of the kernel: then it is not listed there and
-// its setting exists all the same. The files in /lib/modules, which list what is part of the kernel, are not in the agent's container.
+// loaded reports whether a module has been loaded, by the text of /proc/modules, or is part of the
+// kernel: then it is not listed there and its setting exists all the same. The files in
+// /lib/modules, which list what is part of the kernel, are not in the agent's container.
 func loaded(modules, name string, setting bool) bool {
 	for line := range strings.Lines(modules) {
 		if fields := strings.Fields(line); len(fields) > 4 && fields[0] == name {

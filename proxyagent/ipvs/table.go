@@ -233,8 +233,8 @@ func (t *Table) refuse(s model.Scheduler) {
 	t.touchScheduler()
 }
 
-// retryUnavailable is for schedulers that the kernel did not have: a module may have been loaded since. The kernel must not be asked for those
-// that are unloaded.
+// retryUnavailable is for schedulers that the kernel did not have: a module may have been loaded
+// since. The kernel must not be asked for those that are unloaded.
 func (t *Table) retryUnavailable(unloaded []model.Scheduler) {
 	now := make(map[model.Scheduler]bool, len(unloaded))
 	for _, s := range unloaded {

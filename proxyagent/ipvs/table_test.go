@@ -160,7 +160,8 @@ func TestSchedulers(t *testing.T) {
 	}
 }
 
-// TestSchedulersThatMayNotBeLoaded are served with the default until their module is there, and never asked for before.
+// TestSchedulersThatMayNotBeLoaded are served with the default until their module is there, and
+// never asked for before.
 func TestSchedulersThatMayNotBeLoaded(t *testing.T) {
 	locality := servicePort(1, func(p *model.ServicePort) { p.Scheduler, p.NodePort = model.LocalityLeastConnection, 30001 })
 	table := NewTable(model.IPv4, "")

@@ -99,8 +99,9 @@ func DefaultProxyAgent() ProxyAgentConfiguration {
 	}
 }
 
-// ParseProxyAgent reads one document as [Parse] does, with what the version before wrote in other places, which the warnings name. It does
-// not validate values; Validate does, when the flags are in. Beside an error it returns what it could read.
+// ParseProxyAgent reads one document as [Parse] does, with what the version before wrote in other
+// places, which the warnings name. It does not validate values; Validate does, when the flags are
+// in. Beside an error it returns what it could read.
 func ParseProxyAgent(text []byte) (ProxyAgentConfiguration, []string, error) {
 	c := DefaultProxyAgent()
 	body, err := yaml.YAMLToJSONStrict(text)
@@ -114,7 +115,8 @@ func ParseProxyAgent(text []byte) (ProxyAgentConfiguration, []string, error) {
 // formerlyIPTables are the settings that the version before reads in the section iptables.
 var formerlyIPTables = []string{"masqueradeAll", "masqueradeBit", "localhostNodePorts", "dropInvalid", "minSyncPeriod", "syncPeriod", "probePeriod"}
 
-// hoist takes them out of the section. What cannot be read as an object is left for decode to complain of.
+// hoist takes them out of the section. What cannot be read as an object is left for decode to
+// complain of.
 func hoist(body []byte) (hoisted []byte, warnings []string, err error) {
 	var file, section map[string]json.RawMessage
 	if json.Unmarshal(body, &file) != nil || file["iptables"] == nil || json.Unmarshal(file["iptables"], &section) != nil {

@@ -62,7 +62,8 @@ log: {format: json, level: 0}
 	}
 }
 
-// TestProxyAgentFormerPlaces has the settings of all modes in the section iptables, as the version before wrote them.
+// TestProxyAgentFormerPlaces has the settings of all modes in the section iptables, as the version
+// before wrote them.
 func TestProxyAgentFormerPlaces(t *testing.T) {
 	got, warnings, err := ParseProxyAgent([]byte(agentHead + `
 iptables:

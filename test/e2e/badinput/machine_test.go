@@ -80,8 +80,8 @@ var _ = Describe("An agent", func() {
 		env.Served(web)
 	})
 
-	// serves wants the agent to say how it serves, and why, and clients from outside to reach a node port: what a FORWARD that drops lets
-	// through is for rules of iptables to say.
+	// serves wants the agent to say how it serves, and why, and clients from outside to reach a
+	// node port: what a FORWARD that drops lets through is for rules of iptables to say.
 	serves := func(ctx context.Context, env *environment.Environment, web *corev1.Service, mode, reason string) {
 		GinkgoHelper()
 		for _, f := range network.Families {
