@@ -103,7 +103,8 @@ func (a *Agent) loop(ctx context.Context, f *family) {
 func (a *Agent) round(ctx context.Context, f *family) {
 	changes, taken := a.take(ctx, f)
 	f.program(ctx, changes)
-	if f.scheduleNext(time.Now()); !f.failed {
+	f.scheduleNext(time.Now())
+	if !f.failed || f.unneeded {
 		a.programmed(f, taken)
 	}
 }

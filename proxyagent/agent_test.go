@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -142,6 +144,40 @@ func TestSuccessIsToldOnlyForTheFamilyThatHasIt(t *testing.T) {
 		s.source.change(func(c *model.Changes) { c.ServiceEvents = 4 })
 		s.expect("changesdone", "20s changesdone 4 0")
 	})
+}
+
+// TestAFamilyThatCannotBeServed makes the agent unhealthy and is tried again; an optional one does
+// so only once the cluster has a Service of it.
+func TestAFamilyThatCannotBeServed(t *testing.T) {
+	for name, optional := range map[string]bool{"a family": false, "an optional family": true} {
+		t.Run(name, func(t *testing.T) {
+			families := both()
+			families[1].Optional = optional
+			runAgent(t, Options{Families: families, ProbePeriod: time.Hour}, func(s *fixture) {
+				s.backends[model.IPv6].broken = errKernel
+				s.source.change(func(c *model.Changes) {
+					changesOf(c)[named("web")], c.ServiceEvents = web("web", "10.96.0.1", "10.244.0.1"), 1
+				})
+				s.run(true)
+				s.until(4 * time.Second)
+				want := []string{"0s IPv4 updated", "0s IPv6 restorefailed", "1s IPv6 restorefailed", "3s IPv6 restorefailed"}
+				if optional {
+					want = []string{"0s IPv4 updated", "0s IPv6 updated", "0s changesdone 1 0", "1s IPv6 updated", "1s changesdone 0 0", "3s IPv6 updated", "3s changesdone 0 0"}
+				}
+				got := s.take("updated", "restorefailed", "changesdone")
+				slices.Sort(got) // the families run side by side
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				s.source.put(web("six", "fd00::1", "fd01::1"))
+				s.until(8 * time.Second)
+				s.expect("restorefailed", "7s IPv6 restorefailed")
+				s.backends[model.IPv6].tell(func(b *fakeBackend) { b.broken = nil })
+				s.until(16 * time.Second)
+				s.expect("sync updated", "15s IPv6 sync ", "15s IPv6 updated")
+			})
+		})
+	}
 }
 
 // TestAStuckFamilyDoesNotStopTheOther although its sync takes a minute, and then has all that came meanwhile, once.

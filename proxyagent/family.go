@@ -48,6 +48,8 @@ type family struct {
 	checked  chan checked
 
 	failed   bool // the last sync failed
+	served   bool // one succeeded
+	unneeded bool // what failed is of no use to the cluster
 	retry    wait.Backoff
 	retryAt  time.Time
 	waiting  []model.Delta // compiled, not yet passed to the backend
@@ -140,7 +142,7 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 		f.fail(ctx, err, "Programming failed and will be tried again")
 		return
 	}
-	f.failed = false
+	f.failed, f.served, f.unneeded = false, true, false
 	f.retry = retries()
 	f.reportRules()
 	f.log(ctx).V(2).Info("Programmed", "deltas", len(deltas), "full", full, "took", time.Since(start))
@@ -148,11 +150,22 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 	f.done()
 }
 
-// fail records that the kernel may differ from the plan, and when to try again.
+// fail records that the kernel may differ from the plan, and when to try again. Without a family
+// that is optional, and of which the cluster has nothing, the agent is healthy: nodes of clusters
+// without IPv6 often lack the modules for it.
 func (f *family) fail(ctx context.Context, err error, message string) {
 	f.failed, f.flowsAll = true, true
-	f.Health.Queued(f.Settings.Family) // there is work, even if nothing changed
 	f.retryAt = time.Now().Add(f.retry.Step())
+	if f.Optional && !f.served && len(f.globals.Ranges) == 0 && len(f.compiler.Plan().Ports) == 0 {
+		if !f.unneeded {
+			f.log(ctx).Info("This node cannot serve a family of which the cluster has no Service", "reason", err.Error())
+		}
+		f.unneeded = true
+		f.done()
+		return
+	}
+	f.unneeded = false
+	f.Health.Queued(f.Settings.Family) // there is work, even if nothing changed
 	f.Metrics.RestoreFailed(f.Settings.Family)
 	if ctx.Err() == nil {
 		f.log(ctx).Error(err, message)

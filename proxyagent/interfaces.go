@@ -90,6 +90,9 @@ type Family struct {
 	Backend     Backend
 	Flows       Flows
 	Connections Connections
+	// Optional is true for a family that a node need not be able to serve as long as the cluster
+	// has neither a Service nor a ServiceCIDR of it.
+	Optional bool
 }
 
 // Options make an [Agent]. All fields are needed but LocalAddrs.

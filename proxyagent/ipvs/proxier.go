@@ -75,7 +75,9 @@ func New(o Options) (*Proxier, error) {
 	if err := setTimeouts(k, o.Timeouts); err != nil {
 		return nil, err
 	}
-	return &Proxier{Options: o, table: NewTable(o.Family, o.Scheduler), kernel: k, draining: map[front]map[netip.AddrPort]time.Time{}}, nil
+	table := NewTable(o.Family, o.Scheduler)
+	table.retryUnavailable(unloaded())
+	return &Proxier{Options: o, table: table, kernel: k, draining: map[front]map[netip.AddrPort]time.Time{}}, nil
 }
 
 // setTimeouts sets those that are chosen. Zero has the kernel leave one as it is.
