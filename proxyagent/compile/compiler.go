@@ -129,7 +129,7 @@ func (c *Compiler) Degraded() (all []model.Degradation) {
 // Former returns the former addresses that are served for the Services for which they are kept, in no order. It costs what there are.
 func (c *Compiler) Former() (served []netip.Addr) {
 	for a := range c.former {
-		if r := c.records[c.allocations[a].Service]; r != nil && c.holder(a) == r {
+		if r := c.records[c.allocations[a].Service]; r != nil && !r.service.Foreign && c.holder(a) == r {
 			served = append(served, a)
 		}
 	}

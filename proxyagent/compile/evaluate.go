@@ -53,6 +53,9 @@ func (c *Compiler) outcomeOf(r *record) outcome {
 		}
 	}
 	o.disputes = onePerAddress(o.disputes)
+	if r.service.Foreign { // it has its addresses, and who serves it tells what it lacks
+		return outcome{won: o.won}
+	}
 	return o
 }
 

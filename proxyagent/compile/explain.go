@@ -19,8 +19,11 @@ func (c *Compiler) Explain(n model.ServiceName) string {
 	if x.record == nil {
 		return x.text.String() + " there is none, or it is headless or of type ExternalName\n"
 	}
-	x.text.WriteString("\n")
 	s := x.service
+	if s.Foreign {
+		return x.text.String() + " another proxy serves it, and its addresses are not served for other Services\n"
+	}
+	x.text.WriteString("\n")
 	where := map[bool]string{false: "any endpoint", true: "endpoints on this node"}
 	x.say(1, "traffic to ClusterIPs goes to %s", where[s.InternalLocal])
 	x.say(1, "traffic from outside goes to %s", where[s.ExternalLocal])
@@ -174,8 +177,8 @@ func (x *explanation) frontend(what, whyNot string) {
 
 func (x *explanation) decided(kind string, a netip.Addr, p *port, v decision) {
 	winner := "nobody"
-	if v.winner != nil {
-		winner = plain(v.winner.name.String())
+	if v.winner != (model.ServiceName{}) {
+		winner = plain(v.winner.String())
 	}
 	why := ""
 	switch {
@@ -190,7 +193,7 @@ func (x *explanation) decided(kind string, a netip.Addr, p *port, v decision) {
 	case v.reason == model.NotAllocated:
 		why = "no IPAddress names this Service, and that is enforced"
 	case v.reason == model.ClusterIPOfOther:
-		why = "it is a ClusterIP or additional address of another Service; served for " + winner
+		why = "it is a ClusterIP or additional address of another Service; it belongs to " + winner
 	case v.reason != "":
 		why = "the Service " + winner + " has it, by better or older rights"
 	}

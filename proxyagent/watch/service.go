@@ -25,6 +25,8 @@ type service struct {
 	served bool
 	// renumbering is true for one that says to have its virtual IPs again in a moment: see hold.go. Anybody who may write the Service can say so.
 	renumbering bool
+	// foreign is true for one that another proxy serves. served is false then.
+	foreign bool
 	// model has no endpoints; they are in the slices.
 	model model.Service
 	// weights are those of its endpoints.
@@ -42,10 +44,16 @@ func (s *service) key() string { return s.model.Name.String() }
 // isServed reports whether there is a Service and it is served.
 func (s *service) isServed() bool { return s != nil && s.served }
 
+// isForeign reports whether there is a Service and another proxy serves it.
+func (s *service) isForeign() bool { return s != nil && s.foreign }
+
 // same reports whether two Services are the same to a node; nil is one that does not exist.
 func (s *service) same(o *service) bool {
-	if !s.isServed() || !o.isServed() {
-		return s.isServed() == o.isServed()
+	if s.isServed() != o.isServed() || s.isForeign() != o.isForeign() {
+		return false
+	}
+	if !s.isServed() && !s.isForeign() {
+		return true
 	}
 	return reflect.DeepEqual(&s.model, &o.model) && reflect.DeepEqual(s.weights, o.weights)
 }
@@ -60,6 +68,27 @@ func (s *Source) serviceChanged(c change[*service]) {
 		b.services[name] = struct{}{}
 		b.serviceEvents++
 	})
+}
+
+// converter returns what reads the Services of an agent that serves those with the proxy's name.
+//
+// Those of other proxies are followed too: an address that one of them has is no other Service's,
+// and IPAddresses, which say the same, are not known everywhere. Of them is kept what they claim.
+func converter(proxy string) func(*corev1.Service) (*service, junk) {
+	return func(in *corev1.Service) (*service, junk) {
+		name, labelled := in.Labels[labelProxyName]
+		if labelled == (proxy != "") && name == proxy {
+			return convertService(in)
+		}
+		out, _ := convertService(in) // what cannot be read is for its own proxy to tell
+		out.renumbering, out.foreign, out.served, out.weights = false, out.served, false, nil
+		m := &out.model
+		out.model = model.Service{
+			Name: m.Name, Created: m.Created, ClusterIPs: m.ClusterIPs, ExternalIPs: m.ExternalIPs,
+			LoadBalancerIPs: m.LoadBalancerIPs, Ports: m.Ports, Foreign: out.foreign,
+		}
+		return out, junk{}
+	}
 }
 
 func convertService(in *corev1.Service) (*service, junk) {

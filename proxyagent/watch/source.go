@@ -40,8 +40,8 @@ var ErrNotServed = errors.New("the API server does not serve IPAddress of networ
 type Options struct {
 	// NodeName is the Node that the agent runs on.
 	NodeName string
-	// ProxyName follows only Services with this value of the label service.kubernetes.io/service-proxy-name; empty: only those
-	// without the label.
+	// ProxyName serves only Services with this value of the label service.kubernetes.io/service-proxy-name; empty: only those
+	// without the label. The others are Foreign.
 	ProxyName string
 	// Allocations defaults to [model.Prefer]. It decides what happens without IPAddresses, and nothing else here.
 	Allocations model.AllocationMode
@@ -87,10 +87,6 @@ func New(client kubernetes.Interface, o Options) (*Source, error) {
 		return last != nil
 	}
 	s.formers = newFormers(held, func(a netip.Addr) { s.pending.mark(func(b *batch) { b.allocations[a] = struct{}{} }) })
-	proxy := "!" + labelProxyName
-	if o.ProxyName != "" {
-		proxy = labelProxyName + "=" + o.ProxyName
-	}
 	withIP := fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, o.NodeName).String()
 	all := metav1.NamespaceAll
@@ -98,7 +94,7 @@ func New(client kubernetes.Interface, o Options) (*Source, error) {
 	s.peers = newPeers(func() cache.SharedIndexInformer { return coreinformers.NewNodeInformer(client, 0, cache.Indexers{}) }, s.peersChanged, r)
 	var errs [5]error
 	s.services, errs[0] = newInformer("Service",
-		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting(proxy, withIP)), convertService, s.serviceChanged, r)
+		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting("", withIP)), converter(o.ProxyName), s.serviceChanged, r)
 	s.slices, errs[1] = newInformer("EndpointSlice",
 		discoveryinformers.NewFilteredEndpointSliceInformer(client, all, 0, cache.Indexers{},
 			selecting("!"+corev1.IsHeadlessService, "")), convertSlice, s.sliceChanged, r)
@@ -238,6 +234,10 @@ func (s *Source) build(name model.ServiceName) (*model.Service, bool) {
 		if held != nil || !known.served {
 			known = held
 		}
+	}
+	if known.isForeign() {
+		out := known.model
+		return &out, true
 	}
 	if !known.isServed() {
 		return nil, true
