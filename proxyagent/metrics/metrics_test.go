@@ -94,12 +94,14 @@ clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerIn
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerTooDear"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerUnavailable"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SessionAffinityTooDear"} 1
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SourceRangesUnusable"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="EndpointWeightsInvalid"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="RulesRefused"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerInvalid"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerTooDear"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerUnavailable"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SessionAffinityTooDear"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SourceRangesUnusable"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="AllocatedToOtherService"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="ClaimedByOlderService"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="ClusterIPOfOtherService"} 0

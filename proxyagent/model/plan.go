@@ -46,7 +46,7 @@ type ServicePort struct {
 	Port                         uint16
 	// NodePort is zero when there is none, or when another Service has it.
 	NodePort uint16
-	// SourceRanges are the sources that may use LoadBalancerIPs; empty: all.
+	// SourceRanges are the sources that may use LoadBalancerIPs, none inside of another; empty: all.
 	SourceRanges []netip.Prefix
 	// AffinitySeconds is how long a client stays with its endpoint after its last new connection; zero: not at all.
 	AffinitySeconds int
@@ -140,6 +140,14 @@ func (p ServicePort) Unserved() *ServicePort {
 	return &p
 }
 
+// MaxSources is how many source ranges a Service may have in a family, each of them counted at each
+// of its load balancer IPs and ports: that many members it takes in the kernel's sets. They are 256
+// ranges, the most that a firewall rule of a large cloud takes, for two ports at two addresses. A
+// tenant could otherwise have each change of the Service take the kernel minutes, in which no other
+// Service changes. A Service with more is closed: with some of its ranges it would keep clients out
+// by chance, and without them it would be open.
+const MaxSources = 1024
+
 // Degradation is something that a port does without on this node.
 type Degradation struct {
 	Port   PortName
@@ -163,16 +171,22 @@ const (
 	SchedulerInvalid DegradationReason = "SchedulerInvalid"
 	// WeightsInvalid is the reason when the annotation with weights cannot be read.
 	WeightsInvalid DegradationReason = "EndpointWeightsInvalid"
+	// SourcesUnusable is the reason when the source ranges of the Service cannot be read, or are more than
+	// [MaxSources]. Clients of its load balancer IPs are dropped.
+	SourcesUnusable DegradationReason = "SourceRangesUnusable"
 )
 
 // DegradationReasons are all of them, the worst first.
-var DegradationReasons = []DegradationReason{RulesRefused, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid}
+var DegradationReasons = []DegradationReason{RulesRefused, SourcesUnusable, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid}
 
 // String says for people what the port does without.
 func (r DegradationReason) String() string {
 	switch r {
 	case RulesRefused:
 		return "not served: the kernel refuses its rules, the agent's log has the error; clients are rejected"
+	case SourcesUnusable:
+		return fmt.Sprintf("not served at load balancer IPs, whose clients are dropped: source ranges cannot be read, or are too many: once merged, "+
+			"their number times those of load balancer IPs and ports is %d at most", MaxSources)
 	case AffinityTooDear:
 		return "without session affinity: it has too many endpoints for it"
 	case SchedulerUnavailable:

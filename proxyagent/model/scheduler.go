@@ -72,6 +72,9 @@ type Balancing struct {
 // Weighs reports whether Endpoint.Weight counts.
 func (b *Balancing) Weighs() bool { return b != nil && b.WeightsFrom != "" }
 
+// HasJunk reports whether there is something in it that cannot be read.
+func (b *Balancing) HasJunk() bool { return b != nil && len(b.Junk) > 0 }
+
 // MaxWeight is the largest weight of an endpoint. Rules spell weights out, one element for each unit.
 const MaxWeight = 100
 

@@ -20,8 +20,10 @@ type Service struct {
 	ExternalIPs []netip.Addr
 	// LoadBalancerIPs are the ingress IPs of status.loadBalancer whose ipMode is VIP or not set.
 	LoadBalancerIPs []netip.Addr
-	// SourceRanges are spec.loadBalancerSourceRanges.
+	// SourceRanges are spec.loadBalancerSourceRanges, sorted and merged, of each family at most one more than [MaxSources].
 	SourceRanges []netip.Prefix
+	// SourcesLost is true where some of them cannot be read.
+	SourcesLost bool
 	// InternalLocal is internalTrafficPolicy: Local, ExternalLocal externalTrafficPolicy: Local.
 	InternalLocal, ExternalLocal bool
 	// AffinitySeconds is the time-out of sessionAffinity: ClientIP, zero without affinity.

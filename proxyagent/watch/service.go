@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,7 +104,7 @@ func convertService(in *corev1.Service) (*service, junk) {
 	m.ClusterIPs = parse("clusterIP", clusterIPs(in), parseVirtual, &j)
 	m.ExternalIPs = parse("externalIP", in.Spec.ExternalIPs, parseVirtual, &j)
 	m.LoadBalancerIPs = parse("load balancer IP", loadBalancerIPs(in), parseVirtual, &j)
-	restrictSources(m, in.Spec.LoadBalancerSourceRanges, &j)
+	m.SourceRanges, m.SourcesLost = sourceRanges(in.Spec.LoadBalancerSourceRanges, &j)
 	m.InternalLocal = internalLocal(in)
 	m.ExternalLocal = externalLocal(in)
 	m.AffinitySeconds = affinitySeconds(in)
@@ -139,30 +138,6 @@ func loadBalancerIPs(in *corev1.Service) []string {
 		}
 	}
 	return out
-}
-
-// restrictSources reads the source ranges. The API lets spaces around them pass.
-//
-// No range of a family means that all sources may come in. So when ranges were lost because they cannot be read, a family without any
-// that can be read would be opened by what was meant to close it: it loses its load balancer IPs instead.
-func restrictSources(m *model.Service, ranges []string, j *junk) {
-	lost := false
-	for _, s := range ranges {
-		if p, ok := parsePrefix(strings.TrimSpace(s)); ok {
-			m.SourceRanges = append(m.SourceRanges, p)
-			continue
-		}
-		lost = true
-		j.add("loadBalancerSourceRange", s)
-	}
-	if lost {
-		m.LoadBalancerIPs = slices.DeleteFunc(m.LoadBalancerIPs, func(a netip.Addr) bool { return !restricted(a, m.SourceRanges) })
-	}
-}
-
-// restricted reports whether any of the ranges is of the address' family.
-func restricted(a netip.Addr, ranges []netip.Prefix) bool {
-	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Addr().Is4() == a.Is4() })
 }
 
 func internalLocal(in *corev1.Service) bool {

@@ -185,7 +185,7 @@ func (s *Source) Wake() <-chan struct{} { return s.pending.wake }
 
 // Take returns what may have changed since it was called last, the first time everything. Before Ready that is nothing.
 //
-// A deleted Node is delivered as it was last, with Leaving set. Slices in the result are shared with later results and not changed.
+// A deleted Node is delivered as it was last, with Leaving set, and one that has no addresses or no podCIDRs yet with the last ones. Slices in the result are shared with later results and not changed.
 func (s *Source) Take() model.Changes {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -257,12 +257,21 @@ func (s *Source) build(name model.ServiceName) (*model.Service, bool) {
 }
 
 func (s *Source) takeNode() *model.Node {
-	if known, ok := s.nodes.get(s.options.NodeName); ok {
-		s.last = known.model
-	} else {
-		// Pods may still run here, and the podCIDRs tell their traffic from others: they stay.
-		s.last.Leaving = true
-	}
 	now := s.last
+	if known, ok := s.nodes.get(s.options.NodeName); ok {
+		now = known.model
+	} else {
+		now.Leaving = true
+	}
+	// Of a Node that is deleted, or made again, addresses and podCIDRs stay until there are others: pods still
+	// run here, and clients come to its node ports. The cloud's and the cluster's controllers give a new Node
+	// both after the kubelet has created it.
+	if len(now.IPs) == 0 {
+		now.IPs = s.last.IPs
+	}
+	if len(now.PodCIDRs) == 0 {
+		now.PodCIDRs = s.last.PodCIDRs
+	}
+	s.last = now
 	return &now
 }

@@ -26,7 +26,7 @@ type ProxyAgentConfiguration struct {
 	// AllowServiceExternalIPs serves spec.externalIPs. Default true.
 	AllowServiceExternalIPs bool `json:"allowServiceExternalIPs"`
 	// NodePortAddresses restricts node ports to local addresses inside of these CIDRs; a family without a CIDR is not restricted.
-	// The single word primary restricts them to the addresses of the Node object. Default: any local address.
+	// The single word primary restricts them to one address of each family: of those of the Node object the first InternalIP, or without one the first ExternalIP. Default: any local address.
 	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
 	// DetectLocal says how traffic of this node's pods is told from other traffic.
 	DetectLocal DetectLocal `json:"detectLocal"`

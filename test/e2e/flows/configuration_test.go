@@ -107,6 +107,30 @@ var primaryScenarios = []scenario{
 		t.expect("alt", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), refused)
 		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), refused)
 	}},
+	{number: "62b", kinds: everyOurs, name: "the primary node IP is an internal one, and stays when the Node is made again without", run: func(t *T) {
+		port, alt := t.create(spec{nodePort: true}, t.local).nodePort(0), network.AltNodeAddr
+		patch := func(kind corev1.NodeAddressType, of func(model.Family) netip.Addr) (texts []string) {
+			for _, f := range network.Families {
+				texts = append(texts, fmt.Sprintf(`{"type":"%s","address":"%s"}`, kind, of(f)))
+			}
+			return texts
+		}
+		both := slices.Concat(patch(corev1.NodeExternalIP, alt), patch(corev1.NodeInternalIP, t.Node.Addr))
+		seen := func(what string) { // rules that are newer than the Node
+			t.expect(what, flow(t.Pod1, t.create(spec{}, t.local).clusterIP(), 80), reaches(t.local))
+			t.expect(what+", the internal IP", flow(t.Client, t.Node.Addr(t.F), port), reaches(t.local))
+			t.expect(what+", the external IP", flow(t.Client, alt(t.F), port), refused)
+		}
+		t.setAddresses(both...)
+		seen("with both")
+		t.setAddresses()
+		seen("without any")
+		t.setAddresses(patch(corev1.NodeInternalIP, alt)...)
+		t.expect("readdressed", flow(t.Client, alt(t.F), port), reaches(t.local))
+		t.expect("readdressed, the former IP", flow(t.Client, t.Node.Addr(t.F), port), refused)
+		t.setAddresses(patch(corev1.NodeInternalIP, t.Node.Addr)...)
+		seen("as before")
+	}},
 	{number: "103", name: "hints: the node moves to another zone, and a Service prefers the node and then its zone", only: model.IPv4,
 		run: func(t *T) {
 			a, b := inZone(on(t.Pod2, 1), environment.Zone), inZone(on(t.RemotePod, 1), "zone-b")
@@ -170,6 +194,13 @@ func (t *T) leaving() error {
 		return fmt.Errorf("it says %w", err)
 	}
 	return nil
+}
+
+// setAddresses replaces the addresses of the Node.
+func (t *T) setAddresses(addresses ...string) {
+	patch := fmt.Sprintf(`{"status":{"addresses":[{"$patch":"replace"}%s]}}`, strings.Join(slices.Insert(addresses, 0, ""), ","))
+	_, err := t.Cluster.Client().CoreV1().Nodes().Patch(t.ctx, t.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	t.must(err)
 }
 
 // metrics wants kube-proxy's metrics, ours under our own prefix.

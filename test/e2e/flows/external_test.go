@@ -155,6 +155,23 @@ var loadBalancerScenarios = []scenario{
 		s := t.create(spec{lb: t.virtual(), sourceRanges: []string{other}}, t.local)
 		t.expect("a client", flow(t.Client, s.lb(), 80), reaches(t.local))
 	}},
+	{number: "58b", kinds: everyOurs, name: "a Service with more source ranges than a node takes is closed and told, and others are as they ask", run: func(t *T) {
+		other, many := t.create(spec{lb: t.virtual(), sourceRanges: []string{clientRange(t)}}, t.local), []string{clientRange(t)}
+		for a := netip.MustParseAddr(map[model.Family]string{model.IPv4: "20.0.0.1", model.IPv6: "2001:db8:20::1"}[t.F]); len(many) <= model.MaxSources; a = a.Next().Next() {
+			many = append(many, netip.PrefixFrom(a, t.F.Bits()).String())
+		}
+		s := t.create(spec{lb: t.virtual(), sourceRanges: many}, t.local)
+		t.told(s, model.SourcesUnusable)
+		for _, from := range []*network.Namespace{t.Client, t.Pod1, t.Node} {
+			t.expect("from "+from.Host(), flow(from, s.lb(), 80), dropped)
+		}
+		t.expect("inside of a range", fromRange(t, flow(t.Client, s.lb(), 80)), dropped)
+		t.expect("the ClusterIP", flow(t.Client, s.clusterIP(), 80), reaches(t.local))
+		t.expect("another Service", fromRange(t, flow(t.Client, other.lb(), 80)), reaches(t.local))
+		s.update(func(o *corev1.Service) { o.Spec.LoadBalancerSourceRanges = many[:100] })
+		t.expect("with fewer, inside of a range", fromRange(t, flow(t.Client, s.lb(), 80)), reaches(t.local))
+		t.expect("with fewer, outside", flow(t.Client, s.lb(), 80), dropped)
+	}},
 }
 
 var nodePortScenarios = []scenario{
