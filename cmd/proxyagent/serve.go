@@ -103,7 +103,7 @@ func connect(c v1alpha1.ProxyAgentClient, guard *timeline.Guard) (*kubernetes.Cl
 func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *kubernetes.Clientset, b choice) error {
 	log := logr.FromContextOrDiscard(ctx)
 	source, err := watch.New(client, watch.Options{
-		NodeName: c.NodeName, ProxyName: c.ServiceProxyName, Allocations: model.AllocationMode(c.Allocations), Logger: log,
+		NodeName: c.NodeName, ProxyName: c.ServiceProxyName, Allocations: model.AllocationMode(c.Allocations), FollowNodes: c.FollowNodes, Logger: log,
 	})
 	if err != nil {
 		return err

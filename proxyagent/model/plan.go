@@ -171,13 +171,15 @@ const (
 	SchedulerInvalid DegradationReason = "SchedulerInvalid"
 	// WeightsInvalid is the reason when the annotation with weights cannot be read.
 	WeightsInvalid DegradationReason = "EndpointWeightsInvalid"
+	// WeightsNotAllowed is the reason when its weights depend on Nodes, which the agent may not follow.
+	WeightsNotAllowed DegradationReason = "EndpointWeightsNotAllowed"
 	// SourcesUnusable is the reason when the source ranges of the Service cannot be read, or are more than
 	// [MaxSources]. Clients of its load balancer IPs are dropped.
 	SourcesUnusable DegradationReason = "SourceRangesUnusable"
 )
 
 // DegradationReasons are all of them, the worst first.
-var DegradationReasons = []DegradationReason{RulesRefused, SourcesUnusable, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid}
+var DegradationReasons = []DegradationReason{RulesRefused, SourcesUnusable, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid, WeightsNotAllowed}
 
 // String says for people what the port does without.
 func (r DegradationReason) String() string {
@@ -197,6 +199,9 @@ func (r DegradationReason) String() string {
 		return fmt.Sprintf("the annotation for its scheduler has to be one of %s; it is served as without one", strings.Trim(fmt.Sprint(Schedulers), "[]"))
 	case WeightsInvalid:
 		return fmt.Sprintf("the annotation for weights of endpoints has to be \"cores\", or label=value:weight, with commas between several and weights from 0 to %d; all endpoints weigh 1", MaxWeight)
+	case WeightsNotAllowed:
+		return "without its weights of endpoints, which are to follow cores or labels of nodes: an admin has to allow that (followNodes: true in the configuration of the agents, " +
+			"or --follow-nodes); all endpoints weigh 1. Zones count without it"
 	default:
 		return string(r)
 	}

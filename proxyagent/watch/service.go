@@ -69,15 +69,21 @@ func (s *Source) serviceChanged(c change[*service]) {
 	})
 }
 
-// converter returns what reads the Services of an agent that serves those with the proxy's name.
+// converter returns what reads Services.
 //
 // Those of other proxies are followed too: an address that one of them has is no other Service's,
 // and IPAddresses, which say the same, are not known everywhere. Of them is kept what they claim.
-func converter(proxy string) func(*corev1.Service) (*service, junk) {
+func converter(o Options) func(*corev1.Service) (*service, junk) {
 	return func(in *corev1.Service) (*service, junk) {
 		name, labelled := in.Labels[labelProxyName]
-		if labelled == (proxy != "") && name == proxy {
-			return convertService(in)
+		if labelled == (o.ProxyName != "") && name == o.ProxyName {
+			out, j := convertService(in)
+			if !o.FollowNodes && out.weights.needPeers() {
+				b := out.model.Balancing
+				b.WeightsFrom, b.ByCores, b.Junk = "", false, append(b.Junk, model.WeightsNotAllowed)
+				out.weights = nil
+			}
+			return out, j
 		}
 		out, _ := convertService(in) // what cannot be read is for its own proxy to tell
 		out.renumbering, out.foreign, out.served, out.weights = false, out.served, false, nil

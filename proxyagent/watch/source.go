@@ -43,6 +43,8 @@ type Options struct {
 	// ProxyName serves only Services with this value of the label service.kubernetes.io/service-proxy-name; empty: only those
 	// without the label. The others are Foreign.
 	ProxyName string
+	// FollowNodes lets weights of endpoints depend on Nodes, which are followed then while a Service asks.
+	FollowNodes bool
 	// Allocations defaults to [model.Prefer]. It decides what happens without IPAddresses, and nothing else here.
 	Allocations model.AllocationMode
 	// Logger gets what goes wrong; its zero value discards that.
@@ -94,7 +96,7 @@ func New(client kubernetes.Interface, o Options) (*Source, error) {
 	s.peers = newPeers(func() cache.SharedIndexInformer { return coreinformers.NewNodeInformer(client, 0, cache.Indexers{}) }, s.peersChanged, r)
 	var errs [5]error
 	s.services, errs[0] = newInformer("Service",
-		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting("", withIP)), converter(o.ProxyName), s.serviceChanged, r)
+		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting("", withIP)), converter(o), s.serviceChanged, r)
 	s.slices, errs[1] = newInformer("EndpointSlice",
 		discoveryinformers.NewFilteredEndpointSliceInformer(client, all, 0, cache.Indexers{},
 			selecting("!"+corev1.IsHeadlessService, "")), convertSlice, s.sliceChanged, r)

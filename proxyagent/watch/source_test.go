@@ -110,7 +110,9 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 		news(model.Changes{Node: wantNode(true)})
 		w.set(newNode("here", func(n *corev1.Node) { n.Status, n.Spec = corev1.NodeStatus{}, corev1.NodeSpec{} })) // made again
 		news(model.Changes{Node: wantNode(false)})
-		w.set(newNode("here", func(n *corev1.Node) { n.Status.Addresses, n.Spec.PodCIDRs = n.Status.Addresses[2:], []string{"10.244.2.0/24"} }))
+		w.set(newNode("here", func(n *corev1.Node) {
+			n.Status.Addresses, n.Spec.PodCIDRs = n.Status.Addresses[2:], []string{"10.244.2.0/24"}
+		}))
 		moved := wantNode(false)
 		moved.IPs, moved.PodCIDRs = addrs("192.0.2.1"), prefixes("10.244.2.0/24")
 		news(model.Changes{Node: moved})

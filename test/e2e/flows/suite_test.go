@@ -176,7 +176,7 @@ func (s setup) start(ctx context.Context, k kind) *node {
 	}
 	if k.ours() {
 		n.Options.Config, n.Options.Race = s.config, false
-		n.StartAgent(ctx)
+		n.StartAgent(ctx, "--follow-nodes")
 		n.proxy = n.Agent
 		return n
 	}
