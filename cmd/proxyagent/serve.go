@@ -120,7 +120,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	m.Build(version.String(), string(b.backend), b.reason)
 	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
 	m.CountConnections(connections(families))
-	events := newEvents(ctx, client, c.NodeName)
+	events := newEvents(ctx, client, c.NodeName, source.Tells)
 	health := healthz.New(served, b.mode(), m.Answered)
 	checks := healthz.NewServices(health.Healthy, events.healthCheckFailed)
 	var localAddrs func() ([]netip.Addr, error) // no other setting needs them

@@ -181,6 +181,10 @@ const (
 // DegradationReasons are all of them, the worst first.
 var DegradationReasons = []DegradationReason{RulesRefused, SourcesUnusable, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid, WeightsNotAllowed}
 
+// Everywhere reports whether all nodes do without it, or all of one mode. What a single node lacks
+// instead, such as the module of a scheduler, is for its admin, who has a metric and a log.
+func (r DegradationReason) Everywhere() bool { return r != RulesRefused }
+
 // String says for people what the port does without.
 func (r DegradationReason) String() string {
 	switch r {

@@ -82,7 +82,7 @@ type Source struct {
 // EndpointSlices are not selected by the proxy's name, as kube-proxy does not: the label counts on the Service alone, and EndpointSlices that
 // were written by hand do not have it.
 func New(client kubernetes.Interface, o Options) (*Source, error) {
-	s := &Source{options: o, pending: newPending(), ready: make(chan struct{}), slicesOf: slicesOf{of: map[model.ServiceName][]*slice{}}, last: model.Node{Name: o.NodeName}}
+	s := &Source{options: o, pending: newPending(), ready: make(chan struct{}), slicesOf: slicesOf{of: map[model.ServiceName][]*slice{}, ready: map[word]int{}}, last: model.Node{Name: o.NodeName}}
 	s.holds = newHolds(func(n model.ServiceName) { s.pending.mark(func(b *batch) { b.services[n] = struct{}{} }) })
 	held := func(n model.ServiceName) bool {
 		last, _ := s.holds.get(n)
