@@ -292,8 +292,9 @@ func (x *explanation) notes(p *model.ServicePort, s selection) {
 	x.sayIf(s.cluster && s.clusterEnding && len(p.Cluster) > 0, 2, "nothing is ready: endpoints that terminate are used as long as they serve")
 	x.sayIf(s.local && s.localEnding && len(p.Local) > 0, 2,
 		"nothing is ready on this node: endpoints on it that terminate are used as long as they serve")
-	x.sayIf(len(p.LoadBalancerIPs) > 0 && x.closed(x.record), 2, "its port is %s", model.SourcesUnusable)
-	x.sayIf(len(p.SourceRanges) > 0, 2, "load balancer IPs are for sources in %v, others are dropped", p.SourceRanges)
+	closed := len(p.LoadBalancerIPs) > 0 && x.closed(x.record)
+	x.sayIf(closed, 2, "the port is %s", model.SourcesUnusable)
+	x.sayIf(len(p.SourceRanges) > 0 && !closed, 2, "load balancer IPs are for sources in %v, others are dropped", p.SourceRanges)
 	if !p.HasEndpoints {
 		x.say(2, "new connections are rejected: there is no endpoint that could serve")
 		return

@@ -111,9 +111,15 @@ func shared(r, pods netip.Prefix, node model.Node, local []netip.Addr) bool {
 
 // sourceRanges returns who may use load balancer IPs of a Service; nil for everybody, which is also what a Service means that names no
 // range of this family, or one of length zero. Where a range contains the node, the IPs themselves may: a load balancer often puts them
-// on an interface of the node, and connections from the node to them then carry them as their source. Of a Service whose ranges cannot
-// be used nobody else may.
+// on an interface of the node, and connections from the node to them then carry them as their source. Where ranges cannot be used it is an
+// address that no packet has as its source.
 func (c *Compiler) sourceRanges(r *record, vips []netip.Addr) []netip.Prefix {
+	if c.closed(r) {
+		if c.set.Family == model.IPv4 {
+			return []netip.Prefix{own(netip.IPv4Unspecified())}
+		}
+		return []netip.Prefix{own(netip.IPv6Unspecified())}
+	}
 	var out []netip.Prefix
 	for _, p := range r.service.SourceRanges {
 		switch {
@@ -124,11 +130,7 @@ func (c *Compiler) sourceRanges(r *record, vips []netip.Addr) []netip.Prefix {
 			out = append(out, p.Masked())
 		}
 	}
-	closed := c.closed(r)
-	if closed {
-		out = nil
-	}
-	if node := nodeAddr(c.set.Family, c.node); closed || node.IsValid() && insideAny(out, node) {
+	if insideAny(out, nodeAddr(c.set.Family, c.node)) {
 		for _, a := range vips {
 			if !insideAny(out, a) { // the kernel's sets have no ranges that overlap
 				out = append(out, own(a))
