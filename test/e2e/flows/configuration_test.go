@@ -107,8 +107,17 @@ var primaryScenarios = []scenario{
 		t.expect("alt", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), refused)
 		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), refused)
 	}},
-	{number: "62b", kinds: everyOurs, name: "the primary node IP is an internal one, and stays when the Node is made again without", run: func(t *T) {
-		port, alt := t.create(spec{nodePort: true}, t.local).nodePort(0), network.AltNodeAddr
+	{number: "62b", kinds: everyOurs, only: model.IPv4, name: "the primary node IP is an internal one, and stays when the Node is made again without", run: func(t *T) {
+		s, alt := t.dual(spec{nodePort: true}, t.local), network.AltNodeAddr // of both families, for there is one Node
+		expect := func(what string, of func(model.Family) netip.Addr, wanted bool) {
+			for _, f := range network.Families {
+				want := refused
+				if wanted {
+					want = reaches(t.local)
+				}
+				t.expect(fmt.Sprint(what, ", ", f), flow(t.Client, of(f), s.nodePort(0)), want)
+			}
+		}
 		patch := func(kind corev1.NodeAddressType, of func(model.Family) netip.Addr) (texts []string) {
 			for _, f := range network.Families {
 				texts = append(texts, fmt.Sprintf(`{"type":"%s","address":"%s"}`, kind, of(f)))
@@ -118,16 +127,16 @@ var primaryScenarios = []scenario{
 		both := slices.Concat(patch(corev1.NodeExternalIP, alt), patch(corev1.NodeInternalIP, t.Node.Addr))
 		seen := func(what string) { // rules that are newer than the Node
 			t.expect(what, flow(t.Pod1, t.create(spec{}, t.local).clusterIP(), 80), reaches(t.local))
-			t.expect(what+", the internal IP", flow(t.Client, t.Node.Addr(t.F), port), reaches(t.local))
-			t.expect(what+", the external IP", flow(t.Client, alt(t.F), port), refused)
+			expect(what+", the internal IP", t.Node.Addr, true)
+			expect(what+", the external IP", alt, false)
 		}
 		t.setAddresses(both...)
 		seen("with both")
 		t.setAddresses()
 		seen("without any")
 		t.setAddresses(patch(corev1.NodeInternalIP, alt)...)
-		t.expect("readdressed", flow(t.Client, alt(t.F), port), reaches(t.local))
-		t.expect("readdressed, the former IP", flow(t.Client, t.Node.Addr(t.F), port), refused)
+		expect("readdressed", alt, true)
+		expect("readdressed, the former IP", t.Node.Addr, false)
 		t.setAddresses(patch(corev1.NodeInternalIP, t.Node.Addr)...)
 		seen("as before")
 	}},
