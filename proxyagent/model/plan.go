@@ -141,11 +141,12 @@ func (p ServicePort) Unserved() *ServicePort {
 }
 
 // MaxSources is how many source ranges a Service may have in a family, each of them counted at each
-// of its load balancer IPs and ports: that many members it takes in the kernel's sets. They are 256
-// ranges, the most that a firewall rule of a large cloud takes, for two ports at two addresses. A
-// tenant could otherwise have each change of the Service take the kernel minutes, in which no other
-// Service changes. A Service with more is closed: with some of its ranges it would keep clients out
-// by chance, and without them it would be open.
+// of its load balancer IPs and ports: that many members it takes in the kernel's sets, in which time no
+// other Service changes. A tenant could make that minutes. Measured on Linux 6.18, nftables, in
+// processor time: 1,024 come in 35 ms (IPv6: 50), one of them goes in 10, all of them in 110 (IPv6: 285),
+// and twice as many take four times as long to go, for the kernel looks for each in a list. With ipset
+// 1,024 come and go in 10 ms. A Service with more is closed: with some of its ranges it would keep
+// clients out by chance, and without them it would be open.
 const MaxSources = 1024
 
 // Degradation is something that a port does without on this node.
