@@ -43,6 +43,7 @@ func bind(set *pflag.FlagSet, file *string, c *v1alpha1.ProxyAgentConfiguration)
 	set.StringVar(&c.IPTables.Mode, "iptables-mode", c.IPTables.Mode, "auto, nft or legacy; auto is the variant that this node uses already")
 	set.StringVar(&c.ServiceProxyName, "service-proxy-name", c.ServiceProxyName,
 		"serve only Services with this value of the label service.kubernetes.io/service-proxy-name (default: those without the label)")
+	set.BoolVar(&c.FollowNodes, "follow-nodes", c.FollowNodes, "let Services weigh endpoints by cores and labels of nodes, for which the agent follows all Nodes")
 	set.StringSliceVar(&c.DetectLocal.ClusterCIDRs, clusterCIDR, c.DetectLocal.ClusterCIDRs,
 		"networks of the pods, one of each family; traffic from elsewhere to ClusterIPs is masqueraded")
 	set.StringVar(&c.Metrics.BindAddress, "metrics-bind-address", c.Metrics.BindAddress, "address of /metrics, /configz and /debug/dump; 0 for none")

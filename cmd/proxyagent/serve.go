@@ -101,7 +101,7 @@ func connect(c v1alpha1.ProxyAgentClient, guard *timeline.Guard) (*kubernetes.Cl
 func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *kubernetes.Clientset, b choice) error {
 	log := logr.FromContextOrDiscard(ctx)
 	source, err := watch.New(client, watch.Options{
-		NodeName: c.NodeName, ProxyName: c.ServiceProxyName, Allocations: model.AllocationMode(c.Allocations), Logger: log,
+		NodeName: c.NodeName, ProxyName: c.ServiceProxyName, Allocations: model.AllocationMode(c.Allocations), FollowNodes: c.FollowNodes, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	m.Build(version.String(), string(b.backend), b.reason)
 	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
 	m.CountConnections(connections(families))
-	events := newEvents(ctx, client, c.NodeName)
+	events := newEvents(ctx, client, c.NodeName, source.Tells)
 	health := healthz.New(served, b.mode(), m.Answered)
 	checks := healthz.NewServices(health.Healthy, events.healthCheckFailed)
 	var localAddrs func() ([]netip.Addr, error) // no other setting needs them

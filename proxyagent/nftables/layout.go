@@ -237,8 +237,8 @@ func (l layout) newConnections() []rule {
 			// An address of the node itself has other ports than those of Services.
 			and(l.load().daddr().in(active), isLocal(false, false), rule{goTo(chainRefuse)}))
 	}
-	for _, r := range l.Ranges {
-		all = append(all, and(l.load().daddr().within(r, true), l.load().daddr().notIn(allocated), rule{dropped}))
+	for _, r := range l.Ranges { // what the node itself has there, such as its DNS cache, is no Service's
+		all = append(all, and(l.load().daddr().within(r, true), l.load().daddr().notIn(allocated), isLocal(false, false), rule{dropped}))
 	}
 	all = append(all, l.atNodePorts(l.load().node().vmap(nodeUnserved))...)
 	if l.Balanced {

@@ -131,15 +131,8 @@ func (c contributed) firewall(p *model.ServicePort) {
 	for _, vip := range p.LoadBalancerIPs {
 		of := addr(vip) + service(p.Name.Protocol, p.Port)
 		c.add(firewalled, of)
-		for _, r := range disjoint(p.SourceRanges) {
+		for _, r := range p.SourceRanges {
 			c.members[key{set: allowed, of: of + addr(r.Masked().Addr()), to: of + addr(last(r))}] = struct{}{}
 		}
 	}
-}
-
-// disjoint leaves out prefixes that lie in others: the kernel refuses intervals that overlap.
-func disjoint(all []netip.Prefix) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool {
-		return slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Overlaps(p) })
-	})
 }

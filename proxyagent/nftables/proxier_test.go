@@ -55,7 +55,7 @@ func plan(f model.Family) model.Delta {
 		func(p *model.ServicePort) { p.InternalLocal = true },
 		func(p *model.ServicePort) { p.Cluster, p.Local, p.HasEndpoints = nil, nil, false },
 		func(p *model.ServicePort) {
-			p.SourceRanges, p.HealthCheckNodePort = []netip.Prefix{source, netip.PrefixFrom(source.Addr().Next(), source.Bits()+4).Masked()}, 32000
+			p.SourceRanges, p.HealthCheckNodePort = []netip.Prefix{source, netip.PrefixFrom(last(source).Next(), source.Bits()+4)}, 32000
 		},
 	} {
 		vip := a("10.96.0.1", "fd00:96::1")

@@ -278,7 +278,7 @@ CIPA-FORWARD: -m mark --mark 0x4000/0x4000 -j ACCEPT
 CIPA-FORWARD: -m conntrack --ctstate DNAT -m conntrack --ctstate SNAT -j ACCEPT
 CIPA-OUTPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
 CIPA-NEW: -m set --match-set CIPA-4-VIP dst -j CIPA-VIP-FILTER
-CIPA-NEW: -d 10.96.0.0/16 -m set ! --match-set CIPA-4-ALLOC dst -j DROP
+CIPA-NEW: -d 10.96.0.0/16 -m set ! --match-set CIPA-4-ALLOC dst -m addrtype ! --dst-type LOCAL -j DROP
 CIPA-VIP-FILTER: -m set --match-set CIPA-4-LBFW dst,dst -j DROP
 CIPA-VIP-FILTER: -p tcp -m set --match-set CIPA-4-NOEP dst,dst -j REJECT --reject-with tcp-reset
 CIPA-VIP-FILTER: -m set --match-set CIPA-4-NOEP dst,dst -j REJECT
@@ -347,8 +347,8 @@ CIPA-SERVICES: ! -d ::1/128 -m addrtype --dst-type LOCAL -j CIPA-NODEPORTS
 CIPA-INPUT: -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j CIPA-NEW
 CIPA-INPUT: ! -d ::1/128 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -m addrtype --dst-type LOCAL -j CIPA-NODEPORT-FILTER
 CIPA-NEW: -m set --match-set CIPA-6-VIP dst -j CIPA-VIP-FILTER
-CIPA-NEW: -d fd00::/112 -m set ! --match-set CIPA-6-ALLOC dst -j DROP
-CIPA-NEW: -d fd01::/112 -m set ! --match-set CIPA-6-ALLOC dst -j DROP
+CIPA-NEW: -d fd00::/112 -m set ! --match-set CIPA-6-ALLOC dst -m addrtype ! --dst-type LOCAL -j DROP
+CIPA-NEW: -d fd01::/112 -m set ! --match-set CIPA-6-ALLOC dst -m addrtype ! --dst-type LOCAL -j DROP
 `,
 	},
 }

@@ -149,8 +149,8 @@ func forward(g model.Globals) []string {
 
 func newConnections(g model.Globals) []string {
 	rules := []string{fmt.Sprintf("-m set --match-set %s dst -j %s", setVIPs.of(g.Family), chainVIPFilter)}
-	for _, r := range g.Ranges {
-		rules = append(rules, fmt.Sprintf("-d %s -m set ! --match-set %s dst -j DROP", r, setAllocated.of(g.Family)))
+	for _, r := range g.Ranges { // what the node itself has there, such as its DNS cache, is no Service's
+		rules = append(rules, fmt.Sprintf("-d %s -m set ! --match-set %s dst -m addrtype ! --dst-type LOCAL -j DROP", r, setAllocated.of(g.Family)))
 	}
 	return rules
 }

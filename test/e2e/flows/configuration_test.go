@@ -107,6 +107,39 @@ var primaryScenarios = []scenario{
 		t.expect("alt", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), refused)
 		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), refused)
 	}},
+	{number: "62b", kinds: everyOurs, only: model.IPv4, name: "the primary node IP is an internal one, and stays when the Node is made again without", run: func(t *T) {
+		s, alt := t.dual(spec{nodePort: true}, t.local), network.AltNodeAddr // of both families, for there is one Node
+		expect := func(what string, of func(model.Family) netip.Addr, wanted bool) {
+			for _, f := range network.Families {
+				want := refused
+				if wanted {
+					want = reaches(t.local)
+				}
+				t.expect(fmt.Sprint(what, ", ", f), flow(t.Client, of(f), s.nodePort(0)), want)
+			}
+		}
+		patch := func(kind corev1.NodeAddressType, of func(model.Family) netip.Addr) (texts []string) {
+			for _, f := range network.Families {
+				texts = append(texts, fmt.Sprintf(`{"type":"%s","address":"%s"}`, kind, of(f)))
+			}
+			return texts
+		}
+		both := slices.Concat(patch(corev1.NodeExternalIP, alt), patch(corev1.NodeInternalIP, t.Node.Addr))
+		seen := func(what string) { // rules that are newer than the Node
+			t.expect(what, flow(t.Pod1, t.create(spec{}, t.local).clusterIP(), 80), reaches(t.local))
+			expect(what+", the internal IP", t.Node.Addr, true)
+			expect(what+", the external IP", alt, false)
+		}
+		t.setAddresses(both...)
+		seen("with both")
+		t.setAddresses()
+		seen("without any")
+		t.setAddresses(patch(corev1.NodeInternalIP, alt)...)
+		expect("readdressed", alt, true)
+		expect("readdressed, the former IP", t.Node.Addr, false)
+		t.setAddresses(patch(corev1.NodeInternalIP, t.Node.Addr)...)
+		seen("as before")
+	}},
 	{number: "103", name: "hints: the node moves to another zone, and a Service prefers the node and then its zone", only: model.IPv4,
 		run: func(t *T) {
 			a, b := inZone(on(t.Pod2, 1), environment.Zone), inZone(on(t.RemotePod, 1), "zone-b")
@@ -170,6 +203,13 @@ func (t *T) leaving() error {
 		return fmt.Errorf("it says %w", err)
 	}
 	return nil
+}
+
+// setAddresses replaces the addresses of the Node.
+func (t *T) setAddresses(addresses ...string) {
+	patch := fmt.Sprintf(`{"status":{"addresses":[{"$patch":"replace"}%s]}}`, strings.Join(slices.Insert(addresses, 0, ""), ","))
+	_, err := t.Cluster.Client().CoreV1().Nodes().Patch(t.ctx, t.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	t.must(err)
 }
 
 // metrics wants kube-proxy's metrics, ours under our own prefix.

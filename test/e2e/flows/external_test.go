@@ -82,6 +82,25 @@ var loadBalancerScenarios = []scenario{
 		v := t.create(spec{lb: t.virtual(), ipMode: corev1.LoadBalancerIPModeVIP}, t.local)
 		t.expect("ipMode VIP", flow(t.Client, v.lb(), 80), reaches(t.local))
 	}},
+	{number: "49b", kinds: ours, // IPVS ends connections with their virtual IP
+		name: "the ipMode of a load balancer changes, and connections live on", run: func(t *T) {
+			s := t.create(spec{lb: t.virtual()}, t.local)
+			as := func(mode corev1.LoadBalancerIPMode) {
+				ingress := environment.Ingress(s.lb().String())
+				ingress[0].IPMode = &mode
+				t.SetIngress(t.ctx, s.Name, ingress...)
+			}
+			t.expect("by default", flow(t.Client, s.lb(), 80), reaches(t.local))
+			conn := t.connect(flow(t.Client, s.lb(), 80))
+			as(corev1.LoadBalancerIPModeProxy)
+			t.expect("Proxy", flow(t.Client, s.lb(), 80), dropped)
+			t.expect("Proxy, from a pod", flow(t.Pod1, s.lb(), 80), dropped)
+			t.expect("Proxy, the node port", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))
+			t.echo(conn)
+			as(corev1.LoadBalancerIPModeVIP)
+			t.expect("VIP", flow(t.Client, s.lb(), 80), reaches(t.local))
+			t.echo(conn)
+		}},
 	{number: "50", name: "source ranges let in who is inside", run: func(t *T) {
 		s := t.create(spec{lb: t.virtual(), sourceRanges: []string{clientRange(t)}, ports: everyProtocol}, t.local)
 		for _, p := range model.Protocols {
@@ -96,6 +115,20 @@ var loadBalancerScenarios = []scenario{
 		}
 		s.update(func(o *corev1.Service) { o.Spec.LoadBalancerSourceRanges = nil })
 		t.expect("without ranges", flow(t.Client, s.lb(), 80), reaches(t.local))
+	}},
+	{number: "51b", kinds: everyOurs, name: "source ranges are tightened: connections and flows that are there live on, new ones have to be inside", run: func(t *T) {
+		s := t.create(spec{lb: t.virtual(), ports: []port{{name: "t"}, {name: "u", protocol: model.UDP}}}, t.local)
+		flow := flow(t.Client, s.lb(), 80)
+		t.expect("without ranges", flow, reaches(t.local))
+		inside, outside, datagrams := t.connect(fromRange(t, flow)), t.connect(flow), t.udp(t.Client, s.lb(), 80)
+		t.expect("without ranges, datagrams", datagrams, reaches(t.local))
+		s.update(func(o *corev1.Service) { o.Spec.LoadBalancerSourceRanges = []string{clientRange(t)} })
+		t.expect("a new one outside", flow, dropped)
+		t.expect("a new one inside", fromRange(t, flow), reaches(t.local))
+		t.echo(inside)
+		t.echo(outside)
+		t.expect("the datagrams that began before", datagrams, reaches(t.local))
+		t.expect("datagrams that begin now", over(model.UDP, flow), dropped)
 	}},
 	{number: "52", name: "source ranges drop pods that are outside", run: func(t *T) {
 		only := netip.PrefixFrom(t.Pod1.Addr(t.F), t.F.Bits()).String()
@@ -154,6 +187,23 @@ var loadBalancerScenarios = []scenario{
 		other := map[model.Family]string{model.IPv4: "2001:db8:18::/64", model.IPv6: "198.18.0.0/16"}[t.F]
 		s := t.create(spec{lb: t.virtual(), sourceRanges: []string{other}}, t.local)
 		t.expect("a client", flow(t.Client, s.lb(), 80), reaches(t.local))
+	}},
+	{number: "58b", kinds: everyOurs, name: "a Service with more source ranges than a node takes is closed and told, and others are as they ask", run: func(t *T) {
+		other, many := t.create(spec{lb: t.virtual(), sourceRanges: []string{clientRange(t)}}, t.local), []string{clientRange(t)}
+		for a := netip.MustParseAddr(map[model.Family]string{model.IPv4: "20.0.0.1", model.IPv6: "2001:db8:20::1"}[t.F]); len(many) <= model.MaxSources; a = a.Next().Next() {
+			many = append(many, netip.PrefixFrom(a, t.F.Bits()).String())
+		}
+		s := t.create(spec{lb: t.virtual(), sourceRanges: many}, t.local)
+		t.told(s, model.SourcesUnusable)
+		for _, from := range []*network.Namespace{t.Client, t.Pod1, t.Node} {
+			t.expect("from "+from.Host(), flow(from, s.lb(), 80), dropped)
+		}
+		t.expect("inside of a range", fromRange(t, flow(t.Client, s.lb(), 80)), dropped)
+		t.expect("the ClusterIP", flow(t.Client, s.clusterIP(), 80), reaches(t.local))
+		t.expect("another Service", fromRange(t, flow(t.Client, other.lb(), 80)), reaches(t.local))
+		s.update(func(o *corev1.Service) { o.Spec.LoadBalancerSourceRanges = many[:100] })
+		t.expect("with fewer, inside of a range", fromRange(t, flow(t.Client, s.lb(), 80)), reaches(t.local))
+		t.expect("with fewer, outside", flow(t.Client, s.lb(), 80), dropped)
 	}},
 }
 
