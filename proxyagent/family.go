@@ -43,15 +43,17 @@ type family struct {
 	compiled bool // the compiler knows what the source had at the start
 	globals  model.Globals
 
-	checks   sync.WaitGroup // one, beside the loop
-	checking bool
-	checked  chan checked
+	checks    sync.WaitGroup // one of each kind, beside the loop
+	checking  bool
+	checked   chan checked
+	searching bool
+	searched  chan func(context.Context)
 
 	failed   bool // the last sync failed
 	retry    wait.Backoff
 	retryAt  time.Time
 	waiting  []model.Delta // compiled, not yet passed to the backend
-	flowsAll bool          // flows of all ports have to be looked at
+	flowsAll bool          // flows of all ports have to be looked at, with the next sync
 	triggers []time.Time   // of changes that are not in the kernel yet
 	local    noLocal
 	disputes map[model.Dispute]*disputeState
@@ -74,7 +76,7 @@ func retries() wait.Backoff {
 func newFamily(f Family, o Options) *family {
 	return &family{
 		Family: f, Options: o, woken: make(chan struct{}, 1), pace: pace{pause: o.MinSyncPeriod}, compiler: compile.New(f.Settings),
-		checked: make(chan checked, 1), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
+		checked: make(chan checked, 1), searched: make(chan func(context.Context), 1), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
 	}
 }
 
@@ -103,8 +105,8 @@ func (f *family) scheduleNext(now time.Time) {
 	f.pace.done(now)
 	if f.failed {
 		f.pace.again(now, f.retryAt)
-	} else if f.flowsAll {
-		f.pace.again(now, now.Add(flowsPeriod))
+	} else if next := f.Flows.Next(); !next.IsZero() && !f.searching {
+		f.pace.again(now, next)
 	}
 }
 
@@ -123,9 +125,7 @@ func (f *family) program(ctx context.Context, changes model.Changes) {
 	case len(f.waiting) > 0 || f.failed:
 		f.sync(ctx, start)
 	default:
-		if f.flowsAll {
-			f.flows(ctx, nil)
-		}
+		f.search(ctx)
 		f.done()
 	}
 }
@@ -203,20 +203,47 @@ func (f *family) reportRules() {
 	f.Metrics.NoLocalEndpoints(f.Settings.Family, f.local.internal, f.local.external)
 }
 
-// flows removes stale connections. The rules are correct already, so a failure only leaves stale entries: the next sync tries again,
-// for all ports.
+// flows has stale connections looked for. The rules are correct already.
 func (f *family) flows(ctx context.Context, deltas []model.Delta) {
-	start := time.Now()
-	var deleted int
-	var err error
 	if f.flowsAll {
-		deleted, err = f.Flows.Start(ctx, f.compiler.Plan())
+		f.Flows.Start(f.compiler.Plan(), f.Backend.Served(), time.Now())
 	} else {
-		deleted, err = f.Flows.Reconcile(ctx, f.globals, deltas[0]) // there are several only after a failure
+		f.Flows.Reconcile(f.globals, deltas[0], time.Now()) // there are several only after a failure
 	}
-	f.Metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
-	if f.flowsAll = err != nil; f.flowsAll {
-		f.log(ctx).Error(err, "Removing stale connections failed and will be tried again with the next sync")
+	f.flowsAll = false
+	f.search(ctx)
+}
+
+// search begins to look for stale connections if that is due, unless it still does: reading many
+// takes seconds, which changes must not wait for. The loop gets what deletes them from f.searched.
+func (f *family) search(ctx context.Context) {
+	if f.searching {
+		return
+	}
+	start := time.Now()
+	read := f.Flows.Search(start)
+	if read == nil {
+		return
+	}
+	f.searching = true
+	f.checks.Go(func() {
+		remove := read(ctx)
+		f.searched <- func(ctx context.Context) {
+			deleted, err := remove(ctx)
+			f.Metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
+			if err != nil && ctx.Err() == nil {
+				f.log(ctx).Error(err, "Removing stale connections failed and will be tried again")
+			}
+		}
+	})
+}
+
+// found deletes the stale connections that a search has found, and plans the next one.
+func (f *family) found(ctx context.Context, remove func(context.Context)) {
+	remove(ctx)
+	f.searching = false
+	if next := f.Flows.Next(); !next.IsZero() && !f.failed {
+		f.pace.again(time.Now(), next)
 	}
 }
 

@@ -45,10 +45,12 @@ type Proxier struct {
 	checking sync.Mutex // one Check at a time
 	mu       sync.Mutex
 	rules    *rules.Ruleset
-	known    bool             // what is not written of the rules is the whole difference to the kernel
-	asked    bool             // whether the kernel has xt_bpf
-	refused  bool             // the last sync was
-	suspects []model.PortName // whose rules the kernel lacked when it was read for the sync after that
+	begun    bool                // the rules have been read once
+	served   []model.ServicePort // by those of an earlier agent, until it was asked for
+	known    bool                // what is not written of the rules is the whole difference to the kernel
+	asked    bool                // whether the kernel has xt_bpf
+	refused  bool                // the last sync was
+	suspects []model.PortName    // whose rules the kernel lacked when it was read for the sync after that
 
 	withheldAt time.Time           // when rules of ports that are withheld were tried last
 	meanwhile  []rules.Transaction // written since Check reads the rules; nil while it does not, or when what it reads is of no use
@@ -89,6 +91,16 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	}
 	full = !p.known
 	return full, p.program(ctx)
+}
+
+// Served lists, once, the fronts of UDP and SCTP that the rules led to endpoints when the first Sync
+// began: the flows to those that no Service has any more are stale.
+func (p *Proxier) Served() []model.ServicePort {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	served := p.served
+	p.served = nil
+	return served
 }
 
 func (p *Proxier) program(ctx context.Context) error {
@@ -147,6 +159,9 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	text, err := p.run.Save(ctx, "") // all tables: an earlier version may have used others
 	if err != nil {
 		return fmt.Errorf("reading the rules: %w", err)
+	}
+	if !p.begun {
+		p.begun, p.served = true, rules.Served(text)
 	}
 	saved := rules.ParseSave(text)
 	if p.rules.Compare(saved, &p.spellings); p.refused {
