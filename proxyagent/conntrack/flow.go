@@ -14,7 +14,8 @@ type Flow struct {
 	// Source and Destination are what the client sent. ReplySource is where an answer comes from
 	// before it is translated back: the endpoint, or Destination when the rules did not translate it.
 	Source, Destination, ReplySource netip.AddrPort
-	// Answered is true when there was a packet in each direction.
+	// Answered is true when there was a packet in each direction; over SCTP, when the client accepted
+	// what came.
 	Answered bool
 	// ID tells the flow from an earlier or later one with the same addresses.
 	ID uint32

@@ -125,7 +125,9 @@ func TestFlowsAreReadWhole(t *testing.T) {
 		s.insert(t, "tcp", s.vip, s.a, 1002)
 		source := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(s.client, port) }
 		s.insert(t, "sctp", s.vip, s.b, 1003, "--state", "ESTABLISHED", "--orig-vtag", "1", "--reply-vtag", "2")
+		s.insert(t, "sctp", s.vip, s.vip, 1004, "--state", "COOKIE_WAIT", "--orig-vtag", "1", "--reply-vtag", "2")
 		want := []Flow{
+			{Protocol: model.SCTP, Source: source(1004), Destination: s.vip, ReplySource: s.vip},
 			{Protocol: model.UDP, Source: source(1000), Destination: s.vip, ReplySource: s.a, Answered: true, Zone: 7},
 			{Protocol: model.UDP, Source: source(1001), Destination: s.other, ReplySource: s.other, Answered: true, SourceZone: 5},
 			{Protocol: model.TCP, Source: source(1002), Destination: s.vip, ReplySource: s.a, Answered: true},

@@ -18,6 +18,9 @@ const (
 	filterOriginal  = 1      // CTA_FILTER_ORIG_FLAGS
 	filterReply     = 2      // CTA_FILTER_REPLY_FLAGS
 	tupleZone       = 3      // CTA_TUPLE_ZONE
+	protoinfoSCTP   = 3      // CTA_PROTOINFO_SCTP
+	sctpState       = 1      // CTA_PROTOINFO_SCTP_STATE
+	cookieEchoed    = 3      // SCTP_CONNTRACK_COOKIE_ECHOED of nf_conntrack_sctp.h
 	statusSeenReply = 1 << 1 // IPS_SEEN_REPLY
 
 	// CTA_FILTER_F_* of nf_internals.h, which conntrack(8) knows too.
@@ -87,6 +90,7 @@ func writeTuple(a nfnetlink.Attrs, f Flow) nfnetlink.Attrs {
 func readFlow(answer nfnetlink.Attrs) (Flow, bool) {
 	var f Flow
 	var there, back tuple
+	var state uint8
 	for kind, value := range answer.All() {
 		switch kind {
 		case nl.CTA_TUPLE_ORIG:
@@ -95,6 +99,8 @@ func readFlow(answer nfnetlink.Attrs) (Flow, bool) {
 			back = readTuple(value)
 		case nl.CTA_STATUS:
 			f.Answered = value.Net32()&statusSeenReply != 0
+		case nl.CTA_PROTOINFO:
+			state = value.Get(protoinfoSCTP).Get(sctpState).Byte()
 		case nl.CTA_ID:
 			f.ID = value.Net32()
 		case nl.CTA_ZONE:
@@ -102,6 +108,9 @@ func readFlow(answer nfnetlink.Attrs) (Flow, bool) {
 		}
 	}
 	f.Protocol = model.Protocol(there.protocol)
+	if f.Protocol == model.SCTP { // the answer may have been an ABORT
+		f.Answered = f.Answered && state >= cookieEchoed
+	}
 	f.Source, f.Destination, f.SourceZone = netip.AddrPortFrom(there.src, there.srcPort), netip.AddrPortFrom(there.dst, there.dstPort), there.zone
 	f.ReplySource = netip.AddrPortFrom(back.src, back.srcPort)
 	return f, there.isComplete() && back.isComplete()
