@@ -47,7 +47,7 @@ type family struct {
 	checking  bool
 	checked   chan checked
 	searching bool
-	searched  chan func(context.Context)
+	searched  chan func(context.Context) (more bool)
 
 	failed   bool // the last sync failed
 	retry    wait.Backoff
@@ -76,7 +76,7 @@ func retries() wait.Backoff {
 func newFamily(f Family, o Options) *family {
 	return &family{
 		Family: f, Options: o, woken: make(chan struct{}, 1), pace: pace{pause: o.MinSyncPeriod}, compiler: compile.New(f.Settings),
-		checked: make(chan checked, 1), searched: make(chan func(context.Context), 1), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
+		checked: make(chan checked, 1), searched: make(chan func(context.Context) bool, 1), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
 	}
 }
 
@@ -227,20 +227,28 @@ func (f *family) search(ctx context.Context) {
 	}
 	f.searching = true
 	f.checks.Go(func() {
-		remove := read(ctx)
-		f.searched <- func(ctx context.Context) {
-			deleted, err := remove(ctx)
+		remove, deleted := read(ctx), 0
+		f.searched <- func(ctx context.Context) (more bool) {
+			n, more, err := remove(ctx)
+			if deleted += n; more {
+				return true
+			}
 			f.Metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
 			if err != nil && ctx.Err() == nil {
 				f.log(ctx).Error(err, "Removing stale connections failed and will be tried again")
 			}
+			return false
 		}
 	})
 }
 
-// found deletes the stale connections that a search has found, and plans the next one.
-func (f *family) found(ctx context.Context, remove func(context.Context)) {
-	remove(ctx)
+// found deletes some of the stale connections that a search has found, and has the rest wait for their
+// turn; after the last it plans the next search.
+func (f *family) found(ctx context.Context, remove func(context.Context) (more bool)) {
+	if remove(ctx) {
+		f.searched <- remove
+		return
+	}
 	f.searching = false
 	if next := f.Flows.Next(); !next.IsZero() && !f.failed {
 		f.pace.again(time.Now(), next)

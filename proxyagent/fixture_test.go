@@ -309,22 +309,26 @@ func (f *fakeFlows) Reconcile(g model.Globals, d model.Delta, now time.Time) {
 
 func (f *fakeFlows) Next() time.Time { return f.next }
 
-func (f *fakeFlows) Search(now time.Time) func(context.Context) func(context.Context) (int, error) {
+func (f *fakeFlows) Search(now time.Time) func(context.Context) func(context.Context) (int, bool, error) {
 	if f.next.IsZero() || now.Before(f.next) {
 		return nil
 	}
 	f.next = time.Time{}
-	return func(ctx context.Context) func(context.Context) (int, error) {
+	return func(ctx context.Context) func(context.Context) (int, bool, error) {
 		f.note("%s flows searched", f.family)
 		f.mu.Lock()
 		err, took := next(&f.fail, nil), f.took
 		f.mu.Unlock()
 		err = pass(ctx, took, err)
-		return func(context.Context) (int, error) {
+		turns := 0
+		return func(context.Context) (int, bool, error) {
+			if turns++; turns < 3 {
+				return 1, true, nil
+			}
 			if err != nil {
 				f.next = time.Now().Add(10 * time.Second)
 			}
-			return 3, err
+			return 1, false, err
 		}
 	}
 }

@@ -162,11 +162,17 @@ func sctp(p model.ServicePort) model.ServicePort {
 var now = time.Now()
 
 // find searches once all that is suspected may be looked at.
-func find(ctx context.Context, r *Reconciler) (int, error) {
-	if search := r.Search(now.Add(time.Hour)); search != nil {
-		return search(ctx)(ctx)
+func find(ctx context.Context, r *Reconciler) (deleted int, err error) {
+	search := r.Search(now.Add(time.Hour))
+	if search == nil {
+		return 0, nil
 	}
-	return 0, nil
+	for remove, more := search(ctx), true; more; {
+		n := 0
+		n, more, err = remove(ctx)
+		deleted += n
+	}
+	return deleted, err
 }
 
 var anyNodePort = model.Globals{Family: model.IPv4, NodePortAny: true}

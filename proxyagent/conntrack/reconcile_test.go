@@ -433,7 +433,8 @@ func TestWhatComesDuringASearch(t *testing.T) {
 	r.Reconcile(anyNodePort, between(first, second), now)
 	remove := r.Search(now.Add(time.Hour))(t.Context())
 	r.Reconcile(anyNodePort, between(second, third), now)
-	must(t, failed(remove(t.Context())))
+	_, _, err := remove(t.Context())
+	must(t, err)
 	if diff := cmp.Diff(newFake(good, late).String(), table.String()); diff != "" {
 		t.Errorf("flows (-want +got):\n%s", diff)
 	}
@@ -449,7 +450,7 @@ func failed(_ int, err error) error { return err }
 func TestSearchesTakeATenthOfTheTime(t *testing.T) {
 	r := New(model.IPv4, newFake())
 	finish := func(took time.Duration) time.Duration {
-		_, err := r.finish(t.Context(), &search{took: took}, now)
+		_, _, err := r.finish(t.Context(), &search{took: took}, now)
 		must(t, err)
 		return r.earliest.Sub(now)
 	}
@@ -457,5 +458,29 @@ func TestSearchesTakeATenthOfTheTime(t *testing.T) {
 		if got := finish(tc.took); got != tc.want {
 			t.Errorf("after one of %s: a pause of %s, want %s", tc.took, got, tc.want)
 		}
+	}
+}
+
+// TestManyFlowsAreDeletedInTurns and one that is stuck stops no other one.
+func TestManyFlowsAreDeletedInTurns(t *testing.T) {
+	table := newFake()
+	for range perTurn*2 + 1 {
+		table.flows[to(dns, a)] = true
+	}
+	for f := range table.flows {
+		table.stuck = map[Flow]bool{f: true}
+		break
+	}
+	r := New(model.IPv4, table)
+	r.Start(planOf(anyNodePort, service("x", vip, b)), nil, now)
+	remove := r.Search(now.Add(time.Hour))(t.Context())
+	deleted, turns, more, err := 0, 0, true, error(nil)
+	for ; more; turns++ {
+		n := 0
+		n, more, err = remove(t.Context())
+		deleted += n
+	}
+	if deleted != perTurn*2 || turns != 3 || !errors.Is(err, errStuck) || len(r.suspects) != 1 {
+		t.Errorf("deleted %d in %d turns, %v, and suspects %v", deleted, turns, err, r.suspects)
 	}
 }

@@ -11,6 +11,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
+// perTurn is how many flows are deleted before the agent's loop does something else: a few tens of
+// milliseconds.
+const perTurn = 1000
+
 // search is one reading of the table. It has the suspects that were due: they are suspects of the
 // Reconciler again if it fails.
 type search struct {
@@ -22,8 +26,8 @@ type search struct {
 
 // Search returns how to look for stale flows, nil when nothing is due. What it returns reads the
 // table, which takes long where there are many flows, and may run beside the Reconciler; what that
-// returns deletes the flows that are stale by then.
-func (r *Reconciler) Search(now time.Time) func(context.Context) func(context.Context) (deleted int, err error) {
+// returns deletes the flows that are stale by then, some in each call as long as there are more.
+func (r *Reconciler) Search(now time.Time) func(context.Context) func(context.Context) (deleted int, more bool, err error) {
 	if next := r.Next(); next.IsZero() || now.Before(next) {
 		return nil
 	}
@@ -36,11 +40,11 @@ func (r *Reconciler) Search(now time.Time) func(context.Context) func(context.Co
 	}
 	r.abandoned = nil
 	needsLocal := slices.ContainsFunc(s.fronts(), func(f front) bool { return f.isNodePort() || r.index.overlapsNodePort(f) })
-	return func(ctx context.Context) func(context.Context) (int, error) {
+	return func(ctx context.Context) func(context.Context) (int, bool, error) {
 		start := time.Now()
 		s.err = s.read(ctx, r.family, r.table, needsLocal)
 		s.took = time.Since(start)
-		return func(ctx context.Context) (int, error) { return r.finish(ctx, s, time.Now()) }
+		return func(ctx context.Context) (int, bool, error) { return r.finish(ctx, s, time.Now()) }
 	}
 }
 
@@ -102,22 +106,24 @@ func (s *search) queries(family model.Family) (all []Query) {
 	return all
 }
 
-// finish deletes what was found and is stale still: the index knows the rules that are in the kernel
-// now, and a flow of an endpoint that came meanwhile stays.
-func (r *Reconciler) finish(ctx context.Context, s *search, now time.Time) (deleted int, err error) {
+// finish deletes some of what was found and is stale still: the index knows the rules that are in the
+// kernel now, and a flow of an endpoint that came meanwhile stays.
+func (r *Reconciler) finish(ctx context.Context, s *search, now time.Time) (deleted int, more bool, err error) {
+	some := s.found[:min(len(s.found), perTurn)]
+	s.found, s.index = s.found[len(some):], r.index
+	deleted, err = r.delete(ctx, slices.DeleteFunc(some, func(f Flow) bool { return !s.stale(f) }))
+	if s.err = errors.Join(s.err, err); len(s.found) > 0 && ctx.Err() == nil {
+		return deleted, true, nil
+	}
 	// The shorter one of two: the agent may not have got the processor for a while.
 	r.earliest = now.Add((share - 1) * min(r.took, s.took))
 	r.took = s.took
-	if err = s.err; err == nil {
-		s.index = r.index
-		deleted, err = r.delete(ctx, slices.DeleteFunc(s.found, func(f Flow) bool { return !s.stale(f) }))
-	}
-	if err != nil {
+	if s.err != nil {
 		r.again(s, now)
 	} else if len(r.suspects) == 0 {
 		r.former = nil
 	}
-	return deleted, err
+	return deleted, false, s.err
 }
 
 // again has everything looked for once more that a search should have found.
