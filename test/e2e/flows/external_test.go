@@ -242,7 +242,7 @@ var externalPolicyScenarios = []scenario{
 		t.expect("external IP", flow(t.Node, s.externalIP(), 80), reaches(t.remote))
 	}},
 	{number: "72", name: "eTP Local: the health check node port tells of local endpoints", run: healthCheckNodePort},
-	{number: "72b", name: "eTP Local: so it does at a load balancer IP that is on the node", run: func(t *T) {
+	{number: "72b", name: "eTP Local: so it does at a load balancer IP that is on the node", differs: map[kind]string{withNFTables: primaryOnly}, run: func(t *T) {
 		s := t.create(spec{lb: t.virtual(), eTPLocal: true}, t.local)
 		if t.kind != oursIPVS && t.kind != withIPVS { // which give it to the node themselves
 			_, err := t.Node.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(s.lb(), t.F.Bits()).String(), "dev", "lo")
