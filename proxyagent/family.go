@@ -43,9 +43,11 @@ type family struct {
 	compiled bool // the compiler knows what the source had at the start
 	globals  model.Globals
 
-	checks   sync.WaitGroup // one, beside the loop
-	checking bool
-	checked  chan checked
+	checks    sync.WaitGroup // one of each kind, beside the loop
+	checking  bool
+	checked   chan checked
+	searching bool
+	searched  chan func(context.Context) (more bool)
 
 	failed   bool // the last sync failed
 	served   bool // one succeeded
@@ -53,7 +55,7 @@ type family struct {
 	retry    wait.Backoff
 	retryAt  time.Time
 	waiting  []model.Delta // compiled, not yet passed to the backend
-	flowsAll bool          // flows of all ports have to be looked at
+	flowsAll bool          // flows of all ports have to be looked at, with the next sync
 	triggers []time.Time   // of changes that are not in the kernel yet
 	local    noLocal
 	disputes map[model.Dispute]*disputeState
@@ -76,7 +78,7 @@ func retries() wait.Backoff {
 func newFamily(f Family, o Options) *family {
 	return &family{
 		Family: f, Options: o, woken: make(chan struct{}, 1), pace: pace{pause: o.MinSyncPeriod}, compiler: compile.New(f.Settings),
-		checked: make(chan checked, 1), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
+		checked: make(chan checked, 1), searched: make(chan func(context.Context) bool, 1), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
 	}
 }
 
@@ -105,8 +107,8 @@ func (f *family) scheduleNext(now time.Time) {
 	f.pace.done(now)
 	if f.failed {
 		f.pace.again(now, f.retryAt)
-	} else if f.flowsAll {
-		f.pace.again(now, now.Add(flowsPeriod))
+	} else if next := f.Flows.Next(); !next.IsZero() && !f.searching {
+		f.pace.again(now, next)
 	}
 }
 
@@ -125,9 +127,7 @@ func (f *family) program(ctx context.Context, changes model.Changes) {
 	case len(f.waiting) > 0 || f.failed:
 		f.sync(ctx, start)
 	default:
-		if f.flowsAll {
-			f.flows(ctx, nil)
-		}
+		f.search(ctx)
 		f.done()
 	}
 }
@@ -216,20 +216,55 @@ func (f *family) reportRules() {
 	f.Metrics.NoLocalEndpoints(f.Settings.Family, f.local.internal, f.local.external)
 }
 
-// flows removes stale connections. The rules are correct already, so a failure only leaves stale entries: the next sync tries again,
-// for all ports.
+// flows has stale connections looked for. The rules are correct already.
 func (f *family) flows(ctx context.Context, deltas []model.Delta) {
-	start := time.Now()
-	var deleted int
-	var err error
 	if f.flowsAll {
-		deleted, err = f.Flows.Start(ctx, f.compiler.Plan())
+		f.Flows.Start(f.compiler.Plan(), f.Backend.Served(), time.Now())
 	} else {
-		deleted, err = f.Flows.Reconcile(ctx, f.globals, deltas[0]) // there are several only after a failure
+		f.Flows.Reconcile(f.globals, deltas[0], time.Now()) // there are several only after a failure
 	}
-	f.Metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
-	if f.flowsAll = err != nil; f.flowsAll {
-		f.log(ctx).Error(err, "Removing stale connections failed and will be tried again with the next sync")
+	f.flowsAll = false
+	f.search(ctx)
+}
+
+// search begins to look for stale connections if that is due, unless it still does: reading many
+// takes seconds, which changes must not wait for. The loop gets what deletes them from f.searched.
+func (f *family) search(ctx context.Context) {
+	if f.searching {
+		return
+	}
+	start := time.Now()
+	read := f.Flows.Search(start)
+	if read == nil {
+		return
+	}
+	f.searching = true
+	f.checks.Go(func() {
+		remove, deleted := read(ctx), 0
+		f.searched <- func(ctx context.Context) (more bool) {
+			n, more, err := remove(ctx)
+			if deleted += n; more {
+				return true
+			}
+			f.Metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
+			if err != nil && ctx.Err() == nil {
+				f.log(ctx).Error(err, "Removing stale connections failed and will be tried again")
+			}
+			return false
+		}
+	})
+}
+
+// found deletes some of the stale connections that a search has found, and has the rest wait for their
+// turn; after the last it plans the next search.
+func (f *family) found(ctx context.Context, remove func(context.Context) (more bool)) {
+	if remove(ctx) {
+		f.searched <- remove
+		return
+	}
+	f.searching = false
+	if next := f.Flows.Next(); !next.IsZero() && !f.failed {
+		f.pace.again(time.Now(), next)
 	}
 }
 

@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,11 @@ type Proxier struct {
 	checking sync.Mutex // one Check at a time
 	mu       sync.Mutex
 	rules    *rules.Ruleset
-	known    bool             // what is not written of the rules is the whole difference to the kernel
-	refused  bool             // the last sync was
-	suspects []model.PortName // whose rules the kernel lacked when it was read for the sync after that
+	begun    bool                // the rules have been read once
+	served   []model.ServicePort // by those of an earlier agent, until it was asked for
+	known    bool                // what is not written of the rules is the whole difference to the kernel
+	refused  bool                // the last sync was
+	suspects []model.PortName    // whose rules the kernel lacked when it was read for the sync after that
 
 	withheldAt time.Time           // when rules of ports that are withheld were tried last
 	meanwhile  []rules.Transaction // written since Check reads the rules; nil while it does not, or when what it reads is of no use
@@ -88,6 +91,16 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	}
 	full = !p.known
 	return full, p.program(ctx)
+}
+
+// Served lists, once, the fronts of UDP and SCTP that the rules led to endpoints when the first Sync
+// began: the flows to those that no Service has any more are stale.
+func (p *Proxier) Served() []model.ServicePort {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	served := p.served
+	p.served = nil
+	return served
 }
 
 func (p *Proxier) program(ctx context.Context) error {
@@ -184,6 +197,9 @@ func (p *Proxier) read(ctx context.Context, tables ...rules.Table) (rules.Saved,
 			return rules.Saved{}, fmt.Errorf("reading the rules: %w", err)
 		}
 		texts = append(texts, text)
+	}
+	if !p.begun { // the first time by the first Sync
+		p.begun, p.served = true, rules.Served(bytes.Join(texts, nil))
 	}
 	all := rules.ParseSave(texts...)
 	if len(all.Unreadable) == 0 {

@@ -65,8 +65,8 @@ type ServicePort struct {
 	Balanced bool
 	// HealthCheckNodePort of the Service: load balancers may reach it. Zero without.
 	HealthCheckNodePort uint16
-	// Serving are the endpoints that serve, ready or not, anywhere: an existing flow to one of them may go on. Only for UDP ports, whose
-	// flows have no end of their own; nil for others.
+	// Serving are the endpoints that serve, ready or not, anywhere: an existing flow to one of them may go on. Only for
+	// UDP, whose flows have no end of their own, and SCTP, whose clients keep their source port; nil for TCP.
 	Serving []netip.AddrPort
 	// HasEndpoints is true when any endpoint in the cluster could serve, here or elsewhere, also where the policy forbids its use.
 	HasEndpoints bool

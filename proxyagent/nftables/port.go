@@ -48,6 +48,9 @@ func contribution(p *model.ServicePort, plain bool) contributed {
 	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
 		c.add(vips, addr(vip))
 		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), vip, true)
+		if p.Balanced && p.HealthCheckNodePort != 0 {
+			c.add(balanced, addr(vip)+service(model.TCP, p.HealthCheckNodePort)) // the agent answers there
+		}
 	}
 	if p.NodePort != 0 {
 		c.front(p, atNode, service(p.Name.Protocol, p.NodePort), netip.Addr{}, true)

@@ -28,6 +28,8 @@ type Proxier struct {
 	generations *nfnetlink.Generations
 	fullCheck   time.Duration
 
+	begun      bool                                  // the first Sync has
+	served     []model.ServicePort                   // by an earlier agent, until it was asked for
 	known      bool                                  // what has changed in tables is the whole difference to the kernel
 	refused    bool                                  // the last Sync was, by the kernel
 	declared   bool                                  // the table is awake, and has all sets
@@ -64,6 +66,12 @@ func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Dura
 func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.begun {
+		if p.served, err = p.kernel.readServed(ctx); err != nil {
+			return true, err
+		}
+		p.begun = true
+	}
 	for _, d := range deltas {
 		p.apply(d)
 	}

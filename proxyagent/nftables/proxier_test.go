@@ -632,6 +632,53 @@ func TestBalanced(t *testing.T) {
 					t.Errorf("%s at %s passes to IPVS: %t", port.Name, vip, there)
 				}
 			}
+			for _, vip := range port.LoadBalancerIPs {
+				_, there := have[key{set: balanced, of: addr(vip) + service(model.TCP, port.HealthCheckNodePort)}]
+				if there != (port.HealthCheckNodePort > 0) {
+					t.Errorf("the health check node port of %s at %s passes to the agent: %t", port.Name, vip, there)
+				}
+			}
+		}
+	})
+}
+
+// TestServed reads what an earlier agent served, once.
+func TestServed(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		syncOne(t, p, d)
+		if served := p.Served(); len(served) > 0 {
+			t.Errorf("before the first agent: %v", served)
+		}
+		next, err := New(p.tables.globals.Family, nfnetlink.NewGenerations(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syncOne(t, next, model.Delta{Globals: d.Globals})
+		want, got := map[string]bool{}, map[string]bool{}
+		for name, port := range d.Ports {
+			if name.Protocol == model.TCP || len(port.Cluster)+len(port.Local) == 0 {
+				continue
+			}
+			for _, vip := range slices.Concat(port.ClusterIPs, port.ExternalIPs, port.LoadBalancerIPs) {
+				want[fmt.Sprint(name.Protocol, vip, port.Port)] = true
+			}
+			if port.NodePort > 0 {
+				want[fmt.Sprint(name.Protocol, "node", port.NodePort)] = true
+			}
+		}
+		for _, port := range next.Served() {
+			for _, vip := range port.LoadBalancerIPs {
+				got[fmt.Sprint(port.Name.Protocol, vip, port.Port)] = true
+			}
+			if port.NodePort > 0 {
+				got[fmt.Sprint(port.Name.Protocol, "node", port.NodePort)] = true
+			}
+		}
+		if len(want) == 0 || !maps.Equal(got, want) {
+			t.Errorf("served: %v, want %v", got, want)
+		}
+		if again := next.Served(); len(again) > 0 {
+			t.Errorf("asked again: %v", again)
 		}
 	})
 }

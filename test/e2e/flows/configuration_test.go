@@ -83,12 +83,13 @@ var someAddressesScenarios = []scenario{
 		later := t.Node.Addr(t.F).Next()
 		_, err := t.Node.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(later, t.F.Bits()).String(), "dev", "eth0")
 		t.must(err)
-		if !t.kind.ours() {
-			t.create(spec{}, t.local) // kube-proxy looks at addresses when something else changes
-		}
+		t.settle() // kube-proxy looks at addresses when something else changes
 		t.expect("later", flow(t.Client, later, s.nodePort(0)), reaches(t.local),
 			kubeProxyNFTables(refused, "its nftables mode looks at addresses only in a full sync"))
 	}},
+	{number: "162", name: "flows that began while no proxy ran reach their Service, and those of a Service deleted then end", run: beforeTheProxy, only: model.IPv4,
+		differs: map[kind]string{withIPTables: keepsUnreplied, withNFTables: keepsUnreplied}},
+	{number: "170", name: "nothing depends on packets coming from elsewhere than their answers go", only: model.IPv4, run: strictPaths},
 	{number: "104", name: "hints: a node without a zone ignores zone hints, and node hints count", run: func(t *T) {
 		here, there := inZone(on(t.Pod2, 1), environment.Zone), inZone(on(t.RemotePod, 1), "zone-b")
 		s := t.create(spec{}, here, there)

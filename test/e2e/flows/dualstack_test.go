@@ -82,6 +82,7 @@ var dualStackScenarios = []scenario{
 		})
 		t.Endpoints(t.ctx, object, t.local)
 		t.expect("a Service in the new range", flow(t.Pod1, in, 80), reaches(t.local))
+		t.settle()
 		unaware := noRanges + ", its nftables mode writes them only in a full sync, for which a new one is no reason"
 		t.expect("an unallocated address of the new range", unallocated, dropped, kubeProxy(itself, unaware), kubeProxyIPVS(itself, noRanges))
 		t.Delete(t.ctx, object.Name) // after the ServiceCIDR its address would not be released

@@ -292,6 +292,47 @@ var externalPolicyScenarios = []scenario{
 		t.expect("external IP", flow(t.Node, s.externalIP(), 80), reaches(t.remote))
 	}},
 	{number: "72", name: "eTP Local: the health check node port tells of local endpoints", run: healthCheckNodePort},
+	{number: "72b", name: "eTP Local: so it does at a load balancer IP that is on the node", differs: map[kind]string{withNFTables: primaryOnly}, run: func(t *T) {
+		s := t.create(spec{lb: t.virtual(), eTPLocal: true}, t.local)
+		if t.kind != oursIPVS && t.kind != withIPVS { // which give it to the node themselves
+			_, err := t.Node.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(s.lb(), t.F.Bits()).String(), "dev", "lo")
+			t.must(err)
+		}
+		t.healthy(netip.AddrPortFrom(s.lb(), uint16(s.Spec.HealthCheckNodePort)))
+		t.expect("the Service", flow(t.Client, s.lb(), 80), reaches(t.local).preserved())
+		t.expect("another port", flow(t.Client, s.lb(), 81), refused)
+	}},
+	{number: "72c", name: "eTP Local: so it does where INPUT drops what no rule accepts", differs: map[kind]string{
+		oursNative: dropsStay, oursIPVS: dropsStay, withNFTables: dropsStay},
+		run: func(t *T) {
+			s, program := t.create(spec{lb: t.virtual(), eTPLocal: true}, t.local), map[model.Family]string{model.IPv4: "iptables", model.IPv6: "ip6tables"}[t.F]
+			at := netip.AddrPortFrom(t.Node.Addr(t.F), uint16(s.Spec.HealthCheckNodePort))
+			t.healthy(at)
+			variant := "-nft"
+			if t.kind == oursLegacy {
+				variant = "-legacy"
+			}
+			t.Run(t.ctx, program+variant, "-w", "-A", "INPUT", "-p", "tcp", "--dport", fmt.Sprint(at.Port()), "-j", "DROP")
+			_, err := t.askHealth(at)
+			for range 3 {
+				if err != nil {
+					_, err = t.askHealth(at)
+				}
+			}
+			t.must(err)
+		}},
+}
+
+const dropsStay = "what one table of nftables accepts, another one may drop"
+
+// healthy waits until a health check node port tells of one endpoint.
+func (t *T) healthy(at netip.AddrPort) {
+	t.eventually("health", func() error {
+		if got, err := t.askHealth(at); err != nil || got.body.LocalEndpoints != 1 {
+			return fmt.Errorf("got %+v, %w", got, err)
+		}
+		return nil
+	})
 }
 
 // health is what a health check node port says.
@@ -310,7 +351,7 @@ func healthCheckNodePort(t *T) {
 	port := uint16(s.Spec.HealthCheckNodePort)
 	tells := func(what string, status, local int) {
 		t.eventually(what, func() error {
-			got, err := t.askHealth(port)
+			got, err := t.askHealth(netip.AddrPortFrom(t.Node.Addr(t.F), port))
 			if err != nil {
 				return err
 			}
@@ -335,10 +376,10 @@ func healthCheckNodePort(t *T) {
 	t.expect("with policy Cluster nobody listens", flow(t.Client, t.Node.Addr(t.F), port), refused)
 }
 
-func (t *T) askHealth(port uint16) (h health, err error) {
+func (t *T) askHealth(at netip.AddrPort) (h health, err error) {
 	client := t.Client.HTTPClient()
 	client.Timeout = time.Second
-	response, err := client.Get(fmt.Sprintf("http://%s/any/path", netip.AddrPortFrom(t.Node.Addr(t.F), port)))
+	response, err := client.Get(fmt.Sprintf("http://%s/any/path", at))
 	if err != nil {
 		return h, err
 	}

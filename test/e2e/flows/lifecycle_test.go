@@ -234,6 +234,7 @@ var sliceScenarios = []scenario{
 		t.expect("named", flow(t.Pod1, s.clusterIP(), 80), reaches(a, b))
 		slice.Labels = nil
 		t.Slice(t.ctx, slice)
+		t.settle()
 		const deaf = "it ignores the change"
 		t.expect("not named any more", flow(t.Pod1, s.clusterIP(), 80), reaches(a), kubeProxy(reaches(a, b), deaf), kubeProxyIPVS(reaches(a, b), deaf))
 	}},

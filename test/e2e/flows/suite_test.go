@@ -77,7 +77,7 @@ var rounds = []struct {
 	{"by default", []setup{{name: "base", scenarios: slices.Concat(
 		clusterIPScenarios, matrixScenarios(false, false), noEndpointsScenarios, loadBalancerScenarios, nodePortScenarios,
 		externalPolicyScenarios, internalPolicyScenarios, terminatingScenarios(),
-		topologyScenarios, affinityScenarios, schedulerScenarios, conntrackScenarios, lifecycleScenarios,
+		topologyScenarios, affinityScenarios, schedulerScenarios, conntrackScenarios, beganScenarios, packetScenarios, lifecycleScenarios,
 		dualStackScenarios, sliceScenarios)}}},
 	{"as configured", configurations},
 }
