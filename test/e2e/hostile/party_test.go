@@ -66,6 +66,7 @@ func (env *fixture) endure(ctx context.Context, p party) {
 	traffic := env.traffic()
 	calm := env.changes(ctx, calmChanges)
 	env.objects.Store(0)
+	turns := env.turns()
 	attack := p.begin()
 	var beside delays
 	for more := changesBeside; more > 0; {
@@ -76,7 +77,7 @@ func (env *fixture) endure(ctx context.Context, p party) {
 			break
 		}
 	}
-	footprint := env.footprint(ctx)
+	during, footprint := env.turns().since(turns), env.footprint(ctx)
 	if p.meanwhile != nil {
 		p.meanwhile(ctx)
 	}
@@ -87,11 +88,11 @@ func (env *fixture) endure(ctx context.Context, p party) {
 	}
 	env.change(ctx)
 	calm = append(calm, env.changes(ctx, calmChanges)...)
-	AddReportEntry("measured", fmt.Sprintf("changes without: %s; beside it: %s; %d acts in %s; the agent without: %s; beside it: %s, for objects of %d bytes",
-		calm, beside, acts, round(took), env.calm, footprint, env.objects.Load()))
+	AddReportEntry("measured", fmt.Sprintf("changes without: %s; beside it: %s; %d acts in %s; the agent without: %s; beside it: %s, for objects of %d bytes; %s",
+		calm, beside, acts, round(took), env.calm, footprint, env.objects.Load(), during))
 	health.wasFine()
 	traffic.LostNothing()
-	beside.within(calm, env.allowance(footprint.rules))
+	env.prompt(beside, calm, footprint.rules, during)
 	env.affordable(footprint)
 }
 
