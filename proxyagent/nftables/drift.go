@@ -318,7 +318,7 @@ func (p *Proxier) try(names ...model.PortName) error {
 // apply takes a Delta in. A port that is withheld stays so until the next Check tries what it is now: whoever changes a refused Service all the time must not make everybody's Syncs
 // fail.
 func (p *Proxier) apply(d model.Delta) {
-	d.Ports = p.served(d.Ports)
+	d.Ports = p.servable(d.Ports)
 	var changed []model.PortName
 	for name, port := range d.Ports {
 		if p.tables.withheld[name] != nil && port != nil {

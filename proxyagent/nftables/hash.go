@@ -15,9 +15,9 @@ import (
 // nftables does not have, it is served at random, which SchedulerUnavailable says.
 const withoutHash model.Scheduler = "without nft_hash"
 
-// served are ports as this kernel can serve them. The kernel is asked for its hash when the first
+// servable are ports as this kernel can serve them. The kernel is asked for its hash when the first
 // port needs that.
-func (p *Proxier) served(ports map[model.PortName]*model.ServicePort) map[model.PortName]*model.ServicePort {
+func (p *Proxier) servable(ports map[model.PortName]*model.ServicePort) map[model.PortName]*model.ServicePort {
 	other := map[model.PortName]*model.ServicePort{}
 	for name, port := range ports {
 		delete(p.unhashed, name)
