@@ -57,8 +57,8 @@ func (e eventSource) healthCheckFailed(n model.ServiceName, port uint16, err err
 		"node %s failed to serve the health check on port %d: %s", e.node.Name, port, short(err.Error()))
 }
 
-// Disputed reports to a Service that it does not get an address, which is the same on every node. The action names the family, because the recorder merges events that differ in the
-// note alone.
+// Disputed reports to a Service that it does not get an address, which is the same on every node.
+// The action names the family, because the recorder merges events that differ in the note alone.
 func (e eventSource) Disputed(d model.Dispute) {
 	e.log.Info("A Service does not get an address", "service", d.Loser, "address", d.Addr, "winner", d.Winner, "reason", d.Reason)
 	if !e.tells(d.Loser) {
@@ -71,8 +71,8 @@ func (e eventSource) Disputed(d model.Dispute) {
 	e.recorder.Eventf(service(d.Loser), nil, corev1.EventTypeWarning, string(d.Reason), "Serve"+model.FamilyOf(d.Addr).String(), "%s", note)
 }
 
-// Degraded reports to a Service that one of its ports does without something, on this node or on all, or
-// to the Node what is wrong with one of its tables.
+// Degraded reports to a Service that one of its ports does without something, on this node or on
+// all, or to the Node what is wrong with one of its tables.
 func (e eventSource) Degraded(f model.Family, d model.Degradation) {
 	if d.Table != "" {
 		e.log.Info("A table of the node cannot be read", "table", d.Table, "family", f, "reason", string(d.Reason))

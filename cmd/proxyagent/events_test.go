@@ -14,7 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestWhatAllNodesSeeAFewTell has two nodes with the same facts: of those that are the same on every node one tells, of the other each.
+// TestWhatAllNodesSeeAFewTell has two nodes with the same facts: of those that are the same on
+// every node one tells, of the other each.
 func TestWhatAllNodesSeeAFewTell(t *testing.T) {
 	port := func(name string) model.PortName {
 		return model.PortName{Service: model.ServiceName{Namespace: "ns", Name: name}, Protocol: model.TCP}

@@ -37,7 +37,8 @@ type Compiler struct {
 	winners   map[netip.Addr]int
 	allocated map[netip.Addr]struct{}
 	disputed  map[*record]struct{}
-	// misread has the Services that are served although some of what they ask for cannot be read, or used.
+	// misread has the Services that are served although some of what they ask for cannot be read,
+	// or used.
 	misread map[*record]struct{}
 	// evaluations counts the Services that were compiled, for tests of the cost.
 	evaluations int

@@ -109,10 +109,11 @@ func shared(r, pods netip.Prefix, node model.Node, local []netip.Addr) bool {
 		slices.ContainsFunc(node.PodCIDRs, r.Overlaps) || pods.IsValid() && r.Overlaps(pods)
 }
 
-// sourceRanges returns who may use load balancer IPs of a Service; nil for everybody, which is also what a Service means that names no
-// range of this family, or one of length zero. Where a range contains the node, the IPs themselves may: a load balancer often puts them
-// on an interface of the node, and connections from the node to them then carry them as their source. Where ranges cannot be used it is an
-// address that no packet has as its source.
+// sourceRanges returns who may use load balancer IPs of a Service; nil for everybody, which is also
+// what a Service means that names no range of this family, or one of length zero. Where a range
+// contains the node, the IPs themselves may: a load balancer often puts them on an interface of the
+// node, and connections from the node to them then carry them as their source. Where ranges cannot
+// be used it is an address that no packet has as its source.
 func (c *Compiler) sourceRanges(r *record, vips []netip.Addr) []netip.Prefix {
 	if c.closed(r) {
 		if c.set.Family == model.IPv4 {
@@ -151,7 +152,8 @@ func (c *Compiler) closed(r *record) bool {
 	return ranges == 0 && r.service.SourcesLost || ranges*len(r.loadBalancer)*len(r.ports) > model.MaxSources
 }
 
-// nodeAddr is the node's address of the family, as kube-proxy has it: the first one. It is invalid for none.
+// nodeAddr is the node's address of the family, as kube-proxy has it: the first one. It is invalid
+// for none.
 func nodeAddr(f model.Family, node model.Node) netip.Addr {
 	i := slices.IndexFunc(node.IPs, func(a netip.Addr) bool { return model.FamilyOf(a) == f && !a.Is4In6() })
 	if i < 0 {

@@ -189,7 +189,8 @@ func TestSourceRanges(t *testing.T) {
 	}
 }
 
-// TestUnusableSourceRanges close the load balancer IPs, and the Service is told: also its other family and other Services are served as they ask.
+// TestUnusableSourceRanges close the load balancer IPs, and the Service is told: also its other
+// family and other Services are served as they ask.
 func TestUnusableSourceRanges(t *testing.T) {
 	many := func(f model.Family, n int) (all []netip.Prefix) {
 		a := netip.MustParseAddr(in(f, "10.0.0.1"))

@@ -88,7 +88,8 @@ func (c *Compiler) named(a netip.Addr) *record {
 	return nil
 }
 
-// given returns the Service to which an IPAddress gives the address, whether that Service claims it or not, or is known at all; zero for none.
+// given returns the Service to which an IPAddress gives the address, whether that Service claims it
+// or not, or is known at all; zero for none.
 func (c *Compiler) given(a netip.Addr) model.ServiceName {
 	allocation := c.allocations[a]
 	if c.set.Allocations == model.Ignore && !allocation.Additional {

@@ -65,7 +65,8 @@ type Balancing struct {
 	// WeightsFrom is the annotation that Endpoint.Weight follows; without, it is empty and all endpoints weigh 1. ByCores: it asks for the cores of nodes.
 	WeightsFrom string
 	ByCores     bool
-	// Junk says which of its annotations have no effect, and why: SchedulerInvalid, WeightsInvalid, WeightsNotAllowed.
+	// Junk says which of its annotations have no effect, and why: SchedulerInvalid, WeightsInvalid,
+	// WeightsNotAllowed.
 	Junk []DegradationReason
 }
 

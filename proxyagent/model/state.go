@@ -20,7 +20,8 @@ type Service struct {
 	ExternalIPs []netip.Addr
 	// LoadBalancerIPs are the ingress IPs of status.loadBalancer whose ipMode is VIP or not set.
 	LoadBalancerIPs []netip.Addr
-	// SourceRanges are spec.loadBalancerSourceRanges, sorted and merged, of each family at most one more than [MaxSources].
+	// SourceRanges are spec.loadBalancerSourceRanges, sorted and merged, of each family at most one
+	// more than [MaxSources].
 	SourceRanges []netip.Prefix
 	// SourcesLost is true where some of them cannot be read.
 	SourcesLost bool

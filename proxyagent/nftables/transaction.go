@@ -139,8 +139,8 @@ func (t *transaction) change(changed map[key]change) {
 func (t *transaction) send(all map[set][]nftables.SetElement, send func(*nftables.Set, []nftables.SetElement) error) {
 	for name, elements := range all {
 		s := t.set(name)
-		// The kernel looks for an interval that goes from the first that came: deleted in another order than
-		// they were added in, a thousand take twenty times as long.
+		// The kernel looks for an interval that goes from the first that came: deleted in another
+		// order than they were added in, a thousand take twenty times as long.
 		if s.Interval {
 			slices.SortFunc(elements, func(a, b nftables.SetElement) int { return bytes.Compare(a.Key, b.Key) })
 		}

@@ -45,7 +45,8 @@ func (w *fixture) wantLists(want int, when string) {
 
 var byCores = annotated(byWeight, "cores")
 
-// TestNodesAreNotFollowedUnlessAllowed has a Service ask for the cores of a Node in vain, with its scheduler served all the same.
+// TestNodesAreNotFollowedUnlessAllowed has a Service ask for the cores of a Node in vain, with its
+// scheduler served all the same.
 func TestNodesAreNotFollowedUnlessAllowed(t *testing.T) {
 	for _, weights := range []string{"cores", "disk=ssd:3", "topology.kubernetes.io/zone=a:3,disk=ssd:3"} {
 		inFixture(t, func(w *fixture) {

@@ -166,7 +166,8 @@ func TestConvertService(t *testing.T) {
 	}
 }
 
-// TestSourceRanges are merged, and cut where there are too many to be used. What cannot be read must not open what it was meant to close.
+// TestSourceRanges are merged, and cut where there are too many to be used. What cannot be read
+// must not open what it was meant to close.
 func TestSourceRanges(t *testing.T) {
 	both := []string{"192.0.2.1", "2001:db8::1"}
 	for name, tc := range map[string]struct {

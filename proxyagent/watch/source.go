@@ -40,10 +40,12 @@ var ErrNotServed = errors.New("the API server does not serve IPAddress of networ
 type Options struct {
 	// NodeName is the Node that the agent runs on.
 	NodeName string
-	// ProxyName serves only Services with this value of the label service.kubernetes.io/service-proxy-name; empty: only those
-	// without the label. The others are Foreign.
+	// ProxyName serves only Services with this value of the label
+	// service.kubernetes.io/service-proxy-name; empty: only those without the label. The others are
+	// Foreign.
 	ProxyName string
-	// FollowNodes lets weights of endpoints depend on Nodes, which are followed then while a Service asks.
+	// FollowNodes lets weights of endpoints depend on Nodes, which are followed then while a
+	// Service asks.
 	FollowNodes bool
 	// Allocations defaults to [model.Prefer]. It decides what happens without IPAddresses, and nothing else here.
 	Allocations model.AllocationMode
@@ -187,7 +189,9 @@ func (s *Source) Wake() <-chan struct{} { return s.pending.wake }
 
 // Take returns what may have changed since it was called last, the first time everything. Before Ready that is nothing.
 //
-// A deleted Node is delivered as it was last, with Leaving set, and one that has no addresses or no podCIDRs yet with the last ones. Slices in the result are shared with later results and not changed.
+// A deleted Node is delivered as it was last, with Leaving set, and one that has no addresses or no
+// podCIDRs yet with the last ones. Slices in the result are shared with later results and not
+// changed.
 func (s *Source) Take() model.Changes {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -265,9 +269,9 @@ func (s *Source) takeNode() *model.Node {
 	} else {
 		now.Leaving = true
 	}
-	// Of a Node that is deleted, or made again, addresses and podCIDRs stay until there are others: pods still
-	// run here, and clients come to its node ports. The cloud's and the cluster's controllers give a new Node
-	// both after the kubelet has created it.
+	// Of a Node that is deleted, or made again, addresses and podCIDRs stay until there are others:
+	// pods still run here, and clients come to its node ports. The cloud's and the cluster's
+	// controllers give a new Node both after the kubelet has created it.
 	if len(now.IPs) == 0 {
 		now.IPs = s.last.IPs
 	}

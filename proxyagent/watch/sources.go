@@ -8,9 +8,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// sourceRanges reads the source ranges of a load balancer, and reports whether some are lost because
-// they cannot be read: what they were meant to close must not be open then. The API lets spaces around
-// them pass, and as many of them as fit into an object; what is kept has a bound.
+// sourceRanges reads the source ranges of a load balancer, and reports whether some are lost
+// because they cannot be read: what they were meant to close must not be open then. The API lets
+// spaces around them pass, and as many of them as fit into an object; what is kept has a bound.
 func sourceRanges(texts []string, j *junk) (ranges []netip.Prefix, lost bool) {
 	bad := j.count
 	ranges = parse("loadBalancerSourceRange", texts, func(s string) (netip.Prefix, bool) { return parsePrefix(strings.TrimSpace(s)) }, j)
@@ -23,7 +23,8 @@ func sourceRanges(texts []string, j *junk) (ranges []netip.Prefix, lost bool) {
 	return slices.Concat(bound(ranges[:v6]), bound(ranges[v6:])), j.count > bad
 }
 
-// merged returns the fewest prefixes that cover the same addresses, sorted. It takes the time of sorting.
+// merged returns the fewest prefixes that cover the same addresses, sorted. It takes the time of
+// sorting.
 func merged(all []netip.Prefix) (out []netip.Prefix) {
 	slices.SortFunc(all, netip.Prefix.Compare)
 	for _, p := range all {

@@ -25,11 +25,14 @@ type ProxyAgentConfiguration struct {
 	DropUnallocated *bool `json:"dropUnallocated,omitempty"`
 	// AllowServiceExternalIPs serves spec.externalIPs. Default true.
 	AllowServiceExternalIPs bool `json:"allowServiceExternalIPs"`
-	// FollowNodes lets Services weigh endpoints by the cores and labels of their nodes. While a Service asks for that, the agent follows
-	// all Nodes. Default false: a tenant could have each node of a large cluster follow all others. Zones count anyway.
+	// FollowNodes lets Services weigh endpoints by the cores and labels of their nodes. While a
+	// Service asks for that, the agent follows all Nodes. Default false: a tenant could have each
+	// node of a large cluster follow all others. Zones count anyway.
 	FollowNodes bool `json:"followNodes,omitempty"`
-	// NodePortAddresses restricts node ports to local addresses inside of these CIDRs; a family without a CIDR is not restricted.
-	// The single word primary restricts them to one address of each family: of those of the Node object the first InternalIP, or without one the first ExternalIP. Default: any local address.
+	// NodePortAddresses restricts node ports to local addresses inside of these CIDRs; a family
+	// without a CIDR is not restricted. The single word primary restricts them to one address of
+	// each family: of those of the Node object the first InternalIP, or without one the first
+	// ExternalIP. Default: any local address.
 	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
 	// DetectLocal says how traffic of this node's pods is told from other traffic.
 	DetectLocal DetectLocal `json:"detectLocal"`
