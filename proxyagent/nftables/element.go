@@ -51,7 +51,7 @@ const (
 
 	routesOf set = "-routes"
 
-	routes  set = "routes"         // route : chain
+	routes set = "routes" // route : chain
 	// through is the same for clients on this node whose packets come from such a chain. The kernel
 	// would take one map for both for a loop.
 	through set = "through-routes"
