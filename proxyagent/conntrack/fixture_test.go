@@ -38,7 +38,7 @@ func (t *fake) Flows(_ context.Context, q Query, wanted func(Flow) bool) ([]Flow
 	t.last = q
 	var flows []Flow
 	for f := range t.flows {
-		asked := f.Protocol == q.Protocol && !(q.Unanswered && f.Answered) && (!q.Addr.IsValid() || q.Addr == f.Destination.Addr()) && (q.Port == 0 || q.Port == f.Destination.Port())
+		asked := f.Protocol == q.Protocol && (!q.Unanswered || !f.Answered) && (!q.Addr.IsValid() || q.Addr == f.Destination.Addr()) && (q.Port == 0 || q.Port == f.Destination.Port())
 		if asked && wanted(f) {
 			flows = append(flows, f)
 		}

@@ -28,7 +28,7 @@ func (k kernel) Flows(ctx context.Context, q Query, wanted func(Flow) bool) (flo
 	err = nfnetlink.Again(ctx, func() error {
 		flows = nil
 		return k.dump(q, func(f Flow) {
-			if f.Protocol == q.Protocol && !(q.Unanswered && f.Answered) && wanted(f) {
+			if f.Protocol == q.Protocol && (!q.Unanswered || !f.Answered) && wanted(f) {
 				flows = append(flows, f)
 			}
 		})

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
 // TestServed has each form in which iptables-save prints the rules of a front, and rules that are none of one.

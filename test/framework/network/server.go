@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,8 @@ type Server struct {
 }
 
 // Serve starts a server. Over TCP it greets, then sends back what it receives, until the client closes. Over UDP it answers each
-// datagram, and sends it back after that line, over SCTP each INIT; to an INIT for a port without a server it says ABORT. Close ends it, as does the end of the Topology.
+// datagram, and sends one that begins with ?? back after that line, over SCTP each INIT; to an INIT for a port without a server it
+// says ABORT. Close ends it, as does the end of the Topology.
 func (n *Namespace) Serve(protocol model.Protocol, port uint16) (*Server, error) {
 	s := &Server{host: n.Host()}
 	var err error
@@ -150,7 +152,10 @@ func (s *Server) answerDatagrams(conn *net.UDPConn, f model.Family, port uint16)
 		s.seen.Add(1)
 		local, reply := packetInfo(control[:c], f)
 		text := s.greeting(netip.AddrPortFrom(local, port), netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()))
-		_, _, _ = conn.WriteMsgUDPAddrPort(append([]byte(text), data[:length]...), reply, peer) // as UDP is: the client asks again
+		if bytes.HasPrefix(data[:length], []byte("??")) {
+			text += string(data[:length])
+		}
+		_, _, _ = conn.WriteMsgUDPAddrPort([]byte(text), reply, peer) // as UDP is: the client asks again
 	}
 }
 
