@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -35,7 +34,7 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 		err = p.write(ctx)
 	}
 	if err != nil {
-		p.known = p.known && errors.Is(err, errProgram)
+		p.known = false
 		return nil, err
 	}
 	return found, nil
@@ -65,7 +64,7 @@ func (p *Proxier) compare(ctx context.Context, beside bool) (found []string, err
 		found = append(found, "table "+table)
 	}
 	p.compareChains(have, &found)
-	p.compareClients(have, &found)
+	p.compareOthers(have, &found)
 	if !first || len(have.sets) > 0 { // otherwise all that is wanted is noted as a change already
 		if err := p.compareSets(ctx, have.sets, &found); err != nil {
 			return nil, err
@@ -105,21 +104,21 @@ func (p *Proxier) compareChains(have there, found *[]string) {
 	p.handles = have.rules
 }
 
-func (p *Proxier) compareClients(have there, found *[]string) {
-	t := p.tables
-	t.maps = states{}
-	for d := range t.sticky {
-		for _, name := range clientMaps(d) {
-			if !have.clients[name] {
-				t.maps[name] = state{}
-				*found = append(*found, "map "+name)
-			}
-			delete(have.clients, name)
+// compareOthers looks for the sets that packets write into, and for those of other versions.
+func (p *Proxier) compareOthers(have there, found *[]string) {
+	p.remembers, p.unwanted = true, nil
+	for name := range remembering {
+		if !have.others[string(name)] {
+			p.remembers = false
 		}
+		delete(have.others, string(name))
 	}
-	for name := range have.clients {
-		t.maps[name] = state{there: true, right: true}
-		*found = append(*found, "map "+name)
+	if !p.remembers && p.tables.affinity > 0 {
+		*found = append(*found, "set "+string(clients))
+	}
+	for name := range have.others {
+		p.unwanted = append(p.unwanted, name)
+		*found = append(*found, "set "+name)
 	}
 }
 
@@ -229,22 +228,11 @@ func (p *Proxier) apply(d model.Delta) {
 		if p.tables.withheld[name] != nil && port != nil {
 			changed = append(changed, name)
 		}
-		if port != nil && port.AffinitySeconds > 0 && lost(p.tables.ports[name], port) {
-			p.stale[name] = struct{}{}
-		}
 	}
 	if p.tables.Apply(d); len(changed) > 0 {
 		p.tables.withhold(changed...)
 		p.withheldAt = time.Time{}
 	}
-}
-
-// lost reports whether an endpoint is gone that clients of a port may be remembered for; at the start nobody knows.
-func lost(before, after *model.ServicePort) bool {
-	gone := func(was, is []netip.AddrPort) bool {
-		return slices.ContainsFunc(was, func(e netip.AddrPort) bool { return !slices.Contains(is, e) })
-	}
-	return before == nil || gone(before.Cluster, after.Cluster) || gone(before.Local, after.Local)
 }
 
 func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {

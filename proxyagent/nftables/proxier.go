@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,18 +25,19 @@ type Proxier struct {
 	generations *nfnetlink.Generations
 	fullCheck   time.Duration
 
-	known      bool                        // what has changed in tables is the whole difference to the kernel
-	refused    bool                        // the last Sync was, by the kernel
-	declared   bool                        // the table is awake, and has all sets
-	anew       bool                        // what is there is to be replaced as a whole
-	handles    map[string]string           // of the rules of each chain, after the last write or comparison
-	stale      map[model.PortName]struct{} // ports with session affinity whose clients may be remembered for endpoints that are gone
-	withheldAt time.Time                   // when ports that are withheld were last tried
-	last       uint32                      // transactions of others before the last comparison
-	pace       model.Pace                  // of comparisons
-	writes     int                         // that there were: a comparison beside one tells nothing
-	changes    int                         // of the last write
-	invalid    atomic.Uint64               // packets dropped, when the kernel was last asked
+	known      bool              // what has changed in tables is the whole difference to the kernel
+	refused    bool              // the last Sync was, by the kernel
+	declared   bool              // the table is awake, and has all sets
+	anew       bool              // what is there is to be replaced as a whole
+	handles    map[string]string // of the rules of each chain, after the last write or comparison
+	remembers  bool              // the table has the sets that packets write into
+	unwanted   []string          // sets of other versions that it has
+	withheldAt time.Time         // when ports that are withheld were last tried
+	last       uint32            // transactions of others before the last comparison
+	pace       model.Pace        // of comparisons
+	writes     int               // that there were: a comparison beside one tells nothing
+	changes    int               // of the last write
+	invalid    atomic.Uint64     // packets dropped, when the kernel was last asked
 }
 
 // New returns a Proxier that has not looked at the kernel yet. Everything is compared after the period of fullCheck although nothing indicates a change; 0: five minutes.
@@ -47,7 +47,7 @@ func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Dura
 	if err != nil {
 		return nil, err
 	}
-	return &Proxier{tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute), stale: map[model.PortName]struct{}{}}, nil
+	return &Proxier{tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute)}, nil
 }
 
 // Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next one compares everything, and if that fails too, it leaves out the ports that the
@@ -65,9 +65,6 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 		err = p.isolate(ctx)
 		p.refused = errors.Is(err, errRefused)
 	}
-	if err == nil || errors.Is(err, errProgram) {
-		err = errors.Join(err, p.generations.Write(func() (int, error) { return p.forget(ctx) }))
-	}
 	return full, err
 }
 
@@ -81,8 +78,8 @@ func (p *Proxier) write(ctx context.Context) (err error) {
 	if err == nil {
 		err = p.generations.Write(func() (int, error) { return p.program(ctx) })
 	}
-	if err == nil || errors.Is(err, errProgram) {
-		return err
+	if err == nil {
+		return nil
 	}
 	p.known = false
 	return errors.Join(err, p.kernel.reconnect())
@@ -92,9 +89,10 @@ func (p *Proxier) write(ctx context.Context) (err error) {
 func (p *Proxier) program(ctx context.Context) (transactions int, err error) {
 	chains, old := p.tables.differing()
 	old = slices.DeleteFunc(old, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
-	clients, unwanted := p.clients()
+	remember := p.tables.affinity > 0
+	declared := p.declared && (p.remembers || !remember)
 	p.changes = len(p.tables.changed)
-	if p.declared && len(chains)+len(old)+len(clients)+len(unwanted)+p.changes == 0 {
+	if declared && len(chains)+len(old)+len(p.unwanted)+p.changes == 0 {
 		p.tables.settled()
 		return 0, nil
 	}
@@ -103,37 +101,20 @@ func (p *Proxier) program(ctx context.Context) (transactions int, err error) {
 		t.conn.AddTable(t.table) // to take away what may not be there fails
 		t.conn.DelTable(t.table)
 	}
-	if !p.declared || len(clients) > 0 {
-		t.declare(!p.declared, clients)
+	if !declared {
+		t.declare(remember)
 	}
 	t.write(chains)
 	t.change(p.tables.changed)
-	t.remove(old, unwanted)
+	t.remove(old, p.unwanted)
 	p.writes++
 	if t.flush(); t.err != nil {
 		return 0, fmt.Errorf("writing the table %s: %w", table, t.err)
 	}
-	transactions, err = p.kernel.writeText(ctx, chains)
-	p.declared, p.anew = true, false
+	p.declared, p.anew, p.unwanted = true, false, nil
+	p.remembers = p.remembers || remember
 	p.tables.settled()
-	if err != nil {
-		for name := range hooksOfText(chains) {
-			p.tables.pending[name] = state{there: true}
-		}
-	}
-	return 1 + transactions, errors.Join(err, p.readHandles(ctx, slices.Collect(maps.Keys(chains)), old))
-}
-
-// clients are the maps of clients that are missing, and those that nobody needs.
-func (p *Proxier) clients() (missing, unwanted []string) {
-	for name, s := range p.tables.maps {
-		if _, wanted := p.tables.sticky[digestOf(name)]; wanted {
-			missing = append(missing, name)
-		} else if s.there {
-			unwanted = append(unwanted, name)
-		}
-	}
-	return missing, unwanted
+	return 1, p.readHandles(ctx, slices.Collect(maps.Keys(chains)), old)
 }
 
 // readHandles takes up the handles of chains that were written. Many are read at once.
@@ -151,29 +132,6 @@ func (p *Proxier) readHandles(ctx context.Context, written, removed []string) (e
 		p.handles[name], err = one[name], errors.Join(err, problem)
 	}
 	return err
-}
-
-// forget makes the clients of endpoints that are gone choose again.
-func (p *Proxier) forget(ctx context.Context) (transactions int, err error) {
-	for name := range p.stale {
-		port := p.tables.ports[name]
-		if port == nil || port.AffinitySeconds == 0 {
-			delete(p.stale, name)
-			continue
-		}
-		for i, endpoints := range [][]netip.AddrPort{port.Cluster, port.Local} {
-			usable := map[string]bool{}
-			for _, e := range endpoints {
-				usable[destination(e)] = true
-			}
-			n, err := p.kernel.forget(ctx, clientMaps(model.Digest(name.String()))[i], usable)
-			if transactions += n; err != nil {
-				return transactions, errors.Join(err, p.kernel.reconnect())
-			}
-		}
-		delete(p.stale, name)
-	}
-	return transactions, nil
 }
 
 // Degraded lists the ports whose elements the kernel refuses, and those that are served otherwise than they ask, sorted.
