@@ -9,9 +9,10 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -163,21 +164,18 @@ func TestAClientKeepsItsEndpoint(t *testing.T) {
 		other.LoadBalancerIPs, other.NodePort = []netip.Addr{node}, 0
 		port.ExternalIPs = []netip.Addr{port.LoadBalancerIPs[0].Next()}
 		syncOne(t, p, only(d, port, other))
+		fronts := []netip.AddrPort{
+			netip.AddrPortFrom(port.ClusterIPs[0], port.Port), netip.AddrPortFrom(port.ExternalIPs[0], port.Port), netip.AddrPortFrom(port.LoadBalancerIPs[0], port.Port),
+			netip.AddrPortFrom(sources[8], port.NodePort), netip.AddrPortFrom(node, port.NodePort),
+		}
 		reached := map[netip.AddrPort]bool{}
-		for _, client := range sources[:5] {
-			first := dial(t, client, port.ClusterIPs[0], port.Port)
-			reached[first] = true
-			for range 4 {
-				for what, to := range map[string]netip.AddrPort{
-					"the ClusterIP":                 netip.AddrPortFrom(port.ClusterIPs[0], port.Port),
-					"an external IP":                netip.AddrPortFrom(port.ExternalIPs[0], port.Port),
-					"the load balancer IP":          netip.AddrPortFrom(port.LoadBalancerIPs[0], port.Port),
-					"the node port":                 netip.AddrPortFrom(sources[8], port.NodePort),
-					"the node port at a virtual IP": netip.AddrPortFrom(node, port.NodePort),
-				} {
-					if got := dial(t, client, to.Addr(), to.Port()); got != first {
-						t.Fatalf("%s leads %s to %s, it had %s", what, client, got, first)
-					}
+		for i, first := range fronts { // by which a client comes first; that one alone, and then all
+			client := sources[i]
+			had := dial(t, client, first.Addr(), first.Port())
+			reached[had] = true
+			for _, to := range slices.Concat(slices.Repeat([]netip.AddrPort{first}, 8), fronts) {
+				if got := dial(t, client, to.Addr(), to.Port()); got != had {
+					t.Fatalf("%s leads %s to %s, it had %s by %s", to, client, got, had, first)
 				}
 			}
 		}
@@ -187,28 +185,26 @@ func TestAClientKeepsItsEndpoint(t *testing.T) {
 	})
 }
 
-// TestFirstConnectionsAtTheSameTime of one client all get one endpoint.
-func TestFirstConnectionsAtTheSameTime(t *testing.T) {
+// TestAFasterConnectionOfTheClient is remembered between the rules by which this one is not known yet, and the one that remembers it: here those before are taken away. It gets the same endpoint.
+func TestAFasterConnectionOfTheClient(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		port, sources := served(t, d)
 		syncOne(t, p, only(d, port))
-		for _, client := range sources {
-			got := make([]netip.AddrPort, 20)
-			var all sync.WaitGroup
-			for i := range got {
-				all.Go(func() { got[i] = dial(t, client, port.ClusterIPs[0], port.Port) })
-			}
-			all.Wait()
-			for _, e := range got {
-				if e != got[0] {
-					t.Fatalf("%s got %v", client, got)
-				}
+		rememberMany(t, p, port, sources[0], 1, port.Cluster[0])
+		h, chain := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[d.Globals.Family], "pick-6-for-3600s"
+		before := regexp.MustCompile("@kept.*# handle ([0-9]+)").FindAllStringSubmatch(ruleset(t, "-a", "list", "chain", h, table, chain), -1)
+		for _, rule := range before {
+			ruleset(t, "delete", "rule", h, table, chain, "handle", rule[1])
+		}
+		for range 8 {
+			if got := dial(t, sources[0], port.ClusterIPs[0], port.Port); got != port.Cluster[0] {
+				t.Fatalf("got %s, want %s", got, port.Cluster[0])
 			}
 		}
 	})
 }
 
-// remember has clients of a port keep an endpoint, from one client on.
+// rememberMany has clients of a port keep an endpoint, from one client on.
 func rememberMany(t *testing.T, p *Proxier, port model.ServicePort, first netip.Addr, n int, e netip.AddrPort) {
 	t.Helper()
 	tx := transaction{kernel: p.kernel}
@@ -324,5 +320,58 @@ func TestBesideASetThatNftCannotRead(t *testing.T) {
 		}
 		t.Setenv("PATH", t.TempDir())
 		syncOne(t, p, d)
+	})
+}
+
+// TestAffinityOutlastsARepair has everything flushed twice, by another program: what clients had is gone with the map, and what they get then is theirs again.
+func TestAffinityOutlastsARepair(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		port, sources := served(t, d)
+		syncOne(t, p, only(d, port))
+		for range 2 {
+			ruleset(t, "flush", "ruleset")
+			if found, err := p.Check(t.Context(), later()); err != nil || len(found) == 0 {
+				t.Fatalf("found %q, %v", found, err)
+			}
+			for _, client := range sources[:3] {
+				first := dial(t, client, port.ClusterIPs[0], port.Port)
+				for range 8 {
+					if got := dial(t, client, port.ClusterIPs[0], port.Port); got != first {
+						t.Fatalf("%s got %s and then %s", client, first, got)
+					}
+				}
+			}
+			agree(t, p)
+		}
+	})
+}
+
+// TestWhatTheVersionBeforeLeft are maps and chains of each port, as written before one map had all clients: a map leads to a chain, a chain looks into a map.
+func TestWhatTheVersionBeforeLeft(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		syncOne(t, p, d)
+		want := ruleset(t, "--stateless", "list", "tables")
+		h, a := "ip", "10.96.0.2"
+		if d.Globals.Family == model.IPv6 {
+			h, a = "ip6", "fd00:96::2"
+		}
+		kind := map[string]string{"ip": "ipv4_addr", "ip6": "ipv6_addr"}[h]
+		for _, command := range []string{
+			"add map FAMILY TABLE clients-ABC { type KIND : KIND; flags dynamic,timeout; size 65536; }", "add chain FAMILY TABLE remember-60-ABC",
+			"add rule FAMILY TABLE remember-60-ABC update @clients-ABC { FAMILY saddr timeout 60s : FAMILY daddr } return",
+			"add map FAMILY TABLE sticky { type KIND : verdict; }", "add element FAMILY TABLE sticky { VIP : goto remember-60-ABC }",
+			"add chain FAMILY TABLE remember-input { type filter hook input priority 10; }", "add rule FAMILY TABLE remember-input ct state new ct original FAMILY daddr vmap @sticky",
+		} {
+			command = strings.NewReplacer("FAMILY", h, "TABLE", table, "KIND", kind, "VIP", a).Replace(command)
+			ruleset(t, strings.Fields(command)...)
+		}
+		next, err := New(d.Globals.Family, nfnetlink.NewGenerations(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syncOne(t, next, d)
+		if text := ruleset(t, "list", "ruleset"); strings.Contains(text, "ABC") || strings.Contains(text, "sticky") || ruleset(t, "--stateless", "list", "tables") != want {
+			t.Errorf("left: %s", text)
+		}
 	})
 }
