@@ -42,7 +42,8 @@ func manyWithAffinity(d model.Delta, n int) model.Delta {
 	return many
 }
 
-// BenchmarkAffinity measures the first Sync of an agent, and that of the next agent, which finds the table.
+// BenchmarkAffinity measures the first Sync of an agent, and that of the next agent, which finds
+// the table.
 func BenchmarkAffinity(b *testing.B) {
 	network.NeedIsolation(b)
 	for _, n := range []int{1000, 3000, 10000} {
@@ -103,7 +104,8 @@ func on(t *testing.T, first string, n int) (all []netip.Addr) {
 	return all
 }
 
-// served is a port with session affinity and six endpoints, each of which says who it is, and ten clients.
+// served is a port with session affinity and six endpoints, each of which says who it is, and ten
+// clients.
 func served(t *testing.T, d model.Delta) (port model.ServicePort, sources []netip.Addr) {
 	t.Helper()
 	link(t, d.Globals.Family)
@@ -155,7 +157,8 @@ func dial(t *testing.T, from, to netip.Addr, port uint16) netip.AddrPort {
 	return e
 }
 
-// TestAClientKeepsItsEndpoint at all fronts of a port: its node port also at an address of the node that is the load balancer IP of another Service, whose port is another one.
+// TestAClientKeepsItsEndpoint at all fronts of a port: its node port also at an address of the node
+// that is the load balancer IP of another Service, whose port is another one.
 func TestAClientKeepsItsEndpoint(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		port, sources := served(t, d)
@@ -185,7 +188,8 @@ func TestAClientKeepsItsEndpoint(t *testing.T) {
 	})
 }
 
-// TestAFasterConnectionOfTheClient is remembered between the rules by which this one is not known yet, and the one that remembers it: here those before are taken away. It gets the same endpoint.
+// TestAFasterConnectionOfTheClient is remembered between the rules by which this one is not known
+// yet, and the one that remembers it: here those before are taken away. It gets the same endpoint.
 func TestAFasterConnectionOfTheClient(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		port, sources := served(t, d)
@@ -219,7 +223,8 @@ func rememberMany(t *testing.T, p *Proxier, port model.ServicePort, first netip.
 	}
 }
 
-// TestAnEndpointThatGoesHasNoClients has 50,000 of them before: after the Sync none gets it, and each has another one for good. Clients of other endpoints stay.
+// TestAnEndpointThatGoesHasNoClients has 50,000 of them before: after the Sync none gets it, and
+// each has another one for good. Clients of other endpoints stay.
 func TestAnEndpointThatGoesHasNoClients(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		port, sources := served(t, d)
@@ -252,7 +257,8 @@ func TestAnEndpointThatGoesHasNoClients(t *testing.T) {
 	})
 }
 
-// TestOnePortDoesNotTakeTheRoomOfAll has a port that got as many new clients as it may: those after them are served, and not remembered.
+// TestOnePortDoesNotTakeTheRoomOfAll has a port that got as many new clients as it may: those after
+// them are served, and not remembered.
 func TestOnePortDoesNotTakeTheRoomOfAll(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		port, sources := served(t, d)
@@ -278,7 +284,8 @@ func TestOnePortDoesNotTakeTheRoomOfAll(t *testing.T) {
 	})
 }
 
-// typeOfValue is the user data that nft 1.1.3 gives a set of names of interfaces (`type ifname`). Version 1.0.6 has no function that reads such a type, and calls it.
+// typeOfValue is the user data that nft 1.1.3 gives a set of names of interfaces (`type ifname`).
+// Version 1.0.6 has no function that reads such a type, and calls it.
 var typeOfValue = []byte{
 	0, 4, 1, 0, 0, 0, // the byte order of the key
 	3, 14, // the type of the key:
@@ -286,7 +293,8 @@ var typeOfValue = []byte{
 	1, 6, 0, 4, 41, 0, 0, 0, // which is the name of an interface
 }
 
-// foreignSet adds a table with such a set. The library does not know this user data, so here are its messages: https://git.netfilter.org/libnftnl/tree/include/libnftnl/udata.h.
+// foreignSet adds a table with such a set. The library does not know this user data, so here are
+// its messages: https://git.netfilter.org/libnftnl/tree/include/libnftnl/udata.h.
 func foreignSet(t *testing.T, p *Proxier) {
 	t.Helper()
 	const name = "others"
@@ -311,7 +319,8 @@ func foreignSet(t *testing.T, p *Proxier) {
 	}
 }
 
-// TestBesideASetThatNftCannotRead has session affinity beside a set of another program; and no program of this node can be run.
+// TestBesideASetThatNftCannotRead has session affinity beside a set of another program; and no
+// program of this node can be run.
 func TestBesideASetThatNftCannotRead(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		foreignSet(t, p)
@@ -323,7 +332,8 @@ func TestBesideASetThatNftCannotRead(t *testing.T) {
 	})
 }
 
-// TestAffinityOutlastsARepair has everything flushed twice, by another program: what clients had is gone with the map, and what they get then is theirs again.
+// TestAffinityOutlastsARepair has everything flushed twice, by another program: what clients had is
+// gone with the map, and what they get then is theirs again.
 func TestAffinityOutlastsARepair(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		port, sources := served(t, d)
@@ -346,7 +356,8 @@ func TestAffinityOutlastsARepair(t *testing.T) {
 	})
 }
 
-// TestWhatTheVersionBeforeLeft are maps and chains of each port, as written before one map had all clients: a map leads to a chain, a chain looks into a map.
+// TestWhatTheVersionBeforeLeft are maps and chains of each port, as written before one map had all
+// clients: a map leads to a chain, a chain looks into a map.
 func TestWhatTheVersionBeforeLeft(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)

@@ -43,7 +43,8 @@ const (
 	kept         set = "kept"          // number of a port with session affinity, endpoint that its clients may keep
 )
 
-// Sets that packets write into. They exist once a port has session affinity, because the kernel makes room for all their elements at once: 16 MiB for clients.
+// Sets that packets write into. They exist once a port has session affinity, because the kernel
+// makes room for all their elements at once: 16 MiB for clients.
 const (
 	clients   set = "clients"   // client, number of the port : endpoint
 	newcomers set = "newcomers" // number of the port, with the rate at which it may get new clients
@@ -63,7 +64,8 @@ const (
 // types are the fields of values; rule.go says why two kinds have one more.
 var types = map[kind]string{endpoint: "AS", identity: "III", client: "IAS"}
 
-// schema is what a set holds: A stands for an address of the family, P for a protocol, S for a port, I for an index, III for the number of a port. most is how much fits; 0: no limit.
+// schema is what a set holds: A stands for an address of the family, P for a protocol, S for a
+// port, I for an index, III for the number of a port. most is how much fits; 0: no limit.
 type schema struct {
 	key  string
 	kind kind
@@ -112,7 +114,9 @@ func index(i int) string { return string(binary.NativeEndian.AppendUint32(nil, u
 
 func destination(e netip.AddrPort) string { return addr(e.Addr()) + portField(e.Port()) }
 
-// numberOf is the number of a port with session affinity, once for clients that may have any endpoint, and once for those on this node. It is a digest: nothing has to be stored over a restart.
+// numberOf is the number of a port with session affinity, once for clients that may have any
+// endpoint, and once for those on this node. It is a digest: nothing has to be stored over a
+// restart.
 func numberOf(name model.PortName, onlyLocal bool) string {
 	sum := sha256.Sum256([]byte(name.String()))
 	return string(sum[:8]) + string(localField(onlyLocal))

@@ -173,8 +173,10 @@ func (l layout) route(r route) (all []rule) {
 	return append(all, and(picked, rule{dnat(l.Family)}))
 }
 
-// affinity are the rules by which a client gets the endpoint that it had before, as long as there is that endpoint, and a new one is remembered. Of first connections at the same time all get the
-// endpoint of the fastest one. Where there is no room for a client, or its port has too many new ones, the last rule ends early, and the one behind it serves without.
+// affinity are the rules by which a client gets the endpoint that it had before, as long as there
+// is that endpoint, and a new one is remembered. Of first connections at the same time all get the
+// endpoint of the fastest one. Where there is no room for a client, or its port has too many new
+// ones, the last rule ends early, and the one behind it serves without.
 func (l layout) affinity(r route, client, picked rule) []rule {
 	f, again := l.Family, rule{constant(values-1, localField(r.local))}
 	return []rule{

@@ -14,12 +14,15 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// rule is what the kernel evaluates. Rules are written by netlink and not by the program nft: it ends with an error where sets of others are newer than itself, and some of ours it cannot say
-// or read back (a key with a random number). And so rules and elements are one transaction.
+// rule is what the kernel evaluates. Rules are written by netlink and not by the program nft: it
+// ends with an error where sets of others are newer than itself, and some of ours it cannot say or
+// read back (a key with a random number). And so rules and elements are one transaction.
 type rule []expr.Any
 
-// Registers of four bytes each: most keys begin in the first one, values that are looked up in the ninth. Three of them before the values have the number of a port with session affinity, and those
-// before the number the client's address: both client and number, and number and endpoint, are keys.
+// Registers of four bytes each: most keys begin in the first one, values that are looked up in the
+// ninth. Three of them before the values have the number of a port with session affinity, and those
+// before the number the client's address: both client and number, and number and endpoint, are
+// keys.
 const (
 	keys   = unix.NFT_REG32_00
 	number = unix.NFT_REG32_05
@@ -92,7 +95,8 @@ func (l *fields) pick(by picker, n int) *fields {
 func (l *fields) front() *fields { return l.daddr().node() }
 func (l *fields) node() *fields  { return l.protocol().port() }
 
-// in goes on if the key is in a set; vmap goes where a map leads; find puts what a map has into registers, those of values if nothing else is said.
+// in goes on if the key is in a set; vmap goes where a map leads; find puts what a map has into
+// registers, those of values if nothing else is said.
 func (l *fields) in(s set) rule {
 	return append(l.rule, &expr.Lookup{SourceRegister: l.from, SetName: string(s)})
 }
@@ -231,10 +235,13 @@ var (
 	returned   expr.Any = &expr.Verdict{Kind: expr.VerdictReturn}
 )
 
-// Session affinity. The program nft aborts when it lists a rule in which what a map has is a key, or a field of one: 1.0.6 does, and other programs of the node may run it. So each map here has a field
-// more than is needed, and what it has begins one register before the key. nft looks at the register where the key begins, which has had a constant: that is what it lists.
+// Session affinity. The program nft aborts when it lists a rule in which what a map has is a key,
+// or a field of one: 1.0.6 does, and other programs of the node may run it. So each map here has a
+// field more than is needed, and what it has begins one register before the key. nft looks at the
+// register where the key begins, which has had a constant: that is what it lists.
 
-// numbered loads the number of a port from the map of its front, whose key was loaded, and the address of the client before it. The last field of the number is local.
+// numbered loads the number of a port from the map of its front, whose key was loaded, and the
+// address of the client before it. The last field of the number is local.
 func (l *fields) numbered(in place, onlyLocal bool) rule {
 	zero := number32(0)
 	before := rule{constant(number, zero), constant(number+1, append(zero, localField(onlyLocal)...))}
@@ -248,7 +255,8 @@ func constant(register uint32, data []byte) expr.Any {
 // clientAt is the register where the key of clients begins.
 func clientAt(f model.Family) uint32 { return number - uint32(f.Bits()/32) }
 
-// known goes on if the client has an endpoint, which is among the values then, and if the port has it still, or has not.
+// known goes on if the client has an endpoint, which is among the values then, and if the port has
+// it still, or has not.
 func known(f model.Family, still bool) rule {
 	size := f.Bits() / 8
 	return rule{
@@ -270,7 +278,8 @@ func hidden(f model.Family, onlyLocal bool) (r rule) {
 	return r
 }
 
-// remember notes the values as endpoint of the client, for some seconds from now. A client that has an endpoint keeps it.
+// remember notes the values as endpoint of the client, for some seconds from now. A client that has
+// an endpoint keeps it.
 func remember(f model.Family, seconds int) expr.Any {
 	return write(f, unix.NFT_DYNSET_OP_UPDATE, seconds)
 }
@@ -285,7 +294,8 @@ func write(f model.Family, operation uint32, seconds int) expr.Any {
 	return &expr.Dynset{SrcRegKey: clientAt(f), SrcRegData: values - 1, SetName: string(clients), Operation: operation, Timeout: time.Duration(seconds) * time.Second}
 }
 
-// mostNew is how many new clients of a port are remembered within its time-out, so that one port cannot take the room of all others.
+// mostNew is how many new clients of a port are remembered within its time-out, so that one port
+// cannot take the room of all others.
 const mostNew = 1 << 16
 
 // admit goes on as long as a port does not get too many new clients.

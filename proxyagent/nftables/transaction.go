@@ -39,7 +39,8 @@ func (t *transaction) flush() {
 // declaring is held while sets are added: the library counts them for all families together, without a lock.
 var declaring sync.Mutex
 
-// declare adds the table with its sets, which may be there; with remember those too that packets write into.
+// declare adds the table with its sets, which may be there; with remember those too that packets
+// write into.
 func (t *transaction) declare(remember bool) {
 	t.conn.AddTable(t.table)
 	names := slices.Sorted(maps.Keys(schemas))
@@ -97,7 +98,8 @@ func (t *transaction) send(all map[set][]nftables.SetElement, send func(*nftable
 	}
 }
 
-// remove takes away chains that nothing leads to any more, and sets. Elements of a set may lead to one of the chains.
+// remove takes away chains that nothing leads to any more, and sets. Elements of a set may lead to
+// one of the chains.
 func (t *transaction) remove(chains, sets []string) {
 	t.size += (2*len(chains) + len(sets)) * messageSize
 	for _, name := range chains {
