@@ -21,7 +21,7 @@ COPY proxyagent/ proxyagent/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
-    go build -trimpath -ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=${VERSION}" -o /out/ ./cmd/proxyagent
+    go build -trimpath -ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=${VERSION}" -o /out/ ./cmd/proxyagent ./cmd/proxyagent-trace
 
 FROM --platform=$BUILDPLATFORM ${DEBIAN} AS rootfs
 COPY hack/packages.sh hack/rootfs.sh /hack/

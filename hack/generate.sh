@@ -32,6 +32,7 @@ GOOS=linux go build -o "$programs/" ./cmd/...
 	describe manager "$programs/manager"
 	describe "manager cleanup" "$programs/manager" cleanup
 	describe proxyagent "$programs/proxyagent"
+	describe proxyagent-trace "$programs/proxyagent-trace"
 } >docs/flags.md
 
 # Tests, for they see what a package keeps to itself. One after the other: both write into docs/metrics.md.

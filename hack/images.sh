@@ -73,7 +73,7 @@ manager() {
 
 # Root, for the capabilities that config/proxyagent gives it.
 proxyagent() {
-	compile proxyagent ./cmd/proxyagent
+	compile proxyagent ./cmd/proxyagent ./cmd/proxyagent-trace
 	iptables
 	write "${PROXYAGENT_IMG:-clusterip-operator/proxyagent:dev}" /proxyagent "clusterip-operator proxyagent" "" packages proxyagent
 }

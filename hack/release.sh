@@ -100,7 +100,7 @@ krew >"$out/clusterip.yaml"
 
 images
 "$sbom" "$version" "$out/manager.cdx.json" "$work"/images/*/manager/manager
-"$sbom" -packages "$work/images/amd64/packages" -packages "$work/images/arm64/packages" "$version" "$out/proxyagent.cdx.json" "$work"/images/*/proxyagent/proxyagent
+"$sbom" -packages "$work/images/amd64/packages" -packages "$work/images/arm64/packages" "$version" "$out/proxyagent.cdx.json" "$work"/images/*/proxyagent/proxyagent*
 
 kubectl=$(hack/tools/build.sh kubernetes-1.36:kubectl)/kubectl
 manager=$(digest manager)

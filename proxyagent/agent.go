@@ -15,9 +15,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// flowsPeriod is when stale connections are looked for again after that failed.
-const flowsPeriod = 10 * time.Second
-
 // addressPeriod is how often the addresses of interfaces are read again.
 const addressPeriod = 10 * time.Second
 
@@ -95,6 +92,8 @@ func (a *Agent) loop(ctx context.Context, f *family) {
 			a.probe(ctx, f)
 		case c := <-f.checked:
 			f.report(ctx, c)
+		case remove := <-f.searched:
+			f.found(ctx, remove)
 		}
 	}
 }
@@ -103,7 +102,8 @@ func (a *Agent) loop(ctx context.Context, f *family) {
 func (a *Agent) round(ctx context.Context, f *family) {
 	changes, taken := a.take(ctx, f)
 	f.program(ctx, changes)
-	if f.scheduleNext(time.Now()); !f.failed {
+	f.scheduleNext(time.Now())
+	if !f.failed || f.unneeded {
 		a.programmed(f, taken)
 	}
 }

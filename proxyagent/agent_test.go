@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -60,7 +62,7 @@ func TestChangesInTheBackOffWaitTogether(t *testing.T) {
 		s.until(10 * time.Second)
 		s.source.put(web("b", "10.96.0.2", "10.244.0.1"))
 		s.until(20 * time.Second)
-		s.expect("sync flows", "15s IPv4 sync +a; +b", "15s IPv4 flows start with 2 ports")
+		s.expect("sync flows", "15s IPv4 sync +a; +b", "15s IPv4 flows start with 2 ports, before 2", "15s IPv4 flows searched")
 	})
 }
 
@@ -144,6 +146,40 @@ func TestSuccessIsToldOnlyForTheFamilyThatHasIt(t *testing.T) {
 	})
 }
 
+// TestAFamilyThatCannotBeServed makes the agent unhealthy and is tried again; an optional one does
+// so only once the cluster has a Service of it.
+func TestAFamilyThatCannotBeServed(t *testing.T) {
+	for name, optional := range map[string]bool{"a family": false, "an optional family": true} {
+		t.Run(name, func(t *testing.T) {
+			families := both()
+			families[1].Optional = optional
+			runAgent(t, Options{Families: families, ProbePeriod: time.Hour}, func(s *fixture) {
+				s.backends[model.IPv6].broken = errKernel
+				s.source.change(func(c *model.Changes) {
+					changesOf(c)[named("web")], c.ServiceEvents = web("web", "10.96.0.1", "10.244.0.1"), 1
+				})
+				s.run(true)
+				s.until(4 * time.Second)
+				want := []string{"0s IPv4 updated", "0s IPv6 restorefailed", "1s IPv6 restorefailed", "3s IPv6 restorefailed"}
+				if optional {
+					want = []string{"0s IPv4 updated", "0s IPv6 updated", "0s changesdone 1 0", "1s IPv6 updated", "1s changesdone 0 0", "3s IPv6 updated", "3s changesdone 0 0"}
+				}
+				got := s.take("updated", "restorefailed", "changesdone")
+				slices.Sort(got) // the families run side by side
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				s.source.put(web("six", "fd00::1", "fd01::1"))
+				s.until(8 * time.Second)
+				s.expect("restorefailed", "7s IPv6 restorefailed")
+				s.backends[model.IPv6].tell(func(b *fakeBackend) { b.broken = nil })
+				s.until(16 * time.Second)
+				s.expect("sync updated", "15s IPv6 sync ", "15s IPv6 updated")
+			})
+		})
+	}
+}
+
 // TestAStuckFamilyDoesNotStopTheOther although its sync takes a minute, and then has all that came meanwhile, once.
 func TestAStuckFamilyDoesNotStopTheOther(t *testing.T) {
 	runAgent(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *fixture) {
@@ -183,7 +219,7 @@ func TestWhatASyncTells(t *testing.T) {
 		lines := s.take("IPv4")
 		slices.Sort(lines) // the tables come in no order
 		want := []string{
-			"2s IPv4 sync ", "3s IPv4 conntrackdone 0s 3", "3s IPv4 flows start with 0 ports", "3s IPv4 nolocal 0 0", "3s IPv4 programmed [] at 3s",
+			"2s IPv4 sync ", "3s IPv4 conntrackdone 0s 3", "3s IPv4 flows searched", "3s IPv4 flows start with 0 ports, before 2", "3s IPv4 nolocal 0 0", "3s IPv4 programmed [] at 3s",
 			"3s IPv4 rules map[filter:5 nat:7] map[nat:3]", "3s IPv4 syncdone full true took 1s end 3s err <nil>", "3s IPv4 updated",
 		}
 		if !slices.Equal(lines, want) {
@@ -192,7 +228,7 @@ func TestWhatASyncTells(t *testing.T) {
 	})
 }
 
-// TestFlows looks at all ports at first, at changed ones later, and at all again after anything went wrong.
+// TestFlows looks at all ports at first, at changed ones later, and at all again after a sync failed.
 func TestFlows(t *testing.T) {
 	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		at := func(seconds int, name string) {
@@ -200,25 +236,42 @@ func TestFlows(t *testing.T) {
 			s.source.put(web(name, fmt.Sprintf("10.96.0.%d", seconds), "10.244.0.1"))
 		}
 		s.run(true)
-		s.expect("flows conntrackdone", "0s IPv4 flows start with 0 ports", "0s IPv4 conntrackdone 0s 3")
+		s.expect("flows conntrackdone", "0s IPv4 flows start with 0 ports, before 2", "0s IPv4 flows searched", "0s IPv4 conntrackdone 0s 3")
 		at(10, "a")
-		s.expect("flows", "10s IPv4 flows reconcile bit 14 +a")
+		s.expect("flows", "10s IPv4 flows reconcile bit 14 +a", "10s IPv4 flows searched")
 
 		s.backends[model.IPv4].tell(func(b *fakeBackend) { b.fail = []error{errKernel} })
 		at(20, "b") // not in the kernel: flows may still go where they go
 		s.expect("flows")
 		s.until(21 * time.Second)
-		s.expect("flows", "21s IPv4 flows start with 2 ports")
+		s.expect("flows", "21s IPv4 flows start with 2 ports, before 2", "21s IPv4 flows searched")
 
 		s.flows[model.IPv4].mu.Lock()
 		s.flows[model.IPv4].fail = []error{errKernel}
 		s.flows[model.IPv4].mu.Unlock()
 		at(30, "c") // the rules are right all the same
-		s.expect("flows updated", "30s IPv4 flows reconcile bit 14 +c", "30s IPv4 updated")
+		s.until(31 * time.Second)
+		s.expect("flows updated", "30s IPv4 flows reconcile bit 14 +c", "30s IPv4 updated", "30s IPv4 flows searched")
 		s.until(45 * time.Second) // tried again for itself
-		s.expect("flows sync", "40s IPv4 flows start with 3 ports")
+		s.expect("flows sync", "40s IPv4 flows searched")
 		at(50, "d")
-		s.expect("flows", "50s IPv4 flows reconcile bit 14 +d")
+		s.expect("flows", "50s IPv4 flows reconcile bit 14 +d", "50s IPv4 flows searched")
+	})
+}
+
+// TestASearchForFlowsStopsNothing although it takes a minute: there is one at a time, and the next one
+// looks for what came meanwhile.
+func TestASearchForFlowsStopsNothing(t *testing.T) {
+	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
+		s.flows[model.IPv4].took = time.Minute
+		s.run(true)
+		s.until(10 * time.Second)
+		s.source.put(web("a", "10.96.0.1", "10.244.0.1"))
+		s.until(90 * time.Second)
+		s.expect("flows sync updated conntrackdone",
+			"0s IPv4 sync globals", "0s IPv4 flows start with 0 ports, before 2", "0s IPv4 updated", "0s IPv4 flows searched",
+			"10s IPv4 sync +a", "10s IPv4 flows reconcile bit 14 +a", "10s IPv4 updated",
+			"1m0s IPv4 conntrackdone 1m0s 3", "1m0s IPv4 updated", "1m0s IPv4 flows searched")
 	})
 }
 
@@ -620,7 +673,11 @@ func TestDumpInWords(t *testing.T) {
 		if text, err := s.agent.DumpAddress(netip.MustParseAddr("10.96.0.9")); err == nil {
 			t.Errorf("text about an address that no Service has:\n%s", text)
 		}
-		for _, want := range []string{"IPv4: 1 Service ports, 0 disputed addresses, 0 ServiceCIDRs, 5 rules or elements in filter, 7 rules or elements in nat", "IPv6: 1 Service ports"} {
+		s.backends[model.IPv6].without = []model.Degradation{{Table: "nat", Reason: model.TableUnreadable}}
+		for _, want := range []string{
+			"IPv4: 1 Service ports, 0 disputed addresses, 0 ServiceCIDRs, 5 rules or elements in filter, 7 rules or elements in nat\n", "IPv6: 1 Service ports",
+			"table nat: iptables cannot show it",
+		} {
 			if !strings.Contains(s.agent.Overview(), want) {
 				t.Errorf("the overview lacks %q:\n%s", want, s.agent.Overview())
 			}

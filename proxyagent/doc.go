@@ -7,7 +7,9 @@
 //
 //   - Nothing is programmed before the source has listed everything once.
 //   - Changes are gathered for MinSyncPeriod after a sync; the first one after a quiet time is programmed at once.
-//   - A sync that fails is tried again with back-off, whole. No change is lost, and no family waits for another.
+//   - A sync that fails is tried again with back-off, whole. No change is lost, and no family waits
+//     for another. Until it succeeds the agent is not healthy, unless the family is optional and
+//     the cluster has nothing of it.
 //   - The rules stay when the agent ends.
 //
 // Start reading at [Agent.Run].

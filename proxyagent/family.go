@@ -43,15 +43,19 @@ type family struct {
 	compiled bool // the compiler knows what the source had at the start
 	globals  model.Globals
 
-	checks   sync.WaitGroup // one, beside the loop
-	checking bool
-	checked  chan checked
+	checks    sync.WaitGroup // one of each kind, beside the loop
+	checking  bool
+	checked   chan checked
+	searching bool
+	searched  chan func(context.Context) (more bool)
 
 	failed   bool // the last sync failed
+	served   bool // one succeeded
+	unneeded bool // what failed is of no use to the cluster
 	retry    wait.Backoff
 	retryAt  time.Time
 	waiting  []model.Delta // compiled, not yet passed to the backend
-	flowsAll bool          // flows of all ports have to be looked at
+	flowsAll bool          // flows of all ports have to be looked at, with the next sync
 	triggers []time.Time   // of changes that are not in the kernel yet
 	local    noLocal
 	disputes map[model.Dispute]*disputeState
@@ -74,7 +78,7 @@ func retries() wait.Backoff {
 func newFamily(f Family, o Options) *family {
 	return &family{
 		Family: f, Options: o, woken: make(chan struct{}, 1), pace: pace{pause: o.MinSyncPeriod}, compiler: compile.New(f.Settings),
-		checked: make(chan checked, 1), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
+		checked: make(chan checked, 1), searched: make(chan func(context.Context) bool, 1), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
 	}
 }
 
@@ -103,8 +107,8 @@ func (f *family) scheduleNext(now time.Time) {
 	f.pace.done(now)
 	if f.failed {
 		f.pace.again(now, f.retryAt)
-	} else if f.flowsAll {
-		f.pace.again(now, now.Add(flowsPeriod))
+	} else if next := f.Flows.Next(); !next.IsZero() && !f.searching {
+		f.pace.again(now, next)
 	}
 }
 
@@ -123,9 +127,7 @@ func (f *family) program(ctx context.Context, changes model.Changes) {
 	case len(f.waiting) > 0 || f.failed:
 		f.sync(ctx, start)
 	default:
-		if f.flowsAll {
-			f.flows(ctx, nil)
-		}
+		f.search(ctx)
 		f.done()
 	}
 }
@@ -140,7 +142,7 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 		f.fail(ctx, err, "Programming failed and will be tried again")
 		return
 	}
-	f.failed = false
+	f.failed, f.served, f.unneeded = false, true, false
 	f.retry = retries()
 	f.reportRules()
 	f.log(ctx).V(2).Info("Programmed", "deltas", len(deltas), "full", full, "took", time.Since(start))
@@ -148,11 +150,22 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 	f.done()
 }
 
-// fail records that the kernel may differ from the plan, and when to try again.
+// fail records that the kernel may differ from the plan, and when to try again. Without a family
+// that is optional, and of which the cluster has nothing, the agent is healthy: nodes of clusters
+// without IPv6 often lack the modules for it.
 func (f *family) fail(ctx context.Context, err error, message string) {
 	f.failed, f.flowsAll = true, true
-	f.Health.Queued(f.Settings.Family) // there is work, even if nothing changed
 	f.retryAt = time.Now().Add(f.retry.Step())
+	if f.Optional && !f.served && len(f.globals.Ranges) == 0 && len(f.compiler.Plan().Ports) == 0 {
+		if !f.unneeded {
+			f.log(ctx).Info("This node cannot serve a family of which the cluster has no Service", "reason", err.Error())
+		}
+		f.unneeded = true
+		f.done()
+		return
+	}
+	f.unneeded = false
+	f.Health.Queued(f.Settings.Family) // there is work, even if nothing changed
 	f.Metrics.RestoreFailed(f.Settings.Family)
 	if ctx.Err() == nil {
 		f.log(ctx).Error(err, message)
@@ -203,20 +216,55 @@ func (f *family) reportRules() {
 	f.Metrics.NoLocalEndpoints(f.Settings.Family, f.local.internal, f.local.external)
 }
 
-// flows removes stale connections. The rules are correct already, so a failure only leaves stale entries: the next sync tries again,
-// for all ports.
+// flows has stale connections looked for. The rules are correct already.
 func (f *family) flows(ctx context.Context, deltas []model.Delta) {
-	start := time.Now()
-	var deleted int
-	var err error
 	if f.flowsAll {
-		deleted, err = f.Flows.Start(ctx, f.compiler.Plan())
+		f.Flows.Start(f.compiler.Plan(), f.Backend.Served(), time.Now())
 	} else {
-		deleted, err = f.Flows.Reconcile(ctx, f.globals, deltas[0]) // there are several only after a failure
+		f.Flows.Reconcile(f.globals, deltas[0], time.Now()) // there are several only after a failure
 	}
-	f.Metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
-	if f.flowsAll = err != nil; f.flowsAll {
-		f.log(ctx).Error(err, "Removing stale connections failed and will be tried again with the next sync")
+	f.flowsAll = false
+	f.search(ctx)
+}
+
+// search begins to look for stale connections if that is due, unless it still does: reading many
+// takes seconds, which changes must not wait for. The loop gets what deletes them from f.searched.
+func (f *family) search(ctx context.Context) {
+	if f.searching {
+		return
+	}
+	start := time.Now()
+	read := f.Flows.Search(start)
+	if read == nil {
+		return
+	}
+	f.searching = true
+	f.checks.Go(func() {
+		remove, deleted := read(ctx), 0
+		f.searched <- func(ctx context.Context) (more bool) {
+			n, more, err := remove(ctx)
+			if deleted += n; more {
+				return true
+			}
+			f.Metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)
+			if err != nil && ctx.Err() == nil {
+				f.log(ctx).Error(err, "Removing stale connections failed and will be tried again")
+			}
+			return false
+		}
+	})
+}
+
+// found deletes some of the stale connections that a search has found, and has the rest wait for their
+// turn; after the last it plans the next search.
+func (f *family) found(ctx context.Context, remove func(context.Context) (more bool)) {
+	if remove(ctx) {
+		f.searched <- remove
+		return
+	}
+	f.searching = false
+	if next := f.Flows.Next(); !next.IsZero() && !f.failed {
+		f.pace.again(time.Now(), next)
 	}
 }
 
@@ -341,6 +389,11 @@ func (f *family) overview() string {
 	parts := []string{fmt.Sprintf("%s: %d Service ports, %d disputed addresses, %d ServiceCIDRs", f.Settings.Family, len(plan.Ports), len(f.compiler.Disputes()), len(plan.Globals.Ranges))}
 	for _, table := range slices.Sorted(maps.Keys(total)) {
 		parts = append(parts, fmt.Sprintf("%d rules or elements in %s", total[table], table))
+	}
+	for _, d := range f.Backend.Degraded() {
+		if d.Table != "" {
+			parts = append(parts, fmt.Sprintf("table %s: %s", d.Table, d.Reason))
+		}
 	}
 	return strings.Join(parts, ", ") + "\n"
 }

@@ -233,6 +233,8 @@ func (b *fakeBackend) Check(ctx context.Context, _ time.Time) ([]string, error) 
 	return found, pass(ctx, took, err)
 }
 
+func (b *fakeBackend) Served() []model.ServicePort { return make([]model.ServicePort, 2) }
+
 func (b *fakeBackend) Counts() (total, written map[string]int) {
 	return map[string]int{"nat": 7, "filter": 5}, map[string]int{"nat": 3}
 }
@@ -285,30 +287,50 @@ func inWords(deltas ...model.Delta) string {
 	return strings.Join(all, "; ")
 }
 
+// fakeFlows searches once for each Start and Reconcile, and again later, in which it fails as told.
 type fakeFlows struct {
 	*journal
 	family model.Family
 	mu     sync.Mutex
 	fail   []error
 	took   time.Duration
+	next   time.Time
 }
 
-func (f *fakeFlows) Start(ctx context.Context, p model.Plan) (int, error) {
-	f.note("%s flows start with %d ports", f.family, len(p.Ports))
-	return f.answer(ctx)
+func (f *fakeFlows) Start(p model.Plan, before []model.ServicePort, now time.Time) {
+	f.note("%s flows start with %d ports, before %d", f.family, len(p.Ports), len(before))
+	f.next = now
 }
 
-func (f *fakeFlows) Reconcile(ctx context.Context, g model.Globals, d model.Delta) (int, error) {
+func (f *fakeFlows) Reconcile(g model.Globals, d model.Delta, now time.Time) {
 	f.note("%s flows reconcile bit %d %s", f.family, g.MasqueradeBit, inWords(d))
-	return f.answer(ctx)
+	f.next = now
 }
 
-func (f *fakeFlows) answer(ctx context.Context) (int, error) {
-	f.mu.Lock()
-	err := next(&f.fail, nil)
-	took := f.took
-	f.mu.Unlock()
-	return 3, pass(ctx, took, err)
+func (f *fakeFlows) Next() time.Time { return f.next }
+
+func (f *fakeFlows) Search(now time.Time) func(context.Context) func(context.Context) (int, bool, error) {
+	if f.next.IsZero() || now.Before(f.next) {
+		return nil
+	}
+	f.next = time.Time{}
+	return func(ctx context.Context) func(context.Context) (int, bool, error) {
+		f.note("%s flows searched", f.family)
+		f.mu.Lock()
+		err, took := next(&f.fail, nil), f.took
+		f.mu.Unlock()
+		err = pass(ctx, took, err)
+		turns := 0
+		return func(context.Context) (int, bool, error) {
+			if turns++; turns < 3 {
+				return 1, true, nil
+			}
+			if err != nil {
+				f.next = time.Now().Add(10 * time.Second)
+			}
+			return 1, false, err
+		}
+	}
 }
 
 // fakeConnections has as many connections to each address as its last number says.

@@ -25,19 +25,29 @@ type Backend interface {
 	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
 	// Check repairs changes by others and lists them. It is cheap when there are none.
 	Check(ctx context.Context, now time.Time) ([]string, error)
+	// Served lists, once, the fronts of UDP and SCTP that the rules of an earlier agent led to endpoints
+	// when the first Sync began. Of each port only the fronts count.
+	Served() []model.ServicePort
 	// Counts returns for each table how many rules there are and how many the last sync wrote.
 	Counts() (total, written map[string]int)
-	// Degraded lists what ports do without, sorted by port.
+	// Degraded lists the node's tables that the agent cannot work with, and what ports do without,
+	// sorted by port.
 	Degraded() []model.Degradation
 	// Describe says in words how a port is programmed.
 	Describe(n model.PortName) []string
 }
 
-// Flows removes stale conntrack entries of UDP, for one family.
+// Flows removes stale conntrack entries, for one family.
 type Flows interface {
-	// Start looks at all ports of a Plan, Reconcile at those of a Delta whose rules are in the kernel.
-	Start(ctx context.Context, p model.Plan) (deleted int, err error)
-	Reconcile(ctx context.Context, g model.Globals, d model.Delta) (deleted int, err error)
+	// Start takes in a Plan, all of whose ports have to be looked at, and those that were served
+	// before; Reconcile a Delta. Their rules are in the kernel. Neither touches it.
+	Start(p model.Plan, before []model.ServicePort, now time.Time)
+	Reconcile(g model.Globals, d model.Delta, now time.Time)
+	// Next is when the next search is due, zero when there is nothing to look for.
+	Next() time.Time
+	// Search returns what reads the kernel for a search, nil when none is due. That may take long and
+	// run beside all other methods; what it returns deletes what is stale then, some in each call.
+	Search(now time.Time) (read func(context.Context) (remove func(context.Context) (deleted int, more bool, err error)))
 }
 
 // Connections counts connections in the kernel, of one family.
@@ -89,6 +99,9 @@ type Family struct {
 	Backend     Backend
 	Flows       Flows
 	Connections Connections
+	// Optional is true for a family that a node need not be able to serve as long as the cluster
+	// has neither a Service nor a ServiceCIDR of it.
+	Optional bool
 }
 
 // Options make an [Agent]. All fields are needed but LocalAddrs.

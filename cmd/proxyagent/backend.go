@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-logr/logr"
 
@@ -25,6 +26,7 @@ type backend string
 const (
 	native   backend = "nftables"
 	balanced backend = "ipvs"
+	none     backend = "" // serves nothing: that of a family that the configuration leaves out
 )
 
 // mode is what kube-proxy would call it.
@@ -38,41 +40,77 @@ func (b backend) mode() string {
 // tables reports whether it writes tables of nftables.
 func (b backend) tables() bool { return b == native || b == balanced }
 
-// choice is a backend and why it is taken: a word for the metric, and a sentence for people.
+// choice is a backend and why it is taken: a word for the metric, and a clause for people, to come
+// after "because".
 type choice struct {
 	backend
 	reason, why string
 }
 
-// choose follows the configuration. Where others serve with iptables, auto does too: the kernel evaluates the rules of both, and people look for all of them in one place.
+// choose follows the configuration.
 func choose(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) (choice, error) {
-	picked := choice{native, "Configured", "it was asked for"}
-	if c.Mode == "auto" {
-		others := iptables.RulesOfOthers(ctx)
-		if err := nftables.Usable(model.IPv4); err != nil {
-			picked = choice{"", "NFTablesUnusable", "nftables cannot be used: " + err.Error()}
-		} else if others > 0 {
-			picked = choice{"", "RulesOfOthers", fmt.Sprintf("others have %d rules of iptables", others)}
-		} else {
-			picked = choice{native, "NoRulesOfOthers", "nobody else has rules of iptables"}
+	picked := choice{backend(c.Mode), "Configured", "mode " + c.Mode + " is configured"}
+	switch c.Mode {
+	case string(native):
+		return picked, nil
+	case string(balanced):
+		return picked, errors.Join(nftables.Usable(model.IPv4), ipvs.Usable(model.Scheduler(c.IPVS.Scheduler), c.SysctlRoot), prepareIPVS(c))
+	case "auto":
+		n := node{unusable: nftables.Usable(model.IPv4), iptables: iptables.Find(ctx)}
+		if n.unusable == nil {
+			n.table, n.unusable = hasTable()
+		}
+		if picked = auto(n); picked.backend == native {
+			return picked, nil
 		}
 	}
-	if c.Mode == string(balanced) {
-		return choice{balanced, picked.reason, picked.why}, errors.Join(nftables.Usable(model.IPv4), ipvs.Usable(model.Scheduler(c.IPVS.Scheduler), c.SysctlRoot), prepareIPVS(c))
+	var want iptables.Mode
+	if c.IPTables.Mode != "auto" {
+		want = iptables.Mode(c.IPTables.Mode)
 	}
-	if c.Mode == string(native) || c.Mode == "auto" && picked.backend == native {
-		return picked, nil
-	}
-	variant, detected, err := iptables.Detect(ctx, map[bool]iptables.Mode{false: iptables.Mode(c.IPTables.Mode)}[c.IPTables.Mode == "auto"])
-	return choice{backend(variant), picked.reason, picked.why + "; " + detected}, err
+	variant, why, err := iptables.Detect(ctx, want)
+	return choice{backend(variant), picked.reason, fmt.Sprintf("%s; iptables-%s because %s", picked.why, variant, why)}, err
 }
 
-// usable returns why a family cannot be served; nil when it can.
-func (b backend) usable(ctx context.Context, f model.Family) error {
-	if b.tables() {
-		return nftables.Usable(f)
+// hasTable reports whether an agent serves, or served, with nftables here.
+func hasTable() (bool, error) {
+	var all []string
+	for _, f := range []model.Family{model.IPv4, model.IPv6} {
+		found, err := nftables.Cleanup(f, true)
+		if err != nil && hasFamily(f) {
+			return false, err
+		}
+		all = append(all, found...)
 	}
-	return iptables.Usable(ctx, iptables.Mode(b), f)
+	return len(all) > 0, nil
+}
+
+// node is what decides mode auto.
+type node struct {
+	unusable error // why nftables cannot be used; nil when it can
+	table    bool  // of an agent
+	iptables iptables.Found
+}
+
+// auto chooses nftables unless other programs use iptables: the kernel evaluates the rules of both,
+// and people look for all of them in one place. An agent that served before has decided that
+// already, unless its rules can no longer do all: nodes must not differ by whether a pod with a
+// hostPort, say, came before the agent's last restart or after.
+func auto(n node) choice {
+	switch f := n.iptables; {
+	case n.unusable != nil:
+		return choice{"", "NFTablesUnusable", "nftables cannot be used: " + n.unusable.Error()}
+	case len(f.Drops) > 0:
+		return choice{"", "ForwardDrops", "the chain FORWARD drops in " + strings.Join(f.Drops, ", ") + ", where only a rule of iptables can let Services pass"}
+	case n.table && !f.Ours:
+		return choice{native, "ServedBefore", "an agent has served with nftables here before"}
+	case f.Ours && !n.table:
+		return choice{"", "ServedBefore", "an agent has served with iptables here before"}
+	case len(f.Others) > 0:
+		return choice{"", "RulesOfOthers", "other programs have rules of iptables: " + strings.Join(f.Others, ", ")}
+	default:
+		return choice{native, "NoRulesOfOthers", "no other program has rules of iptables: none of filter, none of network plugins or proxies elsewhere, and FORWARD accepts"}
+	}
 }
 
 func (b backend) open(o iptables.Options, c v1alpha1.ProxyAgentConfiguration) (proxyagent.Backend, error) {
@@ -95,7 +133,8 @@ func (b backend) open(o iptables.Options, c v1alpha1.ProxyAgentConfiguration) (p
 	})
 }
 
-// cleanOthers removes what an earlier agent has left that served otherwise.
+// cleanOthers removes what an earlier agent has left that served otherwise, or served a family that
+// is no longer configured.
 func cleanOthers(ctx context.Context, f model.Family, b backend) {
 	var did []string
 	var err error
@@ -113,7 +152,7 @@ func cleanOthers(ctx context.Context, f model.Family, b backend) {
 		more, problem := iptables.Cleanup(ctx, iptables.CleanupOptions{Family: f, Modes: []iptables.Mode{m}})
 		did, err = append(did, more...), errors.Join(err, problem)
 	}
-	if b.tables() && err == nil {
+	if (b.tables() || b == none) && err == nil {
 		more, problem := cleanSets(ctx, f)
 		did, err = append(did, more...), problem
 	}

@@ -22,9 +22,11 @@ type eventSource struct {
 	recorder events.EventRecorder
 	node     *corev1.ObjectReference
 	log      logr.Logger
+	// tells reports whether this node is one of those that tell of a Service what is the same on all.
+	tells func(model.ServiceName) bool
 }
 
-func newEvents(ctx context.Context, client kubernetes.Interface, node string) eventSource {
+func newEvents(ctx context.Context, client kubernetes.Interface, node string, tells func(model.ServiceName) bool) eventSource {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	log := logr.FromContextOrDiscard(ctx)
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
@@ -35,7 +37,7 @@ func newEvents(ctx context.Context, client kubernetes.Interface, node string) ev
 		recorder: broadcaster.NewRecorder(scheme.Scheme, "clusterip-operator-proxyagent"),
 		// Events of nodes carry the name as UID, as the kubelet and kube-proxy write it: that is what `kubectl describe node` looks for.
 		node: &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)},
-		log:  log,
+		log:  log, tells: tells,
 	}
 }
 
@@ -55,22 +57,37 @@ func (e eventSource) healthCheckFailed(n model.ServiceName, port uint16, err err
 		"node %s failed to serve the health check on port %d: %s", e.node.Name, port, short(err.Error()))
 }
 
-// Disputed reports to a Service that it does not get an address. The action names the family, because the recorder merges events that differ in the
-// note alone.
+// Disputed reports to a Service that it does not get an address, which is the same on every node.
+// The action names the family, because the recorder merges events that differ in the note alone.
 func (e eventSource) Disputed(d model.Dispute) {
-	note := fmt.Sprintf("%s is not served for this Service on node %s", d.Addr, e.node.Name)
+	e.log.Info("A Service does not get an address", "service", d.Loser, "address", d.Addr, "winner", d.Winner, "reason", d.Reason)
+	if !e.tells(d.Loser) {
+		return
+	}
+	note := fmt.Sprintf("%s is not served for this Service", d.Addr)
 	if d.Winner != (model.ServiceName{}) {
 		note += ": another Service has it" // which, the log says: it may be of another tenant
 	}
-	e.log.Info("A Service does not get an address", "service", d.Loser, "address", d.Addr, "winner", d.Winner, "reason", d.Reason)
 	e.recorder.Eventf(service(d.Loser), nil, corev1.EventTypeWarning, string(d.Reason), "Serve"+model.FamilyOf(d.Addr).String(), "%s", note)
 }
 
-// Degraded reports to a Service that one of its ports does without something on this node.
+// Degraded reports to a Service that one of its ports does without something, on this node or on
+// all, or to the Node what is wrong with one of its tables.
 func (e eventSource) Degraded(f model.Family, d model.Degradation) {
+	if d.Table != "" {
+		e.log.Info("A table of the node cannot be read", "table", d.Table, "family", f, "reason", string(d.Reason))
+		e.recorder.Eventf(e.node, nil, corev1.EventTypeWarning, string(d.Reason), "Read"+f.String(), "table %s of %s: %s", d.Table, f, d.Reason)
+		return
+	}
 	e.log.Info("A port of a Service is not served as it asks", "port", d.Port, "family", f, "reason", string(d.Reason))
+	where := ""
+	if !d.Reason.Everywhere() {
+		where = " on node " + e.node.Name
+	} else if !e.tells(d.Port.Service) {
+		return
+	}
 	e.recorder.Eventf(service(d.Port.Service), nil, corev1.EventTypeWarning, string(d.Reason), "Serve"+f.String(),
-		"%s on node %s over %s: %s", d.Port, e.node.Name, f, d.Reason)
+		"%s%s over %s: %s", d.Port, where, f, d.Reason)
 }
 
 func service(n model.ServiceName) *corev1.ObjectReference {

@@ -39,16 +39,17 @@ func bind(set *pflag.FlagSet, file *string, c *v1alpha1.ProxyAgentConfiguration)
 	set.StringVar(&c.Client.Kubeconfig, "kubeconfig", c.Client.Kubeconfig, "kubeconfig file (default: the pod's service account)")
 	set.StringVar(&c.NodeName, "node-name", c.NodeName, "name of this machine's Node (default: $NODE_NAME, then the host name)")
 	set.StringVar(&c.Allocations, "allocations", c.Allocations, "prefer, enforce or ignore what IPAddress objects say about who owns a virtual IP")
-	set.StringVar(&c.Mode, "mode", c.Mode, "iptables, nftables, ipvs or auto; auto is nftables where nobody else writes rules of iptables")
+	set.StringVar(&c.Mode, "mode", c.Mode, "iptables, nftables, ipvs or auto; auto is nftables where no other program has rules of iptables")
 	set.StringVar(&c.IPTables.Mode, "iptables-mode", c.IPTables.Mode, "auto, nft or legacy; auto is the variant that this node uses already")
 	set.StringVar(&c.ServiceProxyName, "service-proxy-name", c.ServiceProxyName,
 		"serve only Services with this value of the label service.kubernetes.io/service-proxy-name (default: those without the label)")
+	set.BoolVar(&c.FollowNodes, "follow-nodes", c.FollowNodes, "let Services weigh endpoints by cores and labels of nodes, for which the agent follows all Nodes")
 	set.StringSliceVar(&c.DetectLocal.ClusterCIDRs, clusterCIDR, c.DetectLocal.ClusterCIDRs,
 		"networks of the pods, one of each family; traffic from elsewhere to ClusterIPs is masqueraded")
 	set.StringVar(&c.Metrics.BindAddress, "metrics-bind-address", c.Metrics.BindAddress, "address of /metrics, /configz and /debug/dump; 0 for none")
 	set.StringVar(&c.Health.BindAddress, "healthz-bind-address", c.Health.BindAddress, "address of /healthz and /livez; 0 for none")
 	set.StringVar(&c.SysctlRoot, "sysctl-root", c.SysctlRoot, "folder in which kernel settings are written")
-	set.DurationVar(&c.IPTables.MinSyncPeriod.Duration, "min-sync-period", c.IPTables.MinSyncPeriod.Duration, "pause after a sync in which changes are gathered")
+	set.DurationVar(&c.MinSyncPeriod.Duration, "min-sync-period", c.MinSyncPeriod.Duration, "pause after a sync in which changes are gathered")
 	set.IntVarP(&c.Log.Level, "verbosity", "v", c.Log.Level, "verbosity of the log: 0 for admins, 4 for developers")
 }
 
@@ -65,7 +66,11 @@ func (f *flags) register(set *pflag.FlagSet) {
 func (f *flags) configuration() (c v1alpha1.ProxyAgentConfiguration, warnings []string, err error) {
 	c = v1alpha1.DefaultProxyAgent()
 	if f.file != "" {
-		if c, warnings, err = config.Load(f.file); err != nil {
+		mode := "" // the file's
+		if f.set.Changed("mode") {
+			mode = f.set.Lookup("mode").Value.String()
+		}
+		if c, warnings, err = config.Load(f.file, mode); err != nil {
 			return c, nil, err
 		}
 	}

@@ -45,6 +45,11 @@ func whenServed(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, familie
 		waitServed(ctx, f.Backend)
 		cleanOthers(ctx, f.Settings.Family, b)
 	}
+	for _, f := range []model.Family{model.IPv4, model.IPv6} {
+		if _, served := config.Settings(c, f); !served && hasFamily(f) {
+			cleanOthers(ctx, f, none)
+		}
+	}
 	return nil
 }
 

@@ -32,7 +32,7 @@ func run(args []string) int {
 
 func newRoot() *cobra.Command {
 	root := newRun()
-	root.AddCommand(newCleanup(), newDump(), newTrace(), newVersion(), newWait())
+	root.AddCommand(newCleanup(), newDump(), newVersion(), newWait())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root

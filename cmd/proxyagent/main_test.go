@@ -13,7 +13,10 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
@@ -79,10 +82,6 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		"clean up a wrong mode":      {[]string{"cleanup", "--iptables-mode", "ipvs"}, `--iptables-mode "ipvs": it has to be auto, nft or legacy`},
 		"dump two things":            {[]string{"dump", "a/b", "c/d"}, "accepts at most 1 arg"},
 		"dump without a listener":    {[]string{"dump", "--address", "127.0.0.1:1"}, "no agent answers at 127.0.0.1:1 (see --address)"},
-		"trace nothing":              {[]string{"trace"}, "accepts 2 arg"},
-		"trace from nowhere":         {[]string{"trace", "here", "10.0.0.1:80"}, `SRC "here"`},
-		"trace to no port":           {[]string{"trace", "node", "10.0.0.1"}, `DST "10.0.0.1"`},
-		"trace an unknown protocol":  {[]string{"trace", "node", "10.0.0.1:1", "--protocol", "icmp"}, `--protocol "icmp": it has to be tcp, udp or sctp`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NODE_NAME", "here")
@@ -107,11 +106,10 @@ func TestHelpMentions(t *testing.T) {
 	for command, words := range map[string][]string{
 		"": {
 			"--config", "--sysctl-root", "-v, --verbosity", "prefer, enforce or ignore", "auto, nft or legacy", "127.0.0.1:10249", "0.0.0.0:10256",
-			"(default 1s)", "$NODE_NAME", "Flags win over the file", "KubeProxyConfiguration", "cleanup", "dump", "trace", "version",
+			"(default 1s)", "$NODE_NAME", "Flags win over the file", "KubeProxyConfiguration", "cleanup", "dump", "version",
 		},
 		"cleanup": {"--dry-run", "--kube-proxy", "--iptables-mode", "Nothing of others is touched"},
 		"dump":    {"NAMESPACE/NAME | ADDRESS", "--address", "127.0.0.1:10249"},
-		"trace":   {"SRC DST:PORT", "--protocol", "tcp, udp or sctp", "--in-interface"},
 	} {
 		code, stdout, stderr := execute(t, append(strings.Fields(command), "--help")...)
 		if code != 0 || stderr != "" || strings.Contains(stdout, "completion") {
@@ -135,7 +133,8 @@ const fileOfAll = `apiVersion: config.clusterip-operator.io/v1alpha1
 kind: ProxyAgentConfiguration
 nodeName: of-the-file
 allocations: enforce
-iptables: {mode: legacy, minSyncPeriod: 3s}
+iptables: {mode: legacy}
+minSyncPeriod: 3s
 detectLocal: {mode: NodeCIDR}
 log: {level: 2}
 `
@@ -152,7 +151,7 @@ func TestFlagsWinOverTheFile(t *testing.T) {
 		}},
 		"with what is the default": {[]string{"--allocations=prefer", "--iptables-mode=auto", "--min-sync-period=1s", "--verbosity=0"},
 			func(c *v1alpha1.ProxyAgentConfiguration) {
-				c.Allocations, c.IPTables.Mode, c.IPTables.MinSyncPeriod.Duration, c.Log.Level = "prefer", "auto", 1e9, 0
+				c.Allocations, c.IPTables.Mode, c.MinSyncPeriod.Duration, c.Log.Level = "prefer", "auto", 1e9, 0
 			}},
 		"all": {[]string{
 			"--kubeconfig=/k", "--node-name=of-the-flag", "--service-proxy-name=mine", "--cluster-cidr=10.0.0.0/8,fd00::/64",
@@ -166,7 +165,7 @@ func TestFlagsWinOverTheFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := v1alpha1.DefaultProxyAgent()
 			want.NodeName, want.Allocations, want.IPTables.Mode, want.Log.Level = "of-the-file", "enforce", "legacy", 2
-			want.IPTables.MinSyncPeriod.Duration, want.DetectLocal.Mode = 3e9, v1alpha1.DetectNodeCIDR
+			want.MinSyncPeriod.Duration, want.DetectLocal.Mode = 3e9, v1alpha1.DetectNodeCIDR
 			tc.want(&want)
 			got, warnings, err := configured(t, append(tc.args, "--config", write(t, fileOfAll))...)
 			if err != nil || len(warnings) > 0 {
@@ -265,7 +264,7 @@ func TestAtLoopback(t *testing.T) {
 		"at addresses of IPv6, of IPv4": {[]string{"fd00::/64"}, false, true},
 	} {
 		c := v1alpha1.DefaultProxyAgent()
-		c.NodePortAddresses, c.IPTables.LocalhostNodePorts = tc.addresses, !tc.off
+		c.NodePortAddresses, c.LocalhostNodePorts = tc.addresses, !tc.off
 		if got := atLoopback(c); got != tc.want {
 			t.Errorf("%s: got %t", name, got)
 		}
@@ -289,6 +288,24 @@ func TestNewLogger(t *testing.T) {
 			t.Errorf("%s: got %q, want one line with %q", format, stderr, want)
 		}
 	}
+}
+
+// TestTheSilenceOfTheAPIServerIsTold until it has listed everything.
+func TestTheSilenceOfTheAPIServerIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		ctx := logr.NewContext(t.Context(), funcr.New(func(_, line string) { told = append(told, line) }, funcr.Options{}))
+		listed, ended := make(chan struct{}), make(chan error)
+		go func() { ended <- tellSilence(ctx, listed, "10.96.0.1:443") }()
+		time.Sleep(2*silence + time.Second)
+		close(listed)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if len(told) != 2 || !strings.Contains(told[0], "10.96.0.1:443") || !strings.Contains(told[0], "KUBERNETES_SERVICE_HOST") {
+			t.Errorf("in %s it said %q", 2*silence, told)
+		}
+	})
 }
 
 func TestShort(t *testing.T) {

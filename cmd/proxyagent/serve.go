@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -56,14 +54,14 @@ func serve(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, warnings []s
 	log := newLogger(c.Log)
 	ctx = logr.NewContext(ctx, log)
 	for _, w := range warnings {
-		log.Info("The configuration says something that has no meaning here", "warning", w)
+		log.Info("Not all of the configuration is as it should be", "warning", w)
 	}
 	guard, ctx := timeline.NewGuard(ctx)
 	client, err := connect(c.Client, guard)
 	if err != nil {
 		return err
 	}
-	alone, err := lockNamespace(ctx)
+	alone, err := lockNamespace(ctx, lockFolder)
 	if err != nil {
 		return err
 	}
@@ -103,7 +101,7 @@ func connect(c v1alpha1.ProxyAgentClient, guard *timeline.Guard) (*kubernetes.Cl
 func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *kubernetes.Clientset, b choice) error {
 	log := logr.FromContextOrDiscard(ctx)
 	source, err := watch.New(client, watch.Options{
-		NodeName: c.NodeName, ProxyName: c.ServiceProxyName, Allocations: model.AllocationMode(c.Allocations), Logger: log,
+		NodeName: c.NodeName, ProxyName: c.ServiceProxyName, Allocations: model.AllocationMode(c.Allocations), FollowNodes: c.FollowNodes, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -120,7 +118,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	m.Build(version.String(), string(b.backend), b.reason)
 	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
 	m.CountConnections(connections(families))
-	events := newEvents(ctx, client, c.NodeName)
+	events := newEvents(ctx, client, c.NodeName, source.Tells)
 	health := healthz.New(served, b.mode(), m.Answered)
 	checks := healthz.NewServices(health.Healthy, events.healthCheckFailed)
 	var localAddrs func() ([]netip.Addr, error) // no other setting needs them
@@ -133,11 +131,12 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	agent := proxyagent.New(proxyagent.Options{
 		NodeName: c.NodeName, Source: source, Families: families, Health: health, HealthChecks: checks, Events: events,
 		Metrics: m, LocalAddrs: localAddrs,
-		MinSyncPeriod: c.IPTables.MinSyncPeriod.Duration, ProbePeriod: c.IPTables.ProbePeriod.Duration,
+		MinSyncPeriod: c.MinSyncPeriod.Duration, ProbePeriod: c.ProbePeriod.Duration,
 	})
 	events.started()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return source.Run(ctx) })
+	group.Go(func() error { return tellSilence(ctx, source.Ready(), client.CoreV1().RESTClient().Get().URL().Host) })
 	group.Go(func() error { return health.Run(ctx, c.Health.BindAddress, events.healthFailed) })
 	group.Go(func() error { return checks.Run(ctx) })
 	group.Go(func() error {
@@ -150,6 +149,26 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
 	return err
+}
+
+// silence is after what time an API server that has listed nothing is told of, again and again:
+// client-go's own errors come in between.
+const silence = 15 * time.Second
+
+// tellSilence says what may be wrong until the API server has listed everything. The usual reason
+// is one that no error of a connection names.
+func tellSilence(ctx context.Context, listed <-chan struct{}, address string) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-listed:
+			return nil
+		case <-time.After(silence):
+			logr.FromContextOrDiscard(ctx).Info("The API server has not listed Services yet; if its address is the ClusterIP of the Service kubernetes, which after a reboot works only "+
+				"once this agent serves it, name another address in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, or a kubeconfig", "address", address)
+		}
+	}
 }
 
 // newFamilies builds each family that is configured and that this machine has.
@@ -165,16 +184,16 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, b back
 		if !served {
 			continue
 		}
-		if err := usable(ctx, b, f); err != nil && len(c.IPFamilies) > 0 {
-			return nil, fmt.Errorf("%s is asked for and this machine cannot do it: %w", f, err)
-		} else if err != nil {
-			logr.FromContextOrDiscard(ctx).Info("A family is not served, because this machine cannot do it", "family", f, "reason", err.Error())
+		if why := missing(f); why != "" && len(c.IPFamilies) > 0 {
+			return nil, fmt.Errorf("%s is configured and this machine does not have it: %s", f, why)
+		} else if why != "" {
+			logr.FromContextOrDiscard(ctx).Info("A family is not served, because this machine does not have it", "family", f, "reason", why)
 			continue
 		}
 		settings.KeepInvalid = settings.KeepInvalid || liberal
-		rules, err := b.open(iptables.Options{Family: f, Sets: sets, Generations: generations, FullCheck: c.IPTables.SyncPeriod.Duration}, c)
+		rules, err := b.open(iptables.Options{Family: f, Sets: sets, Generations: generations, FullCheck: c.SyncPeriod.Duration}, c)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("preparing %s (ipFamilies in the configuration can leave it out): %w", f, err)
 		}
 		connections, err := conntrack.Kernel()
 		if err != nil {
@@ -184,7 +203,7 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, b back
 		if err != nil {
 			return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
 		}
-		families = append(families, proxyagent.Family{Settings: settings, Backend: rules, Flows: conntrack.New(f, connections), Connections: counter})
+		families = append(families, proxyagent.Family{Settings: settings, Backend: rules, Flows: conntrack.New(f, connections), Connections: counter, Optional: f == model.IPv6 && len(c.IPFamilies) == 0})
 	}
 	if len(families) == 0 {
 		return nil, errors.New("this machine has none of the IP families that are to be served")
@@ -222,61 +241,18 @@ func hasFamily(f model.Family) bool {
 	return err == nil
 }
 
-// usable returns why a family cannot be served; nil when it can. Without the test of the tables, a machine without IPv6 in its kernel would
-// never become healthy. IPv4 is never left out: its failure may be temporary, and few nodes can do without it.
-func usable(ctx context.Context, b backend, f model.Family) error {
-	if f == model.IPv4 {
-		return nil
-	}
+// missing returns why this machine does not have a family, empty if it has. What fails only when
+// rules are written is tried again, by the agent's loop: a module that is loaded later must not
+// leave a family unserved until a restart.
+func missing(f model.Family) string {
 	if !hasFamily(f) {
-		return errors.New("the kernel does not know IPv6")
+		return "the kernel does not know IPv6"
 	}
 	disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
-	if err == nil && strings.TrimSpace(string(disabled)) == "1" {
-		return errors.New("net.ipv6.conf.all.disable_ipv6 is 1")
+	if f == model.IPv6 && err == nil && strings.TrimSpace(string(disabled)) == "1" {
+		return "net.ipv6.conf.all.disable_ipv6 is 1"
 	}
-	for range tableAttempts {
-		if err = b.usable(ctx, f); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
-	}
-	return err
-}
-
-// tableAttempts is how often reading the tables of IPv6 may fail before the machine counts as one without IPv6.
-const tableAttempts = 5
-
-const (
-	// lockSocket is an abstract one: the kernel has one space of names for each network namespace, and frees a name with its process.
-	lockSocket = "@clusterip-proxyagent"
-	// handoverTimeout is how long the previous agent may take to end.
-	handoverTimeout = 15 * time.Second
-)
-
-// lockNamespace waits until no other agent runs in this network namespace, and keeps others waiting until it is closed. Two agents would remove each
-// other's rules for ever.
-func lockNamespace(ctx context.Context) (net.Listener, error) {
-	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
-	defer cancel()
-	for {
-		listener, err := net.Listen("unix", lockSocket)
-		if err == nil {
-			return listener, nil
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("making sure that no other agent runs here: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("another proxyagent runs in this network namespace: stop it first, two would take away each other's rules")
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	return ""
 }
 
 // newLogger writes to standard error, also the log of client-go.

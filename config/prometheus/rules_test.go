@@ -137,6 +137,8 @@ var scenarios = map[string]struct {
 	"disputed":            {series: and(half, series{`clusterip_proxyagent_disputed_addresses{instance="n",ip_family="IPv4",reason="NotAllocated"}`: "1x300"}), fires: []string{"ClusterIPAgentDisputedAddresses warning"}},
 	"disputed a moment":   {series: and(half, series{`clusterip_proxyagent_disputed_addresses{instance="n",ip_family="IPv4",reason="NotAllocated"}`: "1x5 0x300"}), near: "ClusterIPAgentDisputedAddresses"},
 	"fought over":         {series: and(half, series{`clusterip_proxyagent_drift_repairs_total{instance="n",ip_family="IPv4",what="chains"}`: "0+1x300"}), fires: []string{"ClusterIPAgentRulesFoughtOver warning"}},
+	"table hidden":        {series: and(half, series{`clusterip_proxyagent_degraded_tables{instance="n",ip_family="IPv4",table="filter",reason="TableUnreadable"}`: "1x300"}), fires: []string{"ClusterIPAgentTableUnreadable warning"}},
+	"hidden a moment":     {series: and(half, series{`clusterip_proxyagent_degraded_tables{instance="n",ip_family="IPv4",table="filter",reason="TableUnreadable"}`: "1x5 _x295"}), near: "ClusterIPAgentTableUnreadable"},
 	"repaired once":       {series: and(half, series{`clusterip_proxyagent_drift_repairs_total{instance="n",ip_family="IPv4",what="chains"}`: "0x60 1x240"}), near: "ClusterIPAgentRulesFoughtOver"},
 }
 

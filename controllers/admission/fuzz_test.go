@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -235,14 +236,20 @@ func decodeWhole(body []byte) (s, old *service, err error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
 		return nil, nil, err
 	}
-	s = &service{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(review.Request.Object, s); err != nil {
+	// Of null the handler sees nothing, and says that there is no Service.
+	read := func(raw json.RawMessage) (*service, error) {
+		if string(raw) == "null" {
+			return nil, errors.New("there is no object")
+		}
+		o := &service{}
+		return o, kjson.UnmarshalCaseSensitivePreserveInts(raw, o)
+	}
+	if s, err = read(review.Request.Object); err != nil {
 		return nil, nil, err
 	}
 	s.Metadata.Namespace = review.Request.Namespace
 	if review.Request.Operation != admissionv1.Create {
-		old = &service{}
-		err = kjson.UnmarshalCaseSensitivePreserveInts(review.Request.OldObject, old)
+		old, err = read(review.Request.OldObject)
 	}
 	return s, old, err
 }

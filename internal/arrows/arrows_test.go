@@ -78,6 +78,9 @@ var arrows = []arrow{
 	{"cmd/proxyagent", module + "/controllers", "control plane and node meet in API objects only"},
 	{"cmd/proxyagent", "sigs.k8s.io/controller-runtime", "the agent is small: informers are all that it needs of a cluster"},
 
+	{"cmd/proxyagent", "github.com/gopacket/*", "a process that runs on every node for ever makes no raw packets: cmd/proxyagent-trace does"},
+	{"cmd/proxyagent", module + "/proxyagent/trace", "a process that runs on every node for ever makes no raw packets: cmd/proxyagent-trace does"},
+
 	{"internal/batch", module + "/*", "items of all kinds are done in batches, and none is known here"},
 	{"internal/plain", module + "/*", "it looks at characters, and knows no object"},
 	{"internal/plain", "k8s.io/*", "it looks at characters, and knows no object"},

@@ -37,7 +37,8 @@ type Compiler struct {
 	winners   map[netip.Addr]int
 	allocated map[netip.Addr]struct{}
 	disputed  map[*record]struct{}
-	// misread has the Services that are served although some of what they ask for cannot be read.
+	// misread has the Services that are served although some of what they ask for cannot be read,
+	// or used.
 	misread map[*record]struct{}
 	// evaluations counts the Services that were compiled, for tests of the cost.
 	evaluations int
@@ -115,6 +116,12 @@ func (c *Compiler) Disputes() []model.Dispute {
 func (c *Compiler) Degraded() (all []model.Degradation) {
 	for r := range c.misread {
 		for _, p := range r.served {
+			if len(p.LoadBalancerIPs) > 0 && c.closed(r) {
+				all = append(all, model.Degradation{Port: p.Name, Reason: model.SourcesUnusable})
+			}
+			if !r.service.Balancing.HasJunk() {
+				continue
+			}
 			for _, reason := range r.service.Balancing.Junk {
 				all = append(all, model.Degradation{Port: p.Name, Reason: reason})
 			}
@@ -129,7 +136,7 @@ func (c *Compiler) Degraded() (all []model.Degradation) {
 // Former returns the former addresses that are served for the Services for which they are kept, in no order. It costs what there are.
 func (c *Compiler) Former() (served []netip.Addr) {
 	for a := range c.former {
-		if r := c.records[c.allocations[a].Service]; r != nil && c.holder(a) == r {
+		if r := c.records[c.allocations[a].Service]; r != nil && !r.service.Foreign && c.holder(a) == r {
 			served = append(served, a)
 		}
 	}

@@ -29,7 +29,7 @@ func (c *Compiler) evaluate(w *work, r *record) {
 	}
 	r.served, r.won, r.disputes = next.ports, next.won, next.disputes
 	delete(c.misread, r)
-	if r.service != nil && r.service.Balancing != nil && len(r.service.Balancing.Junk) > 0 && len(r.served) > 0 {
+	if r.service != nil && len(r.served) > 0 && (r.service.Balancing.HasJunk() || c.closed(r)) {
 		c.misread[r] = struct{}{}
 	}
 	delete(c.disputed, r)
@@ -53,6 +53,9 @@ func (c *Compiler) outcomeOf(r *record) outcome {
 		}
 	}
 	o.disputes = onePerAddress(o.disputes)
+	if r.service.Foreign { // it has its addresses, and who serves it tells what it lacks
+		return outcome{won: o.won}
+	}
 	return o
 }
 
@@ -94,7 +97,7 @@ func (c *Compiler) portOf(r *record, p *port, held []netip.Addr, o *outcome) *mo
 		}
 	}
 	if len(out.LoadBalancerIPs) > 0 {
-		out.SourceRanges = sourceRanges(c.set.Family, s, out.LoadBalancerIPs, c.node.IPs)
+		out.SourceRanges = c.sourceRanges(r, out.LoadBalancerIPs)
 	}
 	return out
 }

@@ -19,8 +19,11 @@ func (c *Compiler) Explain(n model.ServiceName) string {
 	if x.record == nil {
 		return x.text.String() + " there is none, or it is headless or of type ExternalName\n"
 	}
-	x.text.WriteString("\n")
 	s := x.service
+	if s.Foreign {
+		return x.text.String() + " another proxy serves it, and its addresses are not served for other Services\n"
+	}
+	x.text.WriteString("\n")
 	where := map[bool]string{false: "any endpoint", true: "endpoints on this node"}
 	x.say(1, "traffic to ClusterIPs goes to %s", where[s.InternalLocal])
 	x.say(1, "traffic from outside goes to %s", where[s.ExternalLocal])
@@ -174,8 +177,8 @@ func (x *explanation) frontend(what, whyNot string) {
 
 func (x *explanation) decided(kind string, a netip.Addr, p *port, v decision) {
 	winner := "nobody"
-	if v.winner != nil {
-		winner = plain(v.winner.name.String())
+	if v.winner != (model.ServiceName{}) {
+		winner = plain(v.winner.String())
 	}
 	why := ""
 	switch {
@@ -190,7 +193,7 @@ func (x *explanation) decided(kind string, a netip.Addr, p *port, v decision) {
 	case v.reason == model.NotAllocated:
 		why = "no IPAddress names this Service, and that is enforced"
 	case v.reason == model.ClusterIPOfOther:
-		why = "it is a ClusterIP or additional address of another Service; served for " + winner
+		why = "it is a ClusterIP or additional address of another Service; it belongs to " + winner
 	case v.reason != "":
 		why = "the Service " + winner + " has it, by better or older rights"
 	}
@@ -289,7 +292,9 @@ func (x *explanation) notes(p *model.ServicePort, s selection) {
 	x.sayIf(s.cluster && s.clusterEnding && len(p.Cluster) > 0, 2, "nothing is ready: endpoints that terminate are used as long as they serve")
 	x.sayIf(s.local && s.localEnding && len(p.Local) > 0, 2,
 		"nothing is ready on this node: endpoints on it that terminate are used as long as they serve")
-	x.sayIf(len(p.SourceRanges) > 0, 2, "load balancer IPs are for sources in %v, others are dropped", p.SourceRanges)
+	closed := len(p.LoadBalancerIPs) > 0 && x.closed(x.record)
+	x.sayIf(closed, 2, "the port is %s", model.SourcesUnusable)
+	x.sayIf(len(p.SourceRanges) > 0 && !closed, 2, "load balancer IPs are for sources in %v, others are dropped", p.SourceRanges)
 	if !p.HasEndpoints {
 		x.say(2, "new connections are rejected: there is no endpoint that could serve")
 		return

@@ -136,7 +136,7 @@ func TestExplain(t *testing.T) {
     additional address 10.96.0.9:80: served
     load balancer IP 203.0.113.1:80: not served, the Service default/c has it, by better or older rights
     external IP 10.96.0.3:80: not served, as it is a ClusterIP or additional address of the Service already
-    external IP 10.96.0.7:80: not served, it is a ClusterIP or additional address of another Service; served for default/c
+    external IP 10.96.0.7:80: not served, it is a ClusterIP or additional address of another Service; it belongs to default/c
     node port 30000: not served, the older Service default/c has it
     new connections are rejected: there is no endpoint that could serve
 `},
@@ -156,7 +156,7 @@ func TestExplain(t *testing.T) {
 			services: []asked{"web cluster=10.96.0.1 ext=10.96.0.2", "a cluster=10.96.0.2"}, endpoints: "1 ready",
 			want: `  port http (TCP 80):
     ClusterIP 10.96.0.1:80: not served, no IPAddress names this Service, and that is enforced
-    external IP 10.96.0.2:80: not served, it is a ClusterIP or additional address of another Service; served for nobody
+    external IP 10.96.0.2:80: not served, it is a ClusterIP or additional address of another Service; it belongs to nobody
     nothing of it is served in this family
 `},
 		"not in this family": {

@@ -66,7 +66,10 @@ func anyNodePort(set model.Settings) bool {
 func nodePortAddrs(set model.Settings, node model.Node, local []netip.Addr) []netip.Addr {
 	from := local
 	if set.NodePortPrimary {
-		from = node.IPs
+		from = nil
+		if a := nodeAddr(set.Family, node); a.IsValid() {
+			from = []netip.Addr{a}
+		}
 	}
 	var out []netip.Addr
 	for _, a := range from {
@@ -106,26 +109,57 @@ func shared(r, pods netip.Prefix, node model.Node, local []netip.Addr) bool {
 		slices.ContainsFunc(node.PodCIDRs, r.Overlaps) || pods.IsValid() && r.Overlaps(pods)
 }
 
-// sourceRanges returns who may use the load balancer IPs; nil for everybody, which is also what a Service means that names no range of
-// this family, or one of length zero. Where a range contains the node, the IPs themselves may: a load balancer often puts them on an
-// interface of the node, and connections from the node to them then carry them as their source.
-func sourceRanges(f model.Family, s *model.Service, vips, nodeIPs []netip.Addr) []netip.Prefix {
+// sourceRanges returns who may use load balancer IPs of a Service; nil for everybody, which is also
+// what a Service means that names no range of this family, or one of length zero. Where a range
+// contains the node, the IPs themselves may: a load balancer often puts them on an interface of the
+// node, and connections from the node to them then carry them as their source. Where ranges cannot
+// be used it is an address that no packet has as its source.
+func (c *Compiler) sourceRanges(r *record, vips []netip.Addr) []netip.Prefix {
+	if c.closed(r) {
+		if c.set.Family == model.IPv4 {
+			return []netip.Prefix{own(netip.IPv4Unspecified())}
+		}
+		return []netip.Prefix{own(netip.IPv6Unspecified())}
+	}
 	var out []netip.Prefix
-	for _, p := range s.SourceRanges {
+	for _, p := range r.service.SourceRanges {
 		switch {
-		case !p.IsValid() || model.FamilyOf(p.Addr()) != f:
+		case !p.IsValid() || model.FamilyOf(p.Addr()) != c.set.Family:
 		case p.Bits() == 0:
 			return nil
 		default:
 			out = append(out, p.Masked())
 		}
 	}
-	if slices.ContainsFunc(nodeIPs, func(a netip.Addr) bool { return insideAny(out, a) }) {
+	if insideAny(out, nodeAddr(c.set.Family, c.node)) {
 		for _, a := range vips {
-			out = append(out, own(a))
+			if !insideAny(out, a) { // the kernel's sets have no ranges that overlap
+				out = append(out, own(a))
+			}
 		}
 	}
 	return sorted(out, netip.Prefix.Compare)
+}
+
+// closed reports whether the source ranges of a Service cannot be used.
+func (c *Compiler) closed(r *record) bool {
+	ranges := 0
+	for _, p := range r.service.SourceRanges {
+		if p.IsValid() && model.FamilyOf(p.Addr()) == c.set.Family {
+			ranges++
+		}
+	}
+	return ranges == 0 && r.service.SourcesLost || ranges*len(r.loadBalancer)*len(r.ports) > model.MaxSources
+}
+
+// nodeAddr is the node's address of the family, as kube-proxy has it: the first one. It is invalid
+// for none.
+func nodeAddr(f model.Family, node model.Node) netip.Addr {
+	i := slices.IndexFunc(node.IPs, func(a netip.Addr) bool { return model.FamilyOf(a) == f && !a.Is4In6() })
+	if i < 0 {
+		return netip.Addr{}
+	}
+	return node.IPs[i]
 }
 
 func ofFamily(f model.Family, p netip.Prefix) bool {

@@ -1,9 +1,12 @@
 package compile
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -11,7 +14,7 @@ import (
 // TestNodePortAddresses has where node ports are served, on a node with the IPs 192.0.2.1 and 198.51.100.1 and some interfaces.
 // Expectations that differ from kube-proxy 1.36 say so.
 func TestNodePortAddresses(t *testing.T) {
-	const local, all, both = "192.0.2.1 198.51.100.7 192.0.2.1", "all", "192.0.2.1 198.51.100.1"
+	const local, all, first = "192.0.2.1 198.51.100.7 192.0.2.1", "all", "198.51.100.1"
 	v4, v6 := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
 	for name, tc := range map[string]struct {
 		cidrs, otherCIDRs    string // of the family, and of the other one
@@ -28,9 +31,9 @@ func TestNodePortAddresses(t *testing.T) {
 		"everything and something":                           {cidrs: "10.0.0.0/24 0.0.0.0/0", want: all},
 		"a network of the other family only":                 {otherCIDRs: "10.0.0.0/24", want: all},
 		"everything in the other family":                     {cidrs: "10.0.0.0/24", otherCIDRs: "0.0.0.0/0", want: "10.0.0.7"},
-		"the node's own (kube-proxy: one IP)":                {primary: true, want: both},
+		"the node's own: the first of the family":            {primary: true, want: first},
 		"the node's own, not known (kube-proxy: everywhere)": {primary: true, noNode: true},
-		"the node's own, and networks":                       {primary: true, cidrs: "10.0.0.0/24 0.0.0.0/0", want: both},
+		"the node's own, and networks":                       {primary: true, cidrs: "10.0.0.0/24 0.0.0.0/0", want: first},
 		"the loopback network":                               {cidrs: "loopback 10.0.0.0/24", want: "10.0.0.7 loopback"},
 		"the loopback network, without localhost":            {cidrs: "loopback 10.0.0.0/24", noLocalhost: true, want: "10.0.0.7"},
 	} {
@@ -164,8 +167,9 @@ func TestSourceRanges(t *testing.T) {
 		"everybody of the other family":        {ranges: "10.0.0.0/8", other: "0.0.0.0/0", want: "10.0.0.0/8"},
 		"only of the other family: everybody":  {other: "10.0.0.0/8"},
 		"the node is in it: the IPs may too":   {ranges: "192.0.2.0/24", want: "192.0.2.0/24 " + vips},
-		"the node's second IP is in it":        {ranges: "198.51.100.1/32", want: "198.51.100.1/32 " + vips},
+		"the node's second IP is in it":        {ranges: "198.51.100.1/32", want: "198.51.100.1/32"},
 		"the IPs are in it anyway":             {ranges: "192.0.2.1/32 203.0.113.1/32", want: "192.0.2.1/32 " + vips},
+		"the IPs are inside of it anyway":      {ranges: "192.0.2.1/32 203.0.113.0/24", want: "192.0.2.1/32 203.0.113.0/24"},
 		"the node of the other family is":      {ranges: "10.0.0.0/8", other: "192.0.2.0/24", want: "10.0.0.0/8"},
 		"there is no load balancer IP to keep": {ranges: "10.0.0.0/8", noLoadBalancer: true},
 	} {
@@ -183,4 +187,69 @@ func TestSourceRanges(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUnusableSourceRanges close the load balancer IPs, and the Service is told: also its other
+// family and other Services are served as they ask.
+func TestUnusableSourceRanges(t *testing.T) {
+	many := func(f model.Family, n int) (all []netip.Prefix) {
+		a := netip.MustParseAddr(in(f, "10.0.0.1"))
+		for range n {
+			all, a = append(all, own(a)), a.Next().Next()
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		n, ports int
+		lost     bool
+		vips     string
+		closed   bool
+	}{
+		"as many as may be":                         {n: model.MaxSources, ports: 1, vips: "203.0.113.1"},
+		"one more":                                  {n: model.MaxSources + 1, ports: 1, vips: "203.0.113.1", closed: true},
+		"each counts at each port and address":      {n: model.MaxSources / 4, ports: 2, vips: "203.0.113.1 203.0.113.2"},
+		"each counts at each port and address, too": {n: model.MaxSources/4 + 1, ports: 2, vips: "203.0.113.1 203.0.113.2", closed: true},
+		"nothing can be read":                       {ports: 1, lost: true, vips: "203.0.113.1", closed: true},
+		"something can be read":                     {n: 1, ports: 1, lost: true, vips: "203.0.113.1"},
+		"nothing can be read, no load balancer":     {ports: 1, lost: true},
+	} {
+		inBoth(t, func(t *testing.T, f model.Family) {
+			s := aService(f, "web", 0, "10.96.0.1")
+			s.ClusterIPs = append(s.ClusterIPs, addrs(other(f), "10.96.0.1")...)
+			s.LoadBalancerIPs = append(addrs(f, tc.vips), addrs(other(f), "203.0.113.9")...)
+			s.SourceRanges, s.SourcesLost = append(many(f, tc.n), prefixes(other(f), "10.0.0.0/8")...), tc.lost
+			for i := range tc.ports - 1 {
+				s.Ports = append(s.Ports, model.Port{Name: fmt.Sprint("more-", i), Protocol: model.TCP, Port: uint16(1000 + i)})
+			}
+			st := stateOf(s)
+			st.Node.IPs = addrs(f, "192.0.2.1")
+			c := compilerOf(model.Settings{Family: f}, st)
+			var told []model.Degradation
+			for n, p := range c.Plan().Ports {
+				want := many(f, tc.n)
+				if tc.closed {
+					want = []netip.Prefix{own(map[model.Family]netip.Addr{model.IPv4: netip.IPv4Unspecified(), model.IPv6: netip.IPv6Unspecified()}[f])}
+					told = append(told, model.Degradation{Port: n, Reason: model.SourcesUnusable})
+				}
+				if tc.vips != "" {
+					wantEqual(t, name, want, p.SourceRanges)
+				}
+			}
+			if diff := cmp.Diff(len(told), len(c.Degraded())); diff != "" {
+				t.Errorf("%s: %v", name, c.Degraded())
+			}
+			if explained := strings.Contains(c.Explain(s.Name), model.SourcesUnusable.String()); explained != tc.closed {
+				t.Errorf("%s: explained %t:\n%s", name, explained, c.Explain(s.Name))
+			}
+			wantEqual(t, name+", other family", prefixes(other(f), "10.0.0.0/8"), onlyOf(planOf(model.Settings{Family: other(f)}, st)).SourceRanges)
+		})
+	}
+}
+
+// onlyOf returns any port of a Plan.
+func onlyOf(p model.Plan) (any model.ServicePort) {
+	for _, any = range p.Ports {
+		break
+	}
+	return any
 }

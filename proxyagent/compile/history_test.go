@@ -162,7 +162,7 @@ func (g generator) service() model.Service {
 		extra, ports = 2, 4
 	}
 	return model.Service{
-		Created: someday.AddDate(0, 0, day), Held: g.one(5),
+		Created: someday.AddDate(0, 0, day), Held: g.one(5), Foreign: g.one(6),
 		ClusterIPs:      append(some(g, extra, g.addr), g.addr()),
 		ExternalIPs:     some(g, extra, g.addr),
 		LoadBalancerIPs: some(g, extra, g.addr),
@@ -260,7 +260,9 @@ func (g generator) changedService(st model.State, n model.ServiceName) *model.Se
 // withOneChange returns the same Service with one field as that of another.
 func (g generator) withOneChange(s model.Service) *model.Service {
 	o := g.service()
-	switch g.IntN(12) {
+	switch g.IntN(13) {
+	case 12:
+		s.Foreign = o.Foreign
 	case 11:
 		s.Balancing = o.Balancing
 	case 0:

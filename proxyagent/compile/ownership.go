@@ -28,9 +28,9 @@ func (r *record) hasCluster(a netip.Addr) bool {
 
 // decision is whether a Service gets an address. The zero decision is that it has it.
 type decision struct {
-	// reason is why not, winner the Service that has the address instead, or nil.
+	// reason is why not, winner the Service that has the address instead, zero for none.
 	reason model.DisputeReason
-	winner *record
+	winner model.ServiceName
 	// already is true if the Service claims the address as ClusterIP or additional address too, so that there is no dispute.
 	already bool
 }
@@ -39,19 +39,19 @@ func (v decision) served() bool { return v.reason == "" && !v.already }
 
 // dispute returns the decision as a Dispute; false if the address is served.
 func (v decision) dispute(a netip.Addr, loser *record) (model.Dispute, bool) {
-	d := model.Dispute{Addr: a, Loser: loser.name, Reason: v.reason}
-	if v.winner != nil {
-		d.Winner = v.winner.name
-	}
-	return d, v.reason != ""
+	return model.Dispute{Addr: a, Loser: loser.name, Winner: v.winner, Reason: v.reason}, v.reason != ""
 }
 
 // Who has an address is decided in this order.
 //
-//	somebody claims it as ClusterIP, or an IPAddress gives it to a Service as an additional address:
+//	a Service claims it as ClusterIP, or an IPAddress gives it to a Service as an additional address:
 //	    one of those has it, at all ports, and load balancer and external IPs of others lose (CVE-2020-8554)
+//	an IPAddress gives it to a Service that does not claim it, or not yet:
+//	    load balancer and external IPs of others lose, too, unless IPAddresses are ignored
 //	otherwise, for each port and protocol by itself:
 //	    a load balancer IP goes before an external IP, then the oldest Service wins
+//
+// Services of other proxies claim as all do. What they win is not served here.
 //
 // A Service that is held yields to all others, node ports included. A ClusterIP it has only as long as the IPAddress names it, whatever the mode: without one the
 // address may belong to somebody else by now, also to somebody whom we do not see.
@@ -88,9 +88,14 @@ func (c *Compiler) named(a netip.Addr) *record {
 	return nil
 }
 
-// claimed reports whether any Service claims the address as ClusterIP or additional address, successfully or not.
-func (c *Compiler) claimed(a netip.Addr) bool {
-	return len(c.clusters[a]) > 0 || c.additionalFor(a) != nil
+// given returns the Service to which an IPAddress gives the address, whether that Service claims it
+// or not, or is known at all; zero for none.
+func (c *Compiler) given(a netip.Addr) model.ServiceName {
+	allocation := c.allocations[a]
+	if c.set.Allocations == model.Ignore && !allocation.Additional {
+		return model.ServiceName{}
+	}
+	return allocation.Service
 }
 
 // additionalFor returns the Service that an IPAddress gives the address to as an additional one; nil for none.
@@ -115,26 +120,31 @@ func (c *Compiler) decideCluster(r *record, a netip.Addr) decision {
 		return decision{reason: model.NotAllocated}
 	case !r.hasCluster(a):
 		// Only where IPAddresses are ignored can an additional address go to another Service, to one with a ClusterIP.
-		return decision{reason: model.ClusterIPOfOther, winner: winner}
+		return decision{reason: model.ClusterIPOfOther, winner: winner.name}
 	case c.set.Allocations != model.Ignore && winner == c.named(a):
-		return decision{reason: model.AllocatedToOther, winner: winner}
+		return decision{reason: model.AllocatedToOther, winner: winner.name}
 	default:
-		return decision{reason: model.ClaimedByOlder, winner: winner}
+		return decision{reason: model.ClaimedByOlder, winner: winner.name}
 	}
 }
 
 // decideOutside returns whether a Service gets a load balancer or external IP at one port.
 func (c *Compiler) decideOutside(r *record, f front) decision {
-	if c.claimed(f.addr) {
-		if c.claimsHeld(r, f.addr) {
-			return decision{already: true}
-		}
-		return decision{reason: model.ClusterIPOfOther, winner: c.holder(f.addr)}
+	given, holder, winner := c.given(f.addr), c.holder(f.addr), c.fronts.first(f)
+	switch {
+	case c.claimsHeld(r, f.addr):
+		return decision{already: true}
+	case holder != nil:
+		return decision{reason: model.ClusterIPOfOther, winner: holder.name}
+	case len(c.clusters[f.addr]) > 0: // none of those who claim it gets it
+		return decision{reason: model.ClusterIPOfOther}
+	case given == r.name || given == model.ServiceName{} && winner == r:
+		return decision{}
+	case given != model.ServiceName{}:
+		return decision{reason: model.ClusterIPOfOther, winner: given}
+	default:
+		return decision{reason: model.ClaimedByOlder, winner: winner.name}
 	}
-	if winner := c.fronts.first(f); winner != r {
-		return decision{reason: model.ClaimedByOlder, winner: winner}
-	}
-	return decision{}
 }
 
 // addresses returns what the Service claims as ClusterIPs and additional addresses, sorted and without duplicates.

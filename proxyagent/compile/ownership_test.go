@@ -25,6 +25,8 @@ func (a asked) claimant(f model.Family) model.Service {
 		switch {
 		case w == "held":
 			s.Held = true
+		case w == "foreign":
+			s.Foreign = true
 		case !isPair:
 			s.Ports = append(s.Ports, aPort(w))
 		case key == "day":
@@ -235,6 +237,48 @@ func TestClaims(t *testing.T) {
 			services: "a cluster=10.96.0.1; b cluster=10.96.0.2 ext=10.96.0.1", allocations: "10.96.0.2=b",
 			want:    "a:http cluster=10.96.0.1; b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClusterIPOfOtherService",
 			enforce: "b:http cluster=10.96.0.2; a< at=10.96.0.1 NotAllocated; b< at=10.96.0.1 ClusterIPOfOtherService",
+		},
+		"an external IP that is the ClusterIP of a Service that another proxy serves": {
+			services: "a foreign day=2 cluster=10.96.0.1; b day=1 cluster=10.96.0.2 ext=10.96.0.1", allocations: "10.96.0.1=a 10.96.0.2=b",
+			want: "b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClusterIPOfOtherService",
+		},
+		"an external IP that is the ClusterIP of a Service that another proxy serves, without its IPAddress": {
+			services: "a foreign day=2 cluster=10.96.0.1; b day=1 cluster=10.96.0.2 ext=10.96.0.1", allocations: "10.96.0.2=b",
+			want:    "b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClusterIPOfOtherService",
+			enforce: "b:http cluster=10.96.0.2; b< at=10.96.0.1 ClusterIPOfOtherService",
+		},
+		"external and load balancer IPs that an IPAddress gives to a Service which is not known": {
+			services: "b cluster=10.96.0.2 ext=10.96.0.1 lb=10.96.0.3", allocations: "10.96.0.1=gone 10.96.0.2=b 10.96.0.3=gone",
+			want:   "b:http cluster=10.96.0.2; b<gone at=10.96.0.1 ClusterIPOfOtherService; b<gone at=10.96.0.3 ClusterIPOfOtherService",
+			ignore: "b:http cluster=10.96.0.2 lb=10.96.0.3 ext=10.96.0.1",
+		},
+		"an external IP that an IPAddress gives to a Service as an additional address before it is known": {
+			services: "b cluster=10.96.0.2 ext=10.96.0.1", allocations: "10.96.0.1=+late 10.96.0.2=b",
+			want: "b:http cluster=10.96.0.2; b<late at=10.96.0.1 ClusterIPOfOtherService",
+		},
+		"an external IP that an IPAddress gives to a Service that claims another address": {
+			services: "a day=2 cluster=10.96.0.3; b day=1 cluster=10.96.0.2 ext=10.96.0.1", allocations: "10.96.0.1=a 10.96.0.2=b 10.96.0.3=a",
+			want:   "a:http cluster=10.96.0.3; b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClusterIPOfOtherService",
+			ignore: "a:http cluster=10.96.0.3; b:http cluster=10.96.0.2 ext=10.96.0.1",
+		},
+		"an external IP that an IPAddress gives to the Service itself, and an older one claims it": {
+			services: "a day=1 cluster=10.96.0.3 ext=10.96.0.1; b day=2 cluster=10.96.0.2 ext=10.96.0.1", allocations: "10.96.0.1=b 10.96.0.2=b 10.96.0.3=a",
+			want:   "a:http cluster=10.96.0.3; b:http cluster=10.96.0.2 ext=10.96.0.1; a<b at=10.96.0.1 ClusterIPOfOtherService",
+			ignore: "a:http cluster=10.96.0.3 ext=10.96.0.1; b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClaimedByOlderService",
+		},
+		"an external IP that is a load balancer IP of another proxy's Service": {
+			services:    "a foreign day=2 cluster=10.96.0.1 lb=203.0.113.1; b day=1 cluster=10.96.0.2 ext=203.0.113.1 http:80/TCP https:443/TCP",
+			allocations: "10.96.0.1=a 10.96.0.2=b",
+			want:        "b:http cluster=10.96.0.2; b:https cluster=10.96.0.2 ext=203.0.113.1; b<a at=203.0.113.1 ClaimedByOlderService",
+		},
+		"an additional address and the ClusterIP of Services that another proxy serves": {
+			services: "a foreign cluster=10.96.0.1; b cluster=10.96.0.2 lb=10.96.0.3; c day=1 cluster=10.96.0.1", allocations: "10.96.0.1=a 10.96.0.2=b 10.96.0.3=+a",
+			want:   "b:http cluster=10.96.0.2; c<a at=10.96.0.1 AllocatedToOtherService; b<a at=10.96.0.3 ClusterIPOfOtherService",
+			ignore: "b:http cluster=10.96.0.2; c<a at=10.96.0.1 ClaimedByOlderService; b<a at=10.96.0.3 ClusterIPOfOtherService",
+		},
+		"a Service that another proxy serves loses without a word": {
+			services: "a day=1 cluster=10.96.0.1 ext=203.0.113.1; b foreign day=2 cluster=10.96.0.1 ext=203.0.113.1 lb=10.96.0.1", allocations: "10.96.0.1=a",
+			want: "a:http cluster=10.96.0.1 ext=203.0.113.1",
 		},
 		"external and load balancer IPs that are the Service's own ClusterIP": {
 			services: "a cluster=10.96.0.1 ext=10.96.0.1 lb=10.96.0.1", allocations: "10.96.0.1=a", want: "a:http cluster=10.96.0.1",

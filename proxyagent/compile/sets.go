@@ -62,7 +62,7 @@ func fill(p *model.ServicePort, all endpoints, at location) {
 	p.Cluster = all.addrs(s.inCluster)
 	p.Local = all.addrs(s.inLocal)
 	p.Hairpin = all.addrs(s.hairpin)
-	if p.Name.Protocol == model.UDP {
+	if p.Name.Protocol != model.TCP {
 		p.Serving = all.addrs(func(e *model.Endpoint) bool { return e.Serving })
 	}
 	p.HasEndpoints = slices.ContainsFunc(all, couldServe)

@@ -193,7 +193,7 @@ func onlyPort(t *testing.T, p model.Plan) model.ServicePort {
 	return model.ServicePort{}
 }
 
-// TestServing has endpoints that flows may stay with, whatever new ones use; only flows of UDP are asked about.
+// TestServing has endpoints that flows may stay with, whatever new ones use; flows of TCP are not asked about.
 func TestServing(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		s := aService(f, "web", 0, "10.96.0.1")
@@ -212,7 +212,7 @@ func TestServing(t *testing.T) {
 			got[n.Protocol] = p.Serving
 		}
 		wantEqual(t, "Serving", map[model.Protocol][]netip.AddrPort{
-			model.TCP: nil, model.UDP: endpointAddrs(f, "2 3 4"), model.SCTP: nil}, got)
+			model.TCP: nil, model.UDP: endpointAddrs(f, "2 3 4"), model.SCTP: endpointAddrs(f, "2 3 4")}, got)
 	})
 }
 

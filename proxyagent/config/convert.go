@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 	netutils "k8s.io/utils/net"
@@ -29,17 +30,26 @@ const (
 // externalIPsGate is the one feature gate of kube-proxy that has a meaning here.
 const externalIPsGate = "AllowServiceExternalIPs"
 
+// modeOf is the mode in force, whose section is read: that of the command line if kube-proxy has
+// it, or that of the file.
+func modeOf(in kubeproxy.KubeProxyConfiguration, chosen string) kubeproxy.ProxyMode {
+	if slices.Contains([]string{modeIPTables, modeIPVS, modeNFTables}, chosen) {
+		return kubeproxy.ProxyMode(chosen)
+	}
+	return in.Mode
+}
+
 // convert returns our configuration with the same meaning. Its mistakes are what ours cannot express; Validate finds the others.
-func convert(in kubeproxy.KubeProxyConfiguration) (v1alpha1.ProxyAgentConfiguration, field.ErrorList) {
+func convert(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode) (v1alpha1.ProxyAgentConfiguration, field.ErrorList) {
 	c := v1alpha1.DefaultProxyAgent()
 	c.NodeName = strings.ToLower(strings.TrimSpace(in.HostnameOverride))
 	if allowed, set := in.FeatureGates[externalIPsGate]; set {
 		c.AllowServiceExternalIPs = allowed
 	}
-	if in.Mode == modeNFTables || in.Mode == modeIPVS {
-		c.Mode = string(in.Mode)
+	if mode == modeNFTables || mode == modeIPVS {
+		c.Mode = string(mode)
 	}
-	c.IPTables = convertIPTables(in, c.IPTables)
+	convertRules(in, mode, &c)
 	c.Conntrack = convertConntrack(in.Conntrack, c.Conntrack)
 	c.Client.Kubeconfig = in.ClientConnection.Kubeconfig
 	c.Client.QPS = cmp.Or(in.ClientConnection.QPS, c.Client.QPS)
@@ -51,7 +61,7 @@ func convert(in kubeproxy.KubeProxyConfiguration) (v1alpha1.ProxyAgentConfigurat
 	if modes := []string{"", modeIPTables, modeIPVS, modeNFTables}; !slices.Contains(modes, string(in.Mode)) {
 		errs = append(errs, field.NotSupported(field.NewPath("mode"), string(in.Mode), modes[1:]))
 	}
-	if in.Mode == modeIPVS {
+	if mode == modeIPVS {
 		c.IPVS, more = convertIPVS(in.IPVS, c.IPVS)
 		errs = append(errs, more...)
 	}
@@ -75,28 +85,37 @@ func fromSection(mode kubeproxy.ProxyMode, name string) bool {
 	}
 }
 
-// convertIPTables reads the section that is in force in kube-proxy's mode. Node ports on 127.0.0.0/8 are served in mode iptables alone.
-func convertIPTables(in kubeproxy.KubeProxyConfiguration, c v1alpha1.IPTables) v1alpha1.IPTables {
-	s := in.IPTables
-	full, pause, all, bit := s.SyncPeriod, s.MinSyncPeriod, s.MasqueradeAll, s.MasqueradeBit
-	switch in.Mode {
+// section has the settings that each mode has in a section of its own.
+type section struct {
+	full, pause metav1.Duration
+	all         bool
+	bit         *int32
+}
+
+func sectionOf(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode) section {
+	switch mode {
 	case modeIPVS:
-		full, pause = in.IPVS.SyncPeriod, in.IPVS.MinSyncPeriod
-		c.LocalhostNodePorts = false
+		return section{in.IPVS.SyncPeriod, in.IPVS.MinSyncPeriod, in.IPTables.MasqueradeAll, in.IPTables.MasqueradeBit}
 	case modeNFTables:
-		full, pause, all, bit = in.NFTables.SyncPeriod, in.NFTables.MinSyncPeriod, in.NFTables.MasqueradeAll, in.NFTables.MasqueradeBit
-		c.LocalhostNodePorts = false
+		return section{in.NFTables.SyncPeriod, in.NFTables.MinSyncPeriod, in.NFTables.MasqueradeAll, in.NFTables.MasqueradeBit}
 	default:
-		c.LocalhostNodePorts = ptr.Deref(s.LocalhostNodePorts, c.LocalhostNodePorts)
+		return section{in.IPTables.SyncPeriod, in.IPTables.MinSyncPeriod, in.IPTables.MasqueradeAll, in.IPTables.MasqueradeBit}
 	}
-	c.MasqueradeAll = all
-	c.MasqueradeBit = int(ptr.Deref(bit, int32(c.MasqueradeBit)))
-	c.SyncPeriod = cmp.Or(full, c.SyncPeriod)
-	c.MinSyncPeriod = cmp.Or(pause, c.MinSyncPeriod)
+}
+
+// convertRules reads the section that is in force; where the command line has chosen that, the
+// section of the file's own mode says what it leaves out. Node ports on 127.0.0.0/8 kube-proxy
+// serves in mode iptables alone, so that the file's own mode decides about them.
+func convertRules(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode, c *v1alpha1.ProxyAgentConfiguration) {
+	s, own := sectionOf(in, mode), sectionOf(in, in.Mode)
+	c.MasqueradeAll = s.all || own.all
+	c.MasqueradeBit = int(ptr.Deref(cmp.Or(s.bit, own.bit), int32(c.MasqueradeBit)))
+	c.SyncPeriod = cmp.Or(s.full, own.full, c.SyncPeriod)
+	c.MinSyncPeriod = cmp.Or(s.pause, own.pause, c.MinSyncPeriod)
+	c.LocalhostNodePorts = in.Mode != modeIPVS && in.Mode != modeNFTables && ptr.Deref(in.IPTables.LocalhostNodePorts, c.LocalhostNodePorts)
 	if c.SyncPeriod.Duration > 0 {
 		c.ProbePeriod.Duration = min(c.ProbePeriod.Duration, c.SyncPeriod.Duration)
 	}
-	return c
 }
 
 func convertIPVS(in kubeproxy.KubeProxyIPVSConfiguration, c v1alpha1.IPVS) (v1alpha1.IPVS, field.ErrorList) {
@@ -235,15 +254,16 @@ func withPort(address, port string) string {
 }
 
 // parseKubeProxy reads kube-proxy's kind. Fields that do not exist, or stand twice, are warnings, because kube-proxy takes such files.
-func parseKubeProxy(text []byte) (v1alpha1.ProxyAgentConfiguration, []string, error) {
+func parseKubeProxy(text []byte, chosen string) (v1alpha1.ProxyAgentConfiguration, []string, error) {
 	in, warnings, err := decodeKubeProxy(text)
 	if err != nil {
 		return v1alpha1.ProxyAgentConfiguration{}, nil, err
 	}
-	c, errs := convert(in)
-	warnings = append(warnings, idle(in)...)
+	mode := modeOf(in, chosen)
+	c, errs := convert(in, mode)
+	warnings = append(warnings, idle(in, mode)...)
 	for _, mistake := range c.Validate() {
-		mistake.Field = theirName(mistake.Field, in)
+		mistake.Field = theirName(mistake.Field, mode)
 		errs = append(errs, mistake)
 	}
 	return c, warnings, errs.ToAggregate()
@@ -280,9 +300,13 @@ var renamed = strings.NewReplacer("nodeName", "hostnameOverride", "detectLocal.c
 	"log.format", "logging.format", "log.level", "logging.verbosity")
 
 // theirName names a field as kube-proxy's file does.
-func theirName(ours string, in kubeproxy.KubeProxyConfiguration) string {
-	if name, found := strings.CutPrefix(ours, "iptables."); found && fromSection(in.Mode, name) {
-		return string(in.Mode) + "." + name
+func theirName(ours string, mode kubeproxy.ProxyMode) string {
+	switch {
+	case fromSection(mode, ours):
+		return string(mode) + "." + ours
+	case fromSection(modeNFTables, ours):
+		return modeIPTables + "." + ours
+	default:
+		return renamed.Replace(ours)
 	}
-	return renamed.Replace(ours)
 }

@@ -22,11 +22,11 @@ var meaningless = []struct{ path, why string }{
 	{"logging.options", "the log goes to standard error, not buffered"},
 	{"bindAddressHardFail", "the agent goes on and tries again when a port is taken"},
 	{"showHiddenMetricsForVersion", "no metric is hidden"},
-	{"ipvs", "it is for mode ipvs"},
-	{"nftables", "it is for mode nftables"},
+	{"ipvs", "it is read where the file or --mode says ipvs"},
+	{"nftables", "it is read where the file or --mode says nftables"},
 	{"winkernel", "the agent runs on Linux"},
 	{"oomScoreAdj", "the kubelet sets it by the priority class of the pod"},
-	{"configSyncPeriod", "the agent relies on watches, and looks at the kernel every iptables.syncPeriod"},
+	{"configSyncPeriod", "the agent relies on watches, and looks at the kernel every syncPeriod"},
 	{"portRange", "kube-proxy does not use it either"},
 	{"windowsRunAsService", "the agent runs on Linux"},
 }
@@ -55,11 +55,11 @@ var silent = map[string][]string{
 var zeros = []string{`""`, `"0s"`, `0`, `false`, `[]`, `{}`}
 
 // idle names each field that is set to something else than its default and has no effect here, sorted by path.
-func idle(in kubeproxy.KubeProxyConfiguration) []string {
+func idle(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode) []string {
 	set := leaves(in)
 	warnings := modeWarnings(in)
 	for _, path := range slices.Sorted(maps.Keys(set)) {
-		why := whyIdle(path, in.Mode)
+		why := whyIdle(path, in.Mode, mode)
 		if why != "" && !isSilent(path, set[path]) {
 			warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: %s", path, set[path], why))
 		}
@@ -79,14 +79,15 @@ func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
 	return warnings
 }
 
-// whyIdle returns why the field has no effect; it is empty for one that has.
-func whyIdle(path string, mode kubeproxy.ProxyMode) string {
+// whyIdle returns why the field has no effect in a file of its own mode where a mode is in force;
+// it is empty for one that has.
+func whyIdle(path string, own, mode kubeproxy.ProxyMode) string {
 	section, name, _ := strings.Cut(path, ".")
 	switch {
-	case section == string(mode) && (mode == modeIPVS || fromSection(mode, name)):
+	case section == string(mode) && (mode == modeIPVS || fromSection(mode, name)), section == string(own) && fromSection(own, name):
 		return ""
-	case section == modeIPTables && (fromSection(mode, name) || name == "localhostNodePorts" && mode != "" && mode != modeIPTables):
-		return fmt.Sprintf("kube-proxy does not read it in mode %s", mode)
+	case section == modeIPTables && (fromSection(own, name) && mode != modeIPTables || name == "localhostNodePorts" && own != "" && own != modeIPTables):
+		return fmt.Sprintf("kube-proxy does not read it in mode %s", own)
 	}
 	for _, row := range meaningless {
 		if path == row.path || strings.HasPrefix(path, row.path+".") {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -96,11 +97,11 @@ func TestEveryFieldOfKubeProxyMattersOrIsNamed(t *testing.T) {
 			if !known {
 				t.Fatal("a field that this test does not know: decide what it means")
 			}
-			got, warnings, err := Parse([]byte(theirHead + needs[path] + nested(path, value)))
+			got, warnings, err := Parse([]byte(theirHead+needs[path]+nested(path, value)), "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			plain, _, err := Parse([]byte(theirHead))
+			plain, _, err := Parse([]byte(theirHead), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,14 +199,14 @@ ipvs: {syncPeriod: 20s, minSyncPeriod: 2s}
 iptables: {syncPeriod: 40s, masqueradeAll: true, masqueradeBit: 3, localhostNodePorts: true}
 `, func(c *conf) {
 			c.Mode = "ipvs"
-			c.IPTables.LocalhostNodePorts, c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = false, true, 3
-			c.IPTables.SyncPeriod.Duration, c.IPTables.MinSyncPeriod.Duration = 20e9, 2e9
+			c.LocalhostNodePorts, c.MasqueradeAll, c.MasqueradeBit = false, true, 3
+			c.SyncPeriod.Duration, c.MinSyncPeriod.Duration = 20e9, 2e9
 		}, []string{`iptables.syncPeriod: "40s" has no effect: kube-proxy does not read it in mode ipvs`}},
 		"IPVS, all of its section": {`
 mode: ipvs
 ipvs: {scheduler: wlc, strictARP: true, excludeCIDRs: [10.1.7.0/16], tcpTimeout: 900s, tcpFinTimeout: 120s, udpTimeout: 300s}
 `, func(c *conf) {
-			c.Mode, c.IPTables.LocalhostNodePorts = "ipvs", false
+			c.Mode, c.LocalhostNodePorts = "ipvs", false
 			c.IPVS.Scheduler, c.IPVS.StrictARP, c.IPVS.ExcludeCIDRs = "wlc", true, []string{"10.1.0.0/16"}
 			c.IPVS.TCPTimeout.Duration, c.IPVS.TCPFinTimeout.Duration, c.IPVS.UDPTimeout.Duration = 900e9, 120e9, 300e9
 		}, nil},
@@ -216,12 +217,12 @@ iptables: {masqueradeAll: true, localhostNodePorts: false}
 nodePortAddresses: [192.0.2.0/24]
 `, func(c *conf) {
 			c.Mode = "nftables"
-			c.IPTables.LocalhostNodePorts, c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = false, true, 3
-			c.IPTables.SyncPeriod.Duration = 20e9
+			c.LocalhostNodePorts, c.MasqueradeAll, c.MasqueradeBit = false, true, 3
+			c.SyncPeriod.Duration = 20e9
 			c.NodePortAddresses = []string{"192.0.2.0/24"}
 		}, []string{"iptables.localhostNodePorts: false", "iptables.masqueradeAll: true"}},
 		"comparing more often than looking": {"iptables: {syncPeriod: 500ms, minSyncPeriod: 100ms}\n", func(c *conf) {
-			c.IPTables.SyncPeriod.Duration, c.IPTables.MinSyncPeriod.Duration, c.IPTables.ProbePeriod.Duration = 5e8, 1e8, 5e8
+			c.SyncPeriod.Duration, c.MinSyncPeriod.Duration, c.ProbePeriod.Duration = 5e8, 1e8, 5e8
 		}, nil},
 		"no external IPs": {"featureGates: {AllowServiceExternalIPs: false, Other: true}\n", func(c *conf) {
 			c.AllowServiceExternalIPs = false
@@ -239,8 +240,49 @@ nodePortAddresses: [192.0.2.0/24]
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, warnings, err := Parse([]byte(theirHead + tc.text))
+			got, warnings, err := Parse([]byte(theirHead+tc.text), "")
 			expect(t, got, warnings, err, tc.want, tc.warnings)
+		})
+	}
+}
+
+// TestTheModeOfTheCommandLine has its section read, over that of the file's own mode, which goes on
+// deciding about node ports.
+func TestTheModeOfTheCommandLine(t *testing.T) {
+	type conf = v1alpha1.ProxyAgentConfiguration
+	const text = `
+nftables: {masqueradeBit: 3, syncPeriod: 20s}
+ipvs: {scheduler: wlc, minSyncPeriod: 4s}
+iptables: {masqueradeAll: true, masqueradeBit: 7, minSyncPeriod: 2s, localhostNodePorts: true}
+`
+	const idleNFTables, idleIPVS = "nftables.%s: %s has no effect: it is read where the file or --mode says nftables", "ipvs.%s: %s has no effect: it is read where the file or --mode says ipvs"
+	nft := []string{fmt.Sprintf(idleNFTables, "masqueradeBit", "3"), fmt.Sprintf(idleNFTables, "syncPeriod", `"20s"`)}
+	ipvs := []string{fmt.Sprintf(idleIPVS, "minSyncPeriod", `"4s"`), fmt.Sprintf(idleIPVS, "scheduler", `"wlc"`)}
+	for name, tc := range map[string]struct {
+		own, mode string
+		want      func(*conf)
+		warnings  []string
+	}{
+		"nftables over iptables": {"", "nftables", func(c *conf) {
+			c.Mode, c.MasqueradeBit, c.SyncPeriod.Duration, c.MinSyncPeriod.Duration = "nftables", 3, 20e9, 2e9
+		}, ipvs},
+		"ipvs over iptables": {"iptables", "ipvs", func(c *conf) {
+			c.Mode, c.IPVS.Scheduler, c.MasqueradeBit, c.MinSyncPeriod.Duration = "ipvs", "wlc", 7, 4e9
+		}, nft},
+		"auto over iptables": {"", "auto", func(c *conf) { c.MasqueradeBit, c.MinSyncPeriod.Duration = 7, 2e9 }, slices.Concat(ipvs, nft)},
+		"none":               {"", "", func(c *conf) { c.MasqueradeBit, c.MinSyncPeriod.Duration = 7, 2e9 }, slices.Concat(ipvs, nft)},
+		"iptables over nftables": {"nftables", "iptables", func(c *conf) {
+			c.MasqueradeBit, c.SyncPeriod.Duration, c.MinSyncPeriod.Duration, c.LocalhostNodePorts = 7, 20e9, 2e9, false
+			c.NodePortAddresses = []string{"primary"}
+		}, ipvs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := theirHead + text
+			if tc.own != "" {
+				file += "mode: " + tc.own + "\n"
+			}
+			got, warnings, err := Parse([]byte(file), tc.mode)
+			expect(t, got, warnings, err, func(c *conf) { c.MasqueradeAll = true; tc.want(c) }, tc.warnings)
 		})
 	}
 }
@@ -278,7 +320,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(theirHead + "clusterCIDR: 10.0.0.0/8,::/0\nnodePortAddresses: [all, localhost]\n"))
 	f.Add([]byte(ownHead + "client: {qps: 1e39}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, _, err := Parse(text)
+		c, _, err := Parse(text, "")
 		if err != nil {
 			return
 		}
@@ -294,7 +336,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, warnings, err := Parse(again)
+		got, warnings, err := Parse(again, "")
 		if err != nil || len(warnings) > 0 {
 			t.Fatalf("%s: %v, %q", again, err, warnings)
 		}

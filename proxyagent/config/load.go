@@ -25,14 +25,16 @@ import (
 // kubeProxyKind is the kind of kube-proxy's configuration file.
 const kubeProxyKind = "KubeProxyConfiguration"
 
-// Load reads a file over the defaults: one of our own kind, or kube-proxy's, whose fields without meaning here are named in the
-// warnings. The configuration is valid unless there is an error, which names every mistake in the file.
-func Load(path string) (v1alpha1.ProxyAgentConfiguration, []string, error) {
+// Load reads a file over the defaults: one of our own kind, or kube-proxy's, whose fields without
+// meaning here are named in the warnings. Mode is that of the command line, empty if it says none:
+// of kube-proxy's sections that of this mode is read. The configuration is valid unless there is an
+// error, which names every mistake in the file.
+func Load(path, mode string) (v1alpha1.ProxyAgentConfiguration, []string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return v1alpha1.ProxyAgentConfiguration{}, nil, fmt.Errorf("reading the configuration file: %w", err)
 	}
-	c, warnings, err := Parse(text)
+	c, warnings, err := Parse(text, mode)
 	if err != nil {
 		return v1alpha1.ProxyAgentConfiguration{}, warnings, fmt.Errorf("configuration file %s: %w", path, err)
 	}
@@ -40,17 +42,17 @@ func Load(path string) (v1alpha1.ProxyAgentConfiguration, []string, error) {
 }
 
 // Parse is Load for a text that has been read.
-func Parse(text []byte) (v1alpha1.ProxyAgentConfiguration, []string, error) {
+func Parse(text []byte, mode string) (v1alpha1.ProxyAgentConfiguration, []string, error) {
 	head, err := typeOf(text)
 	if err != nil {
 		return v1alpha1.ProxyAgentConfiguration{}, nil, err
 	}
 	switch head {
 	case metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.ProxyAgentKind}:
-		c, err := v1alpha1.ParseProxyAgent(text)
-		return c, nil, errors.Join(err, c.Validate().ToAggregate())
+		c, warnings, err := v1alpha1.ParseProxyAgent(text)
+		return c, warnings, errors.Join(err, c.Validate().ToAggregate())
 	case metav1.TypeMeta{APIVersion: kubeproxy.SchemeGroupVersion.String(), Kind: kubeProxyKind}:
-		return parseKubeProxy(text)
+		return parseKubeProxy(text, mode)
 	default:
 		return v1alpha1.ProxyAgentConfiguration{}, nil, wrongType(head)
 	}
@@ -119,12 +121,12 @@ func Settings(c v1alpha1.ProxyAgentConfiguration, family model.Family) (model.Se
 	s := model.Settings{
 		Family:             family,
 		Allocations:        model.AllocationMode(c.Allocations),
-		MasqueradeAll:      c.IPTables.MasqueradeAll,
-		MasqueradeBit:      c.IPTables.MasqueradeBit,
+		MasqueradeAll:      c.MasqueradeAll,
+		MasqueradeBit:      c.MasqueradeBit,
 		LocalSource:        localSource(c.DetectLocal, family),
 		FromNode:           c.DetectLocal.Mode == v1alpha1.DetectNodeCIDR,
-		LocalhostNodePorts: family == model.IPv4 && c.IPTables.LocalhostNodePorts,
-		KeepInvalid:        !c.IPTables.DropInvalid || c.Conntrack.TCPBeLiberal,
+		LocalhostNodePorts: family == model.IPv4 && c.LocalhostNodePorts,
+		KeepInvalid:        !c.DropInvalid || c.Conntrack.TCPBeLiberal,
 		NoExternalIPs:      !c.AllowServiceExternalIPs,
 		KeepUnallocated:    !c.DropsUnallocated(),
 	}

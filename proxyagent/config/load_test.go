@@ -37,7 +37,7 @@ func TestLoadRealFiles(t *testing.T) {
 		{"kubeadm-ipvs.yaml", func(c *v1alpha1.ProxyAgentConfiguration) {
 			c.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16"}
 			c.Client.Kubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
-			c.Mode, c.IPTables.LocalhostNodePorts = "ipvs", false
+			c.Mode, c.LocalhostNodePorts = "ipvs", false
 			c.IPVS.ExcludeCIDRs, c.IPVS.StrictARP = []string{"172.16.0.0/24"}, true
 		}, nil},
 		{"kind.yaml", func(c *v1alpha1.ProxyAgentConfiguration) {
@@ -46,7 +46,7 @@ func TestLoadRealFiles(t *testing.T) {
 			c.Conntrack.MaxPerCore = 0
 			c.Mode = "nftables"
 			c.NodePortAddresses = []string{"primary"}
-			c.IPTables.LocalhostNodePorts = false
+			c.LocalhostNodePorts = false
 		}, nil},
 		{"k3s.yaml", func(c *v1alpha1.ProxyAgentConfiguration) {
 			c.NodeName = "k3s-server-0"
@@ -61,7 +61,7 @@ func TestLoadRealFiles(t *testing.T) {
 		}, []string{`unknown field "resourceContainer": ignored`, `unknown field "udpIdleTimeout": ignored`, "oomScoreAdj: -998"}},
 	} {
 		t.Run(tc.file, func(t *testing.T) {
-			got, warnings, err := Load(filepath.Join("testdata", tc.file))
+			got, warnings, err := Load(filepath.Join("testdata", tc.file), "")
 			expect(t, got, warnings, err, tc.want, tc.warnings)
 		})
 	}
@@ -96,7 +96,7 @@ func expectWarnings(t *testing.T, got, want []string) {
 }
 
 func TestLoadOwnKind(t *testing.T) {
-	got, warnings, err := Load("testdata/own.yaml")
+	got, warnings, err := Load("testdata/own.yaml", "")
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
@@ -105,8 +105,9 @@ func TestLoadOwnKind(t *testing.T) {
 	want.AllowServiceExternalIPs = false
 	want.NodePortAddresses = []string{"192.0.2.0/24", "2001:db8::/64"}
 	want.DetectLocal = v1alpha1.DetectLocal{Mode: "InterfaceNamePrefix", InterfaceNamePrefix: "cali"}
-	want.IPTables = v1alpha1.IPTables{Mode: "legacy", MasqueradeAll: true}
-	want.IPTables.SyncPeriod.Duration, want.IPTables.ProbePeriod.Duration = time.Minute, 2*time.Second
+	want.IPTables.Mode, want.MasqueradeAll, want.MasqueradeBit, want.LocalhostNodePorts, want.DropInvalid = "legacy", true, 0, false, false
+	want.MinSyncPeriod.Duration = 0
+	want.SyncPeriod.Duration, want.ProbePeriod.Duration = time.Minute, 2*time.Second
 	want.IPVS = v1alpha1.IPVS{Scheduler: "wlc", ExcludeCIDRs: []string{"198.51.100.0/24"}, StrictARP: true}
 	want.IPVS.TCPTimeout.Duration, want.IPVS.TCPFinTimeout.Duration, want.IPVS.UDPTimeout.Duration = 10*time.Minute, time.Minute, 2*time.Minute
 	want.IPVS.DrainTimeout.Duration = 5 * time.Minute
@@ -189,7 +190,7 @@ func TestParseRefuses(t *testing.T) {
 		"kube-proxy with a strange host":   {theirHead + "hostnameOverride: a b\n", []string{"hostnameOverride"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := Parse([]byte(tc.text))
+			_, _, err := Parse([]byte(tc.text), "")
 			if err == nil {
 				t.Fatal("taken")
 			}
@@ -204,14 +205,14 @@ func TestParseRefuses(t *testing.T) {
 
 func TestLoadNamesTheFile(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
-	if _, _, err := Load(missing); err == nil || !strings.Contains(err.Error(), missing) {
+	if _, _, err := Load(missing, ""); err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("a missing file is %v", err)
 	}
 	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
 	if err := os.WriteFile(wrong, []byte(ownHead+"allocation: x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := Load(wrong)
+	c, _, err := Load(wrong, "")
 	if err == nil || !strings.Contains(err.Error(), wrong) {
 		t.Errorf("a wrong file is %v", err)
 	}

@@ -29,7 +29,7 @@ func TestSettings(t *testing.T) {
 		"defaults":              {func(*conf) {}, func(*model.Settings, bool) {}},
 		"the other allocations": {func(c *conf) { c.Allocations = "enforce" }, func(s *model.Settings, _ bool) { s.Allocations = model.Enforce }},
 		"masquerading": {
-			func(c *conf) { c.IPTables.MasqueradeAll, c.IPTables.MasqueradeBit = true, 0 },
+			func(c *conf) { c.MasqueradeAll, c.MasqueradeBit = true, 0 },
 			func(s *model.Settings, _ bool) { s.MasqueradeAll, s.MasqueradeBit = true, 0 },
 		},
 		"networks of pods": {
@@ -82,9 +82,9 @@ func TestSettings(t *testing.T) {
 			},
 		},
 		"node ports not on localhost": {
-			func(c *conf) { c.IPTables.LocalhostNodePorts = false }, func(s *model.Settings, _ bool) { s.LocalhostNodePorts = false },
+			func(c *conf) { c.LocalhostNodePorts = false }, func(s *model.Settings, _ bool) { s.LocalhostNodePorts = false },
 		},
-		"invalid packets pass": {func(c *conf) { c.IPTables.DropInvalid = false }, func(s *model.Settings, _ bool) { s.KeepInvalid = true }},
+		"invalid packets pass": {func(c *conf) { c.DropInvalid = false }, func(s *model.Settings, _ bool) { s.KeepInvalid = true }},
 		"a liberal kernel knows no invalid packets": {
 			func(c *conf) { c.Conntrack.TCPBeLiberal = true }, func(s *model.Settings, _ bool) { s.KeepInvalid = true },
 		},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -18,6 +19,7 @@ type fake struct {
 	flows  map[Flow]bool
 	local  []netip.Addr
 	dumps  int
+	last   Query
 	asked  int
 	broken error
 	stuck  map[Flow]bool
@@ -31,11 +33,13 @@ func newFake(flows ...Flow) *fake {
 	return t
 }
 
-func (t *fake) Flows(_ context.Context, _ model.Family, wanted func(Flow) bool) ([]Flow, error) {
+func (t *fake) Flows(_ context.Context, q Query, wanted func(Flow) bool) ([]Flow, error) {
 	t.dumps++
+	t.last = q
 	var flows []Flow
 	for f := range t.flows {
-		if wanted(f) {
+		asked := f.Protocol == q.Protocol && !(q.Unanswered && f.Answered) && (!q.Addr.IsValid() || q.Addr == f.Destination.Addr()) && (q.Port == 0 || q.Port == f.Destination.Port())
+		if asked && wanted(f) {
 			flows = append(flows, f)
 		}
 	}
@@ -69,7 +73,7 @@ func (t *fake) String() string {
 }
 
 func text(f Flow) string {
-	s := fmt.Sprintf("%v > %v", f.Source, f.Destination)
+	s := fmt.Sprintf("%v %v > %v", f.Protocol, f.Source, f.Destination)
 	if f.translated() {
 		s += fmt.Sprintf(" > %v", f.ReplySource)
 	}
@@ -85,13 +89,22 @@ var client = 0
 // to is a flow to a destination, which the rules sent to an endpoint unless that is empty.
 func to(destination, endpoint string) Flow {
 	client++
-	f := Flow{Source: netip.AddrPortFrom(netip.MustParseAddr("10.244.0.9"), uint16(1024+client%60000)), ID: uint32(client)}
+	f := Flow{Protocol: model.UDP, Source: netip.AddrPortFrom(netip.MustParseAddr("10.244.0.9"), uint16(1024+client%60000)), ID: uint32(client)}
 	f.Destination = netip.MustParseAddrPort(destination)
 	f.ReplySource = f.Destination
 	if endpoint != "" {
 		f.ReplySource = netip.MustParseAddrPort(endpoint)
 	}
 	return f
+}
+
+// over are flows over another protocol.
+func over(p model.Protocol, flows ...Flow) []Flow {
+	flows = slices.Clone(flows)
+	for i := range flows {
+		flows[i].Protocol = p
+	}
+	return flows
 }
 
 func answered(f Flow) Flow {
@@ -141,6 +154,27 @@ func tcp(p model.ServicePort) model.ServicePort {
 	return with(p, func(p *model.ServicePort) { p.Name.Protocol, p.Serving = model.TCP, nil })
 }
 
+func sctp(p model.ServicePort) model.ServicePort {
+	return with(p, func(p *model.ServicePort) { p.Name.Protocol = model.SCTP })
+}
+
+// now is the time of every test.
+var now = time.Now()
+
+// find searches once all that is suspected may be looked at.
+func find(ctx context.Context, r *Reconciler) (deleted int, err error) {
+	search := r.Search(now.Add(time.Hour))
+	if search == nil {
+		return 0, nil
+	}
+	for remove, more := search(ctx), true; more; {
+		n := 0
+		n, more, err = remove(ctx)
+		deleted += n
+	}
+	return deleted, err
+}
+
 var anyNodePort = model.Globals{Family: model.IPv4, NodePortAny: true}
 
 func planOf(g model.Globals, ports ...model.ServicePort) model.Plan {
@@ -153,7 +187,7 @@ func planOf(g model.Globals, ports ...model.ServicePort) model.Plan {
 
 // between is the Delta from one Plan to another.
 func between(before, after model.Plan) model.Delta {
-	d := model.Delta{Globals: &after.Globals, Ports: make(map[model.PortName]*model.ServicePort)}
+	d := model.Delta{Globals: &after.Globals, Ports: make(map[model.PortName]*model.ServicePort), Before: before.Ports}
 	for name, old := range before.Ports {
 		if now, ok := after.Ports[name]; !ok || !reflect.DeepEqual(old, now) {
 			d.Ports[name] = nil

@@ -7,11 +7,28 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// portIndex has the UDP ports of a Plan by their frontends.
+// front is where a port is served: an address and port or, with the zero address, a node port.
+type front struct {
+	protocol model.Protocol
+	at       netip.AddrPort
+}
+
+// nodePort is the front of a node port, wherever it is served.
+func nodePort(p model.Protocol, number uint16) front {
+	return front{p, netip.AddrPortFrom(netip.Addr{}, number)}
+}
+
+func (f front) isNodePort() bool { return !f.at.Addr().IsValid() }
+
+// served are the endpoints of a port, each list sorted: those that new flows go to, and those where
+// flows may stay.
+type served struct{ cluster, local, serving []netip.AddrPort }
+
+func servedBy(p model.ServicePort) *served { return &served{p.Cluster, p.Local, p.Serving} }
+
+// portIndex has the ports of a Plan by their fronts.
 type portIndex struct {
-	ports map[model.PortName]model.ServicePort
-	// owners are the ports by frontend: an address and port or, with the zero address, a node port.
-	owners map[netip.AddrPort]model.PortName
+	owners map[front]*served // front -> its port
 	nodes  nodeAddrs
 }
 
@@ -22,9 +39,7 @@ type nodeAddrs struct {
 	listed         []netip.Addr
 }
 
-func newPortIndex() *portIndex {
-	return &portIndex{ports: make(map[model.PortName]model.ServicePort), owners: make(map[netip.AddrPort]model.PortName)}
-}
+func newPortIndex() *portIndex { return &portIndex{owners: make(map[front]*served)} }
 
 func nodeAddrsOf(g model.Globals) nodeAddrs {
 	localhost := g.LocalhostNodePorts && g.Family == model.IPv4 // Never on ::1, which cannot be routed.
@@ -48,129 +63,119 @@ func (n nodeAddrs) serves(addr netip.Addr, local map[netip.Addr]bool) bool {
 	}
 }
 
-// nodePort is the frontend of a node port, wherever it is served.
-func nodePort(number uint16) netip.AddrPort { return netip.AddrPortFrom(netip.Addr{}, number) }
-
-// frontends returns all frontends of a port.
-func frontends(p model.ServicePort) []netip.AddrPort {
-	var all []netip.AddrPort
+// frontsOf returns all fronts of a port.
+func frontsOf(p model.ServicePort) []front {
+	var all []front
 	for _, vips := range [][]netip.Addr{p.ClusterIPs, p.ExternalIPs, p.LoadBalancerIPs} {
 		for _, vip := range vips {
-			all = append(all, netip.AddrPortFrom(vip, p.Port))
+			all = append(all, front{p.Name.Protocol, netip.AddrPortFrom(vip, p.Port)})
 		}
 	}
 	if p.NodePort != 0 {
-		all = append(all, nodePort(p.NodePort))
+		all = append(all, nodePort(p.Name.Protocol, p.NodePort))
 	}
 	return all
 }
 
-// allows reports whether a flow of a port may stay with an endpoint: one that new flows go to, or one that still serves.
-func allows(p model.ServicePort, endpoint netip.AddrPort) bool {
-	return has(p.Cluster, endpoint) || has(p.Local, endpoint) || has(p.Serving, endpoint)
+// allows reports whether a flow may stay with an endpoint: one that new flows go to, or one that
+// still serves.
+func (s *served) allows(endpoint netip.AddrPort) bool {
+	return has(s.cluster, endpoint) || has(s.local, endpoint) || has(s.serving, endpoint)
 }
 
 // hasEndpoints reports whether there is an endpoint for new flows.
-func hasEndpoints(p model.ServicePort) bool { return len(p.Cluster) > 0 || len(p.Local) > 0 }
+func (s *served) hasEndpoints() bool { return len(s.cluster) > 0 || len(s.local) > 0 }
 
-// hasFlows reports whether a port may have flows to endpoints.
-func hasFlows(p model.ServicePort) bool { return hasEndpoints(p) || len(p.Serving) > 0 }
+// hasFlows reports whether there may be flows to endpoints.
+func (s *served) hasFlows() bool { return s.hasEndpoints() || len(s.serving) > 0 }
+
+// loses reports whether there may be flows to an endpoint where those of after may not stay.
+func (s *served) loses(after *served) bool {
+	lost := func(endpoint netip.AddrPort) bool { return !after.allows(endpoint) }
+	return slices.ContainsFunc(s.cluster, lost) || slices.ContainsFunc(s.local, lost) || slices.ContainsFunc(s.serving, lost)
+}
 
 func has(sorted []netip.AddrPort, endpoint netip.AddrPort) bool {
 	_, found := slices.BinarySearchFunc(sorted, endpoint, netip.AddrPort.Compare)
 	return found
 }
 
-// apply brings the index up to date and returns the frontends that may have stale flows now.
-func (x *portIndex) apply(d model.Delta) []netip.AddrPort {
-	var suspects []netip.AddrPort
-	now := map[model.PortName]model.ServicePort{}
-	for name, port := range d.Ports {
-		if port != nil && name.Protocol == model.UDP {
-			now[name] = *port
+// apply changes the index by a Delta, and returns the fronts that may have stale flows now.
+func (x *portIndex) apply(d model.Delta) (suspects []front) {
+	now := func(name model.PortName) (p model.ServicePort) {
+		if port := d.Ports[name]; port != nil {
+			p = *port
 		}
-		suspects = append(suspects, x.suspects(x.ports[name], now[name])...)
+		return p
+	}
+	for name := range d.Ports {
+		suspects = append(suspects, x.suspects(d.Before[name], now(name))...)
 	}
 	for name := range d.Ports { // all are removed before any is added: an address may have moved from one to another
-		x.remove(name)
+		for _, f := range frontsOf(d.Before[name]) {
+			delete(x.owners, f)
+		}
 	}
-	for name, port := range now {
-		x.add(name, port)
+	for name := range d.Ports {
+		x.add(now(name))
 	}
 	return suspects
 }
 
-// suspects returns the frontends that may have stale flows because a port changed. The index is as it was before. The zero ServicePort, which
-// has no frontends, stands for none.
-func (x *portIndex) suspects(before, after model.ServicePort) []netip.AddrPort {
-	var all []netip.AddrPort
-	old, current := frontends(before), frontends(after)
-	lost := lostEndpoint(before, after) || !hasEndpoints(before) && hasEndpoints(after)
+// suspects returns the fronts that may have stale flows because a port changed. The index is as it
+// was before. The zero ServicePort, which has no fronts, stands for none.
+func (x *portIndex) suspects(before, after model.ServicePort) []front {
+	var all []front
+	old, current, was, is := frontsOf(before), frontsOf(after), servedBy(before), servedBy(after)
+	lost := was.loses(is) || !was.hasEndpoints() && is.hasEndpoints()
 	for _, f := range old {
 		stays := slices.Contains(current, f)
-		if stays && lost || !stays && (hasFlows(before) || x.overlapsNodePort(f)) {
+		if stays && lost || !stays && (was.hasFlows() || x.overlapsNodePort(f)) {
 			all = append(all, f)
 		}
 	}
 	for _, f := range current {
-		if !slices.Contains(old, f) && (hasEndpoints(after) || x.overlapsNodePort(f)) {
+		if !slices.Contains(old, f) && (is.hasEndpoints() || x.overlapsNodePort(f)) {
 			all = append(all, f)
 		}
 	}
 	return all
 }
 
-// overlapsNodePort reports whether a frontend has the port number of a node port. At a local address the node port is served where there is no
-// such frontend.
-func (x *portIndex) overlapsNodePort(f netip.AddrPort) bool {
-	_, isNodePort := x.owners[nodePort(f.Port())]
+// overlapsNodePort reports whether a front has the port number of a node port. At a local address
+// the node port is served where there is no such front.
+func (x *portIndex) overlapsNodePort(f front) bool {
+	_, isNodePort := x.owners[nodePort(f.protocol, f.at.Port())]
 	return isNodePort
 }
 
-// lostEndpoint reports whether flows of before may be with an endpoint where those of after may not stay.
-func lostEndpoint(before, after model.ServicePort) bool {
-	lost := func(endpoint netip.AddrPort) bool { return !allows(after, endpoint) }
-	return slices.ContainsFunc(before.Cluster, lost) || slices.ContainsFunc(before.Local, lost) || slices.ContainsFunc(before.Serving, lost)
-}
-
-// add adds a port, unless it has no frontends.
-func (x *portIndex) add(name model.PortName, p model.ServicePort) {
-	all := frontends(p)
-	if len(all) == 0 {
-		return
-	}
-	x.ports[name] = p
-	for _, f := range all {
-		x.owners[f] = name
+func (x *portIndex) add(p model.ServicePort) {
+	port := servedBy(p)
+	for _, f := range frontsOf(p) {
+		x.owners[f] = port
 	}
 }
 
-func (x *portIndex) remove(name model.PortName) {
-	for _, f := range frontends(x.ports[name]) {
-		delete(x.owners, f)
-	}
-	delete(x.ports, name)
-}
-
-// setNodeAddrs changes the addresses of node ports, and returns the frontends that may have stale flows now.
-func (x *portIndex) setNodeAddrs(n nodeAddrs) []netip.AddrPort {
+// setNodeAddrs changes the addresses of node ports, and returns the fronts that may have stale flows
+// now.
+func (x *portIndex) setNodeAddrs(n nodeAddrs) (suspects []front) {
 	x.nodes = n
-	var suspects []netip.AddrPort
-	for f, name := range x.owners {
-		if !f.Addr().IsValid() && hasFlows(x.ports[name]) {
+	for f, port := range x.owners {
+		if f.isNodePort() && port.hasFlows() {
 			suspects = append(suspects, f)
 		}
 	}
 	return suspects
 }
 
-// owner returns the port that has the destination of a flow, and whether it has it as a node port.
-func (x *portIndex) owner(dst netip.AddrPort, local map[netip.Addr]bool) (p model.ServicePort, isNodePort, ok bool) {
-	if name, ok := x.owners[dst]; ok { // The rules ask for virtual IPs first.
-		return x.ports[name], false, true
+// owner returns the port that has the destination of a flow, nil for none, and whether it has it as
+// a node port.
+func (x *portIndex) owner(dst front, local map[netip.Addr]bool) (port *served, isNodePort bool) {
+	if port := x.owners[dst]; port != nil { // The rules ask for virtual IPs first.
+		return port, false
 	}
-	if name, ok := x.owners[nodePort(dst.Port())]; ok && x.nodes.serves(dst.Addr(), local) {
-		return x.ports[name], true, true
+	if port := x.owners[nodePort(dst.protocol, dst.at.Port())]; port != nil && x.nodes.serves(dst.at.Addr(), local) {
+		return port, true
 	}
-	return model.ServicePort{}, false, false
+	return nil, false
 }

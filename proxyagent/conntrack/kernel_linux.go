@@ -23,20 +23,30 @@ func Kernel() (Table, error) {
 
 type kernel struct{ conn *nfnetlink.Conn }
 
-// Flows implements Table. Kernels from 5.8 on leave out other protocols themselves, older ones send all flows.
-func (k kernel) Flows(ctx context.Context, f model.Family, wanted func(Flow) bool) (flows []Flow, err error) {
-	request := nfnetlink.Request{
-		Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: nl.IPCTNL_MSG_CT_GET, Family: addressFamily(f), Attrs: onlyUDP(),
-	}
+// Flows implements Table.
+func (k kernel) Flows(ctx context.Context, q Query, wanted func(Flow) bool) (flows []Flow, err error) {
 	err = nfnetlink.Again(ctx, func() error {
 		flows = nil
-		return k.conn.Dump(request, func(answer nfnetlink.Attrs) {
-			if flow, ok := readFlow(answer); ok && wanted(flow) {
-				flows = append(flows, flow)
+		return k.dump(q, func(f Flow) {
+			if f.Protocol == q.Protocol && !(q.Unanswered && f.Answered) && wanted(f) {
+				flows = append(flows, f)
 			}
 		})
 	})
 	return flows, err
+}
+
+// dump asks once. Kernels before 5.8, and before 5.14 for those that are unanswered, send more than
+// is asked for.
+func (k kernel) dump(q Query, each func(Flow)) error {
+	request := nfnetlink.Request{
+		Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: nl.IPCTNL_MSG_CT_GET, Family: addressFamily(q.Family), Attrs: q.filter(),
+	}
+	return k.conn.Dump(request, func(answer nfnetlink.Attrs) {
+		if f, ok := readFlow(answer); ok {
+			each(f)
+		}
+	})
 }
 
 // Delete implements Table.

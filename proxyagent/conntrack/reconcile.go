@@ -1,138 +1,120 @@
 package conntrack
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"maps"
-	"net/netip"
-	"slices"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Reconciler deletes stale UDP flows of one family. It has to get every Delta, in order, after the rules for it are in the kernel. It must not
-// be used by several goroutines at once.
+const (
+	// settle is how long a front of TCP is left alone after it changed. A connection that is being
+	// opened just then is unanswered for a moment, and must not be cut; clients ask again after a
+	// second.
+	settle = time.Second
+	// share limits reading the table to a tenth of the time: the kernel walks all of it, however few
+	// flows it sends.
+	share = 10
+	// retry is when a search that failed is tried again.
+	retry = 10 * time.Second
+)
+
+// Reconciler deletes stale flows of one family. It has to get every Delta, in order, after the rules
+// for it are in the kernel. Its methods must not be called by several goroutines at once; what Search
+// returns runs beside them.
 //
-// Costs: nothing for a Delta that makes no flow stale, as other protocols or more endpoints than before; otherwise one reading of the UDP
-// flows and one message for each that is deleted.
+// Costs: nothing for a Delta that makes no flow stale, as one with more endpoints than before;
+// otherwise one walk of the kernel's table for each protocol concerned, however many Deltas came
+// meanwhile, and one message for each flow that is deleted.
 type Reconciler struct {
 	family model.Family
 	table  Table
 	index  *portIndex
-	// suspects are the frontends that may have stale flows, former the earlier addresses of node ports at which they may be.
-	suspects map[netip.AddrPort]bool
+	// suspects may have stale flows: front -> when it may be looked at. former are the earlier
+	// addresses of node ports at which there may be some.
+	suspects map[front]time.Time
 	former   []nodeAddrs
+	// abandoned is not nil until the first search has succeeded.
+	abandoned func(front) bool
+	earliest  time.Time     // of the next search
+	took      time.Duration // by the last one
 }
 
 // New returns a Reconciler that knows no port.
 func New(family model.Family, t Table) *Reconciler {
-	return &Reconciler{family: family, table: t, index: newPortIndex(), suspects: make(map[netip.AddrPort]bool)}
+	return &Reconciler{family: family, table: t, index: newPortIndex(), suspects: make(map[front]time.Time)}
 }
 
-// Start takes over a Plan whose rules are in the kernel, and deletes the flows that are stale by it. Flows to addresses inside of its Ranges
-// that it does not serve are deleted too if they were translated: of Services that were deleted while no agent ran.
+// Start takes over a Plan whose rules are in the kernel: all of its fronts may have stale flows. Those
+// of UDP and SCTP to addresses inside of its Ranges that it does not serve are stale too if they were
+// translated: of Services that were deleted while no agent ran. So are those to the fronts of before,
+// which the rules of an earlier agent served.
 //
-// It may be called again after a failure: ports that the Reconciler knows and the Plan does not have count as removed. After an error the next
-// Reconcile looks at the flows of the Plan's ports and of removed ones again; at those of unknown Services only another Start does.
-func (r *Reconciler) Start(ctx context.Context, plan model.Plan) (deleted int, err error) {
-	r.suspectAll()
-	r.former = append(r.former, r.index.nodes)
+// It may be called again after a failure: fronts that the Reconciler knows and the Plan does not have
+// count as removed.
+func (r *Reconciler) Start(plan model.Plan, before []model.ServicePort, now time.Time) {
+	for _, port := range before {
+		r.suspect(now, frontsOf(port)...)
+	}
+	r.suspectAll(now)
+	if !r.index.nodes.equal(nodeAddrs{}) {
+		r.former = append(r.former, r.index.nodes)
+	}
 	r.index = newPortIndex()
 	r.index.nodes = nodeAddrsOf(plan.Globals)
-	for name, port := range plan.Ports {
-		if name.Protocol == model.UDP {
-			r.index.add(name, port)
-		}
+	for _, port := range plan.Ports {
+		r.index.add(port)
 	}
-	r.suspectAll()
+	r.suspectAll(now)
 	if len(plan.Globals.Ranges) > 0 {
-		return r.clean(ctx, abandonedBy(plan))
+		r.abandoned, r.earliest = abandonedBy(plan), latest(r.earliest, now)
 	}
-	return r.reconcile(ctx)
 }
 
-// Reconcile deletes the flows that are stale since d, and returns how many. After an error it tries again with the next Delta, which may be
-// an empty one.
-func (r *Reconciler) Reconcile(ctx context.Context, globals model.Globals, d model.Delta) (deleted int, err error) {
-	r.suspect(r.index.apply(d))
-	if now := nodeAddrsOf(globals); !r.index.nodes.equal(now) {
+// Reconcile takes in what changed.
+func (r *Reconciler) Reconcile(globals model.Globals, d model.Delta, now time.Time) {
+	r.suspect(now, r.index.apply(d)...)
+	if nodes := nodeAddrsOf(globals); !r.index.nodes.equal(nodes) {
 		r.former = append(r.former, r.index.nodes)
-		r.suspect(r.index.setNodeAddrs(now))
+		r.suspect(now, r.index.setNodeAddrs(nodes)...)
 	}
-	return r.reconcile(ctx)
 }
 
 // suspectAll suspects everything in the index.
-func (r *Reconciler) suspectAll() {
+func (r *Reconciler) suspectAll(now time.Time) {
 	for f := range r.index.owners {
-		r.suspects[f] = true
+		r.suspect(now, f)
 	}
 }
 
-func (r *Reconciler) suspect(frontends []netip.AddrPort) {
-	for _, f := range frontends {
-		r.suspects[f] = true
-	}
-}
-
-func (r *Reconciler) reconcile(ctx context.Context) (int, error) {
-	if len(r.suspects) == 0 {
-		r.former = nil
-		return 0, nil
-	}
-	return r.clean(ctx, nil)
-}
-
-// clean reads the table once and deletes the stale flows. After an error the suspects stay.
-func (r *Reconciler) clean(ctx context.Context, abandoned func(netip.AddrPort) bool) (int, error) {
-	local, err := r.localAddrs()
-	if err != nil {
-		return 0, err
-	}
-	check := staleCheck{index: r.index, suspects: r.suspects, former: r.former, local: local, abandoned: abandoned}
-	flows, err := r.table.Flows(ctx, r.family, check.stale)
-	if err != nil {
-		return 0, fmt.Errorf("reading the UDP flows of %v: %w", r.family, err)
-	}
-	deleted, err := r.delete(ctx, flows)
-	if err == nil {
-		clear(r.suspects)
-		r.former = nil
-	}
-	return deleted, err
-}
-
-// localAddrs returns the addresses of the node if a suspect is a node port, or has the number of one.
-func (r *Reconciler) localAddrs() (map[netip.Addr]bool, error) {
-	local := make(map[netip.Addr]bool)
-	needed := func(f netip.AddrPort) bool { return !f.Addr().IsValid() || r.index.overlapsNodePort(f) }
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(r.suspects)), needed) {
-		return local, nil
-	}
-	addrs, err := r.table.LocalAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("reading the addresses of the node: %w", err)
-	}
-	for _, addr := range addrs {
-		local[addr] = true
-	}
-	return local, nil
-}
-
-func (r *Reconciler) delete(ctx context.Context, flows []Flow) (int, error) {
-	deleted := 0
-	var wrong []error
-	for _, f := range flows {
-		if ctx.Err() != nil {
-			return deleted, errors.Join(append(wrong, ctx.Err())...)
-		}
-		switch there, err := r.table.Delete(ctx, f); {
-		case err != nil:
-			wrong = append(wrong, fmt.Errorf("deleting the UDP flow from %v to %v: %w", f.Source, f.Destination, err))
-		case there:
-			deleted++
+func (r *Reconciler) suspect(now time.Time, fronts ...front) {
+	for _, f := range fronts {
+		if f.protocol == model.TCP {
+			r.suspects[f] = now.Add(settle)
+		} else {
+			r.suspects[f] = now
 		}
 	}
-	return deleted, errors.Join(wrong...)
+}
+
+// Next is when the next search is due, zero when there is nothing to look for.
+func (r *Reconciler) Next() (next time.Time) {
+	if r.abandoned != nil {
+		return r.earliest
+	}
+	for _, at := range r.suspects {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if next.IsZero() {
+		return next
+	}
+	return latest(next, r.earliest)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }

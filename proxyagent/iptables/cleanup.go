@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	rule "github.com/coreos/go-iptables/iptables"
+
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -61,6 +63,21 @@ func cleanVariant(ctx context.Context, o CleanupOptions, m Mode) ([]string, erro
 	if o.KubeProxy {
 		s = rules.ParseKubeProxy(text)
 	}
+	did, err := cleanShown(ctx, o, m, r, s)
+	if o.KubeProxy || err != nil {
+		return did, errors.Join(err, stays(s.Unreadable))
+	}
+	unreadable, err := r.ask(ctx, s)
+	for _, t := range unreadable {
+		did = append(did, fmt.Sprintf("%s iptables-%s: what is known of the agent's in the table %s, which iptables cannot show", o.Family, m, t))
+		if !o.DryRun {
+			err = errors.Join(err, r.cleanSingly(t))
+		}
+	}
+	return did, err
+}
+
+func cleanShown(ctx context.Context, o CleanupOptions, m Mode, r runner, s rules.Saved) ([]string, error) {
 	t, jumps := s.Removal()
 	if t.Empty() {
 		return nil, nil
@@ -73,6 +90,52 @@ func cleanVariant(ctx context.Context, o CleanupOptions, m Mode) ([]string, erro
 		return nil, fmt.Errorf("removing %d chains: %w", t.Chains(), err)
 	}
 	return did, nil
+}
+
+// cleanSingly takes away what is ours in a table that iptables cannot show, as far as its names are
+// known: the jumps, and in the table filter all chains. In the table nat the chains of single
+// Services stay, to which nothing leads any more.
+func (r runner) cleanSingly(t rules.Table) error {
+	node, err := rule.New(rule.Path(strings.TrimSuffix(r.save, "-save")), rule.Timeout(lockTimeout))
+	if err != nil {
+		return fmt.Errorf("asking iptables for its version: %w", err)
+	}
+	chains, jumps := rules.Known(t)
+	for _, c := range chains { // first: then each of them exists, and none leads to another
+		err = errors.Join(err, node.ClearChain(string(t), c))
+	}
+	for from, to := range jumps {
+		err = errors.Join(err, deleteAll(node, t, from, to))
+	}
+	for _, c := range chains {
+		err = errors.Join(err, node.DeleteChain(string(t), c))
+	}
+	if t == "nat" {
+		err = errors.Join(err, stays([]rules.Table{t}))
+	}
+	return err
+}
+
+// deleteAll deletes the jumps between two chains.
+func deleteAll(node *rule.IPTables, t rules.Table, from, to string) error {
+	for {
+		found, err := node.Exists(string(t), from, "-j", to)
+		if err != nil || !found {
+			return err
+		}
+		if err := node.Delete(string(t), from, "-j", to); err != nil {
+			return err
+		}
+	}
+}
+
+// stays says what has to stay because it cannot be read; nil for nothing.
+func stays(unreadable []rules.Table) (problem error) {
+	for _, t := range unreadable {
+		problem = errors.Join(problem, fmt.Errorf("iptables cannot show the table %s, because it has a rule that only nft can show: chains in it and the sets that they name stay; "+
+			"find that rule with `nft list table ip %[1]s` (ip6 for IPv6), delete it, and try again", t))
+	}
+	return problem
 }
 
 func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {

@@ -4,18 +4,23 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
 // evidence is what indicates the variant of iptables that a node uses.
 type evidence struct {
+	drops    map[Mode]bool // a chain FORWARD that drops
 	hint     map[Mode]bool // a chain that the kubelet leaves for this purpose (KEP-3178)
-	rules    map[Mode]int  // rules of Kubernetes, of network plugins and so on
-	others   int           // those of network plugins and other proxies alone
+	rules    map[Mode]int  // rules of Kubernetes, of network plugins, of firewalls
+	found    Found
 	standard Mode          // the variant of the program "iptables"; empty when there is none
 	there    map[Mode]bool // whose programs are installed
 }
@@ -23,6 +28,11 @@ type evidence struct {
 // choose picks the variant, and says why. Whoever else writes rules on a node should use the same one: where both are in use, the kernel evaluates
 // both, in an order that is not defined.
 func choose(e evidence) (Mode, string, error) {
+	for _, m := range []Mode{NFT, Legacy} {
+		if e.drops[m] && !e.drops[m.other()] && e.there[m] {
+			return m, "its FORWARD drops, and no rule elsewhere could let Services pass", nil
+		}
+	}
 	for _, m := range []Mode{NFT, Legacy} {
 		if e.hint[m] && !e.hint[m.other()] && e.there[m] {
 			return m, "the kubelet left its hint there", nil
@@ -51,30 +61,31 @@ func Detect(ctx context.Context, want Mode) (mode Mode, why string, err error) {
 		if _, err := newRunner(want, model.IPv4); err != nil {
 			return "", "", err
 		}
-		return want, "it was asked for", nil
+		return want, "it is configured", nil
 	}
 	return choose(gatherEvidence(ctx))
 }
 
-// Usable returns why the tables of a family cannot be used; nil when they can.
-func Usable(ctx context.Context, m Mode, f model.Family) error {
-	r, err := newRunner(m, f)
-	if err != nil {
-		return err
-	}
-	_, err = r.Save(ctx, "nat")
-	return err
+// Found is what the node has in tables of iptables, of both variants and families.
+type Found struct {
+	// Ours is true where chains of the agent are there.
+	Ours bool
+	// Drops names the tables filter whose chain FORWARD drops or rejects what it does not know.
+	// Only rules of iptables let Services pass there: what a table of nftables accepts, another one
+	// may still drop.
+	Drops []string
+	// Others names the tables that have rules of other programs, with how many: all of filter, and
+	// those of network plugins and proxies elsewhere. The kubelet's KUBE-FIREWALL, which has
+	// nothing to do with Services, is not among them: every node has it.
+	Others []string
 }
 
-// RulesOfOthers counts the rules of network plugins and other proxies, of both variants and families. The kubelet's KUBE-FIREWALL, which has nothing to do with Services, is not
-// among them: every node has it.
-func RulesOfOthers(ctx context.Context) int {
-	return gatherEvidence(ctx).others
-}
+// Find looks at the node.
+func Find(ctx context.Context) Found { return gatherEvidence(ctx).found }
 
 // gatherEvidence looks at the node. What cannot be read does not count.
 func gatherEvidence(ctx context.Context) evidence {
-	e := evidence{hint: map[Mode]bool{}, rules: map[Mode]int{}, there: map[Mode]bool{}}
+	e := evidence{drops: map[Mode]bool{}, hint: map[Mode]bool{}, rules: map[Mode]int{}, there: map[Mode]bool{}}
 	for _, m := range []Mode{NFT, Legacy} {
 		for _, f := range []model.Family{model.IPv4, model.IPv6} {
 			if _, err := newRunner(m, f); err != nil {
@@ -83,7 +94,7 @@ func gatherEvidence(ctx context.Context) evidence {
 			e.there[m] = true
 			if m == NFT || LegacyInUse(f) {
 				text, _ := Save(ctx, m, f)
-				e.weigh(m, text)
+				e.weigh(m, f, text)
 			}
 		}
 	}
@@ -107,18 +118,43 @@ func LegacyInUse(f model.Family) bool {
 	return err == nil && len(bytes.TrimSpace(names)) > 0
 }
 
-// weigh counts the rules of those that configure a node's network.
-func (e *evidence) weigh(m Mode, text []byte) {
+// weigh counts the rules of the programs that configure a node's network.
+func (e *evidence) weigh(m Mode, f model.Family, text []byte) {
+	table, others := "", map[string]int{}
 	for line := range strings.Lines(string(text)) {
 		switch {
+		case strings.HasPrefix(line, "*"):
+			table = strings.TrimSpace(line[1:])
 		case strings.HasPrefix(line, ":KUBE-IPTABLES-HINT "), strings.HasPrefix(line, ":KUBE-KUBELET-CANARY "):
 			e.hint[m] = true
-		case strings.HasPrefix(line, "-A KUBE-"), strings.HasPrefix(line, "-A CNI-"), strings.HasPrefix(line, "-A cali-"),
-			strings.HasPrefix(line, "-A FLANNEL-"), strings.HasPrefix(line, "-A CILIUM_"):
+		case strings.HasPrefix(line, ":"+rules.Prefix):
+			e.found.Ours = true
+		case table == "filter" && forwardDrops.MatchString(line):
+			e.drops[m] = true
+			e.found.Drops = append(e.found.Drops, fmt.Sprintf("iptables-%s of %s", m, f))
+		}
+		counts := ofNetwork.MatchString(line) || table == "filter" && isOthers(line)
+		if counts {
 			e.rules[m]++
-			if !strings.HasPrefix(line, "-A KUBE-FIREWALL ") {
-				e.others++
-			}
+		}
+		if counts && isOthers(line) {
+			others[table]++
 		}
 	}
+	for _, table := range slices.Sorted(maps.Keys(others)) {
+		e.found.Others = append(e.found.Others, fmt.Sprintf("%d in %s of iptables-%s of %s", others[table], table, m, f))
+	}
+}
+
+var (
+	// forwardDrops is the policy of FORWARD, or a rule of it that knows no exception.
+	forwardDrops = regexp.MustCompile(`^(:FORWARD DROP|-A FORWARD -j (DROP|REJECT))\b`)
+	// ofNetwork are the rules in the chains of Kubernetes and of network plugins.
+	ofNetwork = regexp.MustCompile(`^-A (KUBE-|CNI-|cali-|FLANNEL-|CILIUM_)`)
+	// uncounted are the rules of the kubelet and ours, and those that lead to them.
+	uncounted = regexp.MustCompile(`^-A (KUBE-FIREWALL|` + rules.Prefix + `\S+) | -j (KUBE-FIREWALL|` + rules.Prefix + `\S+)$`)
+)
+
+func isOthers(line string) bool {
+	return strings.HasPrefix(line, "-A ") && !uncounted.MatchString(strings.TrimSpace(line))
 }

@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
 func TestChoose(t *testing.T) {
@@ -23,6 +27,10 @@ func TestChoose(t *testing.T) {
 		want      Mode
 		wantWords string
 	}{
+		"FORWARD drops, where no other variant can let anything pass": {
+			evidence{drops: only(Legacy), hint: only(NFT), there: both}, Legacy, "its FORWARD drops",
+		},
+		"FORWARD drops in both": {evidence{drops: both, hint: only(NFT), there: both}, NFT, "the kubelet left its hint there"},
 		"the kubelet's hint, against all else": {
 			evidence{hint: only(Legacy), rules: map[Mode]int{NFT: 100}, standard: NFT, there: both}, Legacy, "the kubelet left its hint there",
 		},
@@ -53,6 +61,33 @@ func TestChoose(t *testing.T) {
 				t.Errorf("chose %q, because %q, with the error %v; want %q, because %q", got, why, err, tc.want, tc.wantWords)
 			}
 		})
+	}
+}
+
+// TestFound reads what other programs leave in tables.
+func TestFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want Found
+	}{
+		"nothing": {"*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\nCOMMIT\n", Found{}},
+		"the kubelet": {"*filter\n:FORWARD ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n-A INPUT -j KUBE-FIREWALL\n-A KUBE-FIREWALL -d 127.0.0.0/8 -j DROP\nCOMMIT\n" +
+			"*mangle\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n", Found{}},
+		"an agent": {"*filter\n:CIPA-FORWARD - [0:0]\n-A FORWARD -m comment --comment \"ours\" -j CIPA-FORWARD\n-A CIPA-FORWARD -m conntrack --ctstate INVALID -j DROP\nCOMMIT\n",
+			Found{Ours: true}},
+		"docker": {"*nat\n-A PREROUTING -j DOCKER\nCOMMIT\n*filter\n:FORWARD DROP [0:0]\n:DOCKER - [0:0]\n-A FORWARD -j DOCKER-USER\n-A FORWARD -j DOCKER\nCOMMIT\n",
+			Found{Drops: []string{"iptables-nft of IPv6"}, Others: []string{"2 in filter of iptables-nft of IPv6"}}},
+		"a firewall whose last rule refuses": {"*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -j REJECT --reject-with icmp-port-unreachable\nCOMMIT\n",
+			Found{Drops: []string{"iptables-nft of IPv6"}, Others: []string{"1 in filter of iptables-nft of IPv6"}}},
+		"one that drops some": {"*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 192.0.2.1/32 -j DROP\nCOMMIT\n", Found{Others: []string{"1 in filter of iptables-nft of IPv6"}}},
+		"a network plugin, and rules of its own that say nothing of Services": {"*mangle\n-A PREROUTING -j MARK --set-mark 1\nCOMMIT\n*nat\n-A POSTROUTING -j MASQUERADE\n-A CNI-HOSTPORT -j RETURN\nCOMMIT\n",
+			Found{Others: []string{"1 in nat of iptables-nft of IPv6"}}},
+	} {
+		e := evidence{drops: map[Mode]bool{}, hint: map[Mode]bool{}, rules: map[Mode]int{}}
+		e.weigh(NFT, model.IPv6, []byte(tc.text))
+		if diff := cmp.Diff(tc.want, e.found); diff != "" || e.drops[NFT] != (len(tc.want.Drops) > 0) {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

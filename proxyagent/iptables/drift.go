@@ -86,7 +86,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 func (p *Proxier) readBeside(ctx context.Context) (*rules.Saved, error) {
 	p.meanwhile = []rules.Transaction{}
 	p.mu.Unlock()
-	s, err := p.read(ctx)
+	s, err := p.read(ctx, rules.Tables...)
 	p.mu.Lock()
 	meanwhile := p.meanwhile
 	p.meanwhile = nil
@@ -104,7 +104,7 @@ func (p *Proxier) confirmSpellings(ctx context.Context) error {
 	if !p.spellings.Doubtful() {
 		return nil
 	}
-	s, err := p.read(ctx)
+	s, err := p.read(ctx, rules.Tables...)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -61,36 +60,10 @@ func (p *Proxier) confirm(ctx context.Context, name model.PortName) ([]model.Por
 // try writes the rules of ports so that it shows whether they are refused.
 func (p *Proxier) try(ctx context.Context, names ...model.PortName) error {
 	trial, after := p.rules.Trial(names...)
-	return p.attempt(ctx, trial, after)
-}
-
-// attempt writes a transaction and takes it away again.
-func (p *Proxier) attempt(ctx context.Context, trial, after rules.Transaction) error {
 	if err := p.write(ctx, trial); err != nil {
 		return err
 	}
 	return p.write(ctx, after)
-}
-
-// askForHashes finds out whether the kernel, and the program that writes rules, have the match by which clients are hashed. It does so once, when a port first
-// needs it: the answer costs two transactions, and may load a module.
-func (p *Proxier) askForHashes(ctx context.Context) error {
-	if p.asked || !p.rules.AsksForHashes() {
-		return nil
-	}
-	trial, after := rules.HashTrial()
-	switch err := p.attempt(ctx, trial, after); {
-	case err == nil:
-		p.rules.HashesKnown()
-	case !errors.Is(err, errRefused):
-		return err
-	default:
-		if err := p.try(ctx); err != nil { // whatever fails for another reason, fails then too
-			return err
-		}
-	}
-	p.asked = true
-	return nil
 }
 
 // apply takes a Delta in. The next Check tries what a port that is withheld is now.

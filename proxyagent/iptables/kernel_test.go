@@ -82,7 +82,7 @@ func syncOne(t *testing.T, p *Proxier, d model.Delta) bool {
 // agree compares the kernel with what is wanted, without the help of what Sync remembers.
 func agree(t *testing.T, p *Proxier) {
 	t.Helper()
-	s, err := p.read(context.Background())
+	s, err := p.read(context.Background(), rules.Tables...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,15 @@ func must(t *testing.T, err error) {
 
 func run(t *testing.T, program string, args ...string) {
 	t.Helper()
-	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+	output(t, program, args...)
+}
+
+// output returns what a program prints.
+func output(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(program, args...).CombinedOutput()
+	if err != nil {
 		t.Fatalf("%s %v: %v: %s", program, args, err, out)
 	}
+	return string(out)
 }

@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,10 +46,11 @@ type Proxier struct {
 	checking sync.Mutex // one Check at a time
 	mu       sync.Mutex
 	rules    *rules.Ruleset
-	known    bool             // what is not written of the rules is the whole difference to the kernel
-	asked    bool             // whether the kernel has xt_bpf
-	refused  bool             // the last sync was
-	suspects []model.PortName // whose rules the kernel lacked when it was read for the sync after that
+	begun    bool                // the rules have been read once
+	served   []model.ServicePort // by those of an earlier agent, until it was asked for
+	known    bool                // what is not written of the rules is the whole difference to the kernel
+	refused  bool                // the last sync was
+	suspects []model.PortName    // whose rules the kernel lacked when it was read for the sync after that
 
 	withheldAt time.Time           // when rules of ports that are withheld were tried last
 	meanwhile  []rules.Transaction // written since Check reads the rules; nil while it does not, or when what it reads is of no use
@@ -91,6 +93,16 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	return full, p.program(ctx)
 }
 
+// Served lists, once, the fronts of UDP and SCTP that the rules led to endpoints when the first Sync
+// began: the flows to those that no Service has any more are stale.
+func (p *Proxier) Served() []model.ServicePort {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	served := p.served
+	p.served = nil
+	return served
+}
+
 func (p *Proxier) program(ctx context.Context) error {
 	again := p.refused
 	err := p.sync(ctx)
@@ -105,9 +117,6 @@ func (p *Proxier) program(ctx context.Context) error {
 }
 
 func (p *Proxier) sync(ctx context.Context) error {
-	if err := p.askForHashes(ctx); err != nil { // first: what is compared depends on the answer
-		return fmt.Errorf("asking whether the kernel can hash clients: %w", err)
-	}
 	if !p.known {
 		if err := p.readKernel(ctx); err != nil {
 			return err
@@ -144,11 +153,10 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	}
 	p.last, p.suspect = current, !known
 	start := time.Now()
-	text, err := p.run.Save(ctx, "") // all tables: an earlier version may have used others
+	saved, err := p.read(ctx, "") // all tables: an earlier version may have used others
 	if err != nil {
-		return fmt.Errorf("reading the rules: %w", err)
+		return err
 	}
-	saved := rules.ParseSave(text)
 	if p.rules.Compare(saved, &p.spellings); p.refused {
 		p.suspects = p.rules.Suspects(saved)
 	}
@@ -160,11 +168,11 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 // startOver removes all our rules and the static sets, and creates the sets again. It is needed where another version left sets of another
 // type, and leaves a moment without rules.
 func (p *Proxier) startOver(ctx context.Context) error {
-	text, err := p.run.Save(ctx, "")
-	if err != nil {
-		return fmt.Errorf("reading the rules: %w", err)
+	saved, err := p.read(ctx, "")
+	if err = errors.Join(err, stays(saved.Unreadable)); err != nil {
+		return err
 	}
-	if t, _ := rules.ParseSave(text).Removal(); !t.Empty() {
+	if t, _ := saved.Removal(); !t.Empty() {
 		if err := p.run.Restore(ctx, t.Text()); err != nil {
 			return fmt.Errorf("removing the rules of another version: %w", err)
 		}
@@ -180,19 +188,25 @@ func (p *Proxier) startOver(ctx context.Context) error {
 	return p.options.Sets.Create(ctx, static...)
 }
 
-// read reads the two tables that we use.
-func (p *Proxier) read(ctx context.Context) (rules.Saved, error) {
+// read reads tables, or all of them with an empty name.
+func (p *Proxier) read(ctx context.Context, tables ...rules.Table) (rules.Saved, error) {
 	var texts [][]byte
-	for _, t := range rules.Tables {
+	for _, t := range tables {
 		text, err := p.run.Save(ctx, t)
 		if err != nil {
-			return rules.Saved{}, fmt.Errorf("reading the table %s: %w", t, err)
+			return rules.Saved{}, fmt.Errorf("reading the rules: %w", err)
 		}
 		texts = append(texts, text)
 	}
+	if !p.begun { // the first time by the first Sync
+		p.begun, p.served = true, rules.Served(bytes.Join(texts, nil))
+	}
 	all := rules.ParseSave(texts...)
-	p.invalid.Store(all.Invalid)
-	return all, nil
+	if len(all.Unreadable) == 0 {
+		p.invalid.Store(all.Invalid)
+	}
+	_, err := p.run.ask(ctx, all)
+	return all, err
 }
 
 func (p *Proxier) makeSets(ctx context.Context) error {
@@ -222,9 +236,6 @@ func (p *Proxier) members(ctx context.Context, away bool) error {
 
 // restore writes the chains that differ.
 func (p *Proxier) restore(ctx context.Context) error {
-	if p.options.Mode == Legacy {
-		p.rules.Recount()
-	}
 	t := p.rules.Transaction()
 	if p.written = map[string]int{}; t.Empty() {
 		return nil
@@ -284,7 +295,8 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	return p.rules.Describe(n, fmt.Sprintf("Rules of %s in iptables-%s, table nat:", n, p.options.Mode))
 }
 
-// Degraded lists what ports do without on this node, sorted by port.
+// Degraded lists the tables that cannot be read, and what ports do without on this node, sorted by
+// port.
 func (p *Proxier) Degraded() []model.Degradation {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -43,6 +43,12 @@ const programTimeout = time.Minute
 // exitLocked is iptables' exit code for a resource problem: the lock was not to be had.
 const exitLocked = 4
 
+// Exit codes of iptables that answer whether there is a rule.
+const (
+	exitNoRule   = 1
+	exitNoTarget = 2 // nor a chain to which it could lead
+)
+
 // ErrLocked means that another program held the xtables lock for too long. Tables before it may have been written; try again.
 var ErrLocked = errors.New("another program holds the xtables lock")
 
@@ -82,7 +88,25 @@ func (r runner) Save(ctx context.Context, t rules.Table) ([]byte, error) {
 	if t != "" {
 		args = append(args, "-t", string(t))
 	}
-	return r.run(ctx, nil, r.save, args...)
+	text, err := r.run(ctx, nil, r.save, args...)
+	if err == nil && t != "" && !bytes.Contains(text, []byte("*"+string(t)+"\n")) {
+		text = rules.Unshown(t)
+	}
+	return text, err
+}
+
+// ask has what was read know the jumps in tables that cannot be shown, and returns the tables with
+// any.
+func (r runner) ask(ctx context.Context, s rules.Saved) ([]rules.Table, error) {
+	return s.Ask(func(t rules.Table, chain, body string) (bool, error) {
+		args := []string{"-w", strconv.Itoa(lockTimeout), "-t", string(t), "-C", chain}
+		_, err := r.run(ctx, nil, strings.TrimSuffix(r.save, "-save"), append(args, strings.Fields(body)...)...)
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && (exit.ExitCode() == exitNoRule || exit.ExitCode() == exitNoTarget) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }
 
 // Save returns all tables of a variant and family without counters, as iptables-save prints them.

@@ -88,7 +88,7 @@ func (p *Proxier) follow(ctx context.Context) error {
 // repair compares with the kernel, which it reads without mu, and undoes what others changed.
 func (p *Proxier) repair(ctx context.Context, now time.Time) (found []string, err error) {
 	start, writes := time.Now(), p.writes
-	p.table.retryUnavailable()
+	p.table.retryUnavailable(unloaded())
 	ours := p.ours() // of what is wanted now
 	p.mu.Unlock()
 	err = p.kernel.ensureLink()

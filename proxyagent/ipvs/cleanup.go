@@ -30,6 +30,9 @@ func Usable(scheduler model.Scheduler, sysctlRoot string) error {
 	if _, err := os.Stat(filepath.Join(sysctlRoot, "net/ipv4/vs/conntrack")); err != nil {
 		return fmt.Errorf("IPVS of this kernel does not know connection tracking, which masquerading takes (CONFIG_IP_VS_NFCT): %w", err)
 	}
+	if slices.Contains(unloaded(), scheduler) {
+		return fmt.Errorf("the module of the scheduler %[1]s of IPVS is not loaded, and a kernel that loads it itself may lock up: load it on the host with `modprobe ip_vs_%[1]s`, or set ipvs.scheduler to another one", scheduler)
+	}
 	trial := step{action: addServer, front: front{model.TCP, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)}, balancing: balancing{scheduler: scheduler, seconds: 1}}
 	err = k.do(trial)
 	switch {

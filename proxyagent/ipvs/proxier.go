@@ -23,6 +23,7 @@ import (
 type spoke interface {
 	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
 	Check(ctx context.Context, now time.Time) ([]string, error)
+	Served() []model.ServicePort
 	Counts() (total, written map[string]int)
 	Degraded() []model.Degradation
 	Describe(n model.PortName) []string
@@ -75,7 +76,9 @@ func New(o Options) (*Proxier, error) {
 	if err := setTimeouts(k, o.Timeouts); err != nil {
 		return nil, err
 	}
-	return &Proxier{Options: o, table: NewTable(o.Family, o.Scheduler), kernel: k, draining: map[front]map[netip.AddrPort]time.Time{}}, nil
+	table := NewTable(o.Family, o.Scheduler)
+	table.retryUnavailable(unloaded())
+	return &Proxier{Options: o, table: table, kernel: k, draining: map[front]map[netip.AddrPort]time.Time{}}, nil
 }
 
 // setTimeouts sets those that are chosen. Zero has the kernel leave one as it is.
@@ -157,6 +160,9 @@ func (p *Proxier) takeOver(ctx context.Context, deltas []model.Delta) error {
 	}
 	return p.move(come, true)
 }
+
+// Served is what the spoke says: flows of IPVS end with their virtual server.
+func (p *Proxier) Served() []model.ServicePort { return p.Spoke.Served() }
 
 // write brings IPVS to what the table wants, and calls spoke at the right moment.
 func (p *Proxier) write(spoke func() error) error {

@@ -233,10 +233,15 @@ func (t *Table) refuse(s model.Scheduler) {
 	t.touchScheduler()
 }
 
-// retryUnavailable is for schedulers that the kernel did not have: a module may have been loaded since.
-func (t *Table) retryUnavailable() {
-	if len(t.unavailable) > 0 {
-		clear(t.unavailable)
+// retryUnavailable is for schedulers that the kernel did not have: a module may have been loaded
+// since. The kernel must not be asked for those that are unloaded.
+func (t *Table) retryUnavailable(unloaded []model.Scheduler) {
+	now := make(map[model.Scheduler]bool, len(unloaded))
+	for _, s := range unloaded {
+		now[s] = true
+	}
+	if !maps.Equal(now, t.unavailable) {
+		t.unavailable = now
 		t.touchScheduler()
 	}
 }

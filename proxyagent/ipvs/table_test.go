@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -153,9 +154,42 @@ func TestSchedulers(t *testing.T) {
 	if program(table); scheduler(maglev) != model.RoundRobin {
 		t.Errorf("mh, which the kernel does not have: %s", scheduler(maglev))
 	}
-	table.retryUnavailable()
+	table.retryUnavailable(nil)
 	if program(table); scheduler(maglev) != model.MaglevHashing {
 		t.Errorf("mh, which the kernel has by now: %s", scheduler(maglev))
+	}
+}
+
+// TestSchedulersThatMayNotBeLoaded are served with the default until their module is there, and
+// never asked for before.
+func TestSchedulersThatMayNotBeLoaded(t *testing.T) {
+	locality := servicePort(1, func(p *model.ServicePort) { p.Scheduler, p.NodePort = model.LocalityLeastConnection, 30001 })
+	table := NewTable(model.IPv4, "")
+	table.retryUnavailable([]model.Scheduler{model.LocalityLeastConnection})
+	table.SetOwn([]netip.Addr{nodeAddr})
+	table.Apply(delta(locality))
+	schedulers := func() (all []model.Scheduler) {
+		build, _ := table.steps()
+		for _, s := range build {
+			if s.action == addServer || s.action == setServer {
+				all = append(all, s.scheduler)
+			}
+		}
+		program(table)
+		return slices.Compact(all)
+	}
+	if got := schedulers(); !slices.Equal(got, []model.Scheduler{model.RoundRobin}) {
+		t.Errorf("unloaded: the kernel is asked for %v", got)
+	}
+	if _, ok := table.scheduler(locality); ok {
+		t.Error("unloaded: nothing is told")
+	}
+	if table.retryUnavailable([]model.Scheduler{model.LocalityLeastConnection}); len(table.touched) > 0 {
+		t.Errorf("still unloaded: %d virtual servers are looked at", len(table.touched))
+	}
+	table.retryUnavailable(nil)
+	if got := schedulers(); !slices.Equal(got, []model.Scheduler{model.LocalityLeastConnection}) {
+		t.Errorf("loaded: the kernel is asked for %v", got)
 	}
 }
 

@@ -27,7 +27,7 @@ type Metrics struct {
 	rules, rulesWritten, noLocalEndpoints               *prometheus.GaugeVec
 	conntrackDeleted                                    *prometheus.CounterVec
 	answers                                             map[string]*prometheus.CounterVec
-	disputes, degraded, buildInfo                       *prometheus.GaugeVec
+	disputes, degraded, degradedTables, buildInfo       *prometheus.GaugeVec
 	driftRepairs                                        *prometheus.CounterVec
 	formerAddresses, formerConnections                  *prometheus.GaugeVec
 }
@@ -87,6 +87,8 @@ func (m *Metrics) makeOthers() {
 	m.disputes = m.gauge("disputed_addresses", "Addresses that a Service claims and does not get on this node, by reason.", "ip_family", "reason")
 	m.degraded = m.gauge("degraded_service_ports",
 		"Service ports that are not served on this node (RulesRefused), or not as they ask (all other reasons); the Service has an event, and proxyagent dump says it.", "ip_family", "reason")
+	m.degradedTables = m.gauge("degraded_tables",
+		"1 for a table of the node that the agent cannot read (TableUnreadable): what other programs change of its chains there is not repaired. The Node has an event.", "ip_family", "table", "reason")
 	m.driftRepairs = m.counter("drift_repairs_total",
 		"Times that something else changed what the agent keeps in the kernel, and it was put back. If it keeps growing, two programs fight.", "ip_family", "what")
 	m.formerAddresses = m.gauge("former_addresses", "Addresses that Services gave up for other ones and that are served until nobody uses them.", "ip_family")

@@ -38,7 +38,9 @@ func busy() *Metrics {
 		{Addr: netip.MustParseAddr("10.0.0.1"), Reason: model.NotAllocated},
 		{Addr: netip.MustParseAddr("10.0.0.2"), Reason: model.NotAllocated},
 	})
-	m.Degraded(model.IPv4, []model.Degradation{{Reason: model.AffinityTooDear}})
+	m.Degraded(model.IPv4, []model.Degradation{{Table: "nat", Reason: model.TableUnreadable}}) // by now it can be read
+	m.Degraded(model.IPv4, []model.Degradation{{Table: "filter", Reason: model.TableUnreadable}, {Reason: model.AffinityTooDear}})
+	m.Degraded(model.IPv6, nil)
 	m.Repaired(model.IPv4, "jump")
 	m.Former(model.IPv6, 2, 13)
 	m.Build("v1", "nft", "Configured")
@@ -51,14 +53,17 @@ func someConnections() (map[model.ServiceName]uint64, error) {
 	return map[model.ServiceName]uint64{{Namespace: "shop", Name: "web"}: 12}, nil
 }
 
-// TestDashboardsCarryOverByChangingThePrefix has the names, types and labels of kube-proxy 1.36.3 in iptables mode, written down from its source, and
-// our own: build_info, disputed_addresses, degraded_service_ports, drift_repairs_total, former_addresses, former_address_connections and ipvs_connections_total. Values follow what was observed.
+// TestDashboardsCarryOverByChangingThePrefix has the names, types and labels of kube-proxy 1.36.3
+// in iptables mode, written down from its source, and our own: build_info, disputed_addresses,
+// degraded_service_ports, degraded_tables, drift_repairs_total, former_addresses,
+// former_address_connections and ipvs_connections_total. Values follow what was observed.
 func TestDashboardsCarryOverByChangingThePrefix(t *testing.T) {
 	want := `
 # TYPE clusterip_proxyagent_build_info gauge
 # TYPE clusterip_proxyagent_conntrack_reconciler_deleted_entries_total counter
 # TYPE clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds histogram
 # TYPE clusterip_proxyagent_degraded_service_ports gauge
+# TYPE clusterip_proxyagent_degraded_tables gauge
 # TYPE clusterip_proxyagent_disputed_addresses gauge
 # TYPE clusterip_proxyagent_drift_repairs_total counter
 # TYPE clusterip_proxyagent_former_address_connections gauge
@@ -89,17 +94,22 @@ clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_count{ip_family=
 clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_count{ip_family="IPv6"} 0
 clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_sum{ip_family="IPv4"} 1
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="EndpointWeightsInvalid"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="EndpointWeightsNotAllowed"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="RulesRefused"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerInvalid"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerTooDear"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerUnavailable"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SessionAffinityTooDear"} 1
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SourceRangesUnusable"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="EndpointWeightsInvalid"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="EndpointWeightsNotAllowed"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="RulesRefused"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerInvalid"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerTooDear"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerUnavailable"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SessionAffinityTooDear"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SourceRangesUnusable"} 0
+clusterip_proxyagent_degraded_tables{ip_family="IPv4",reason="TableUnreadable",table="filter"} 1
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="AllocatedToOtherService"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="ClaimedByOlderService"} 0
 clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="ClusterIPOfOtherService"} 0

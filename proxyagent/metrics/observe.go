@@ -95,14 +95,22 @@ func (m *Metrics) Disputed(f model.Family, disputes []model.Dispute) {
 	}
 }
 
-// Degraded replaces what is known about the ports that do without something on this node.
+// Degraded replaces what is known about the ports that do without something on this node, and about
+// its tables.
 func (m *Metrics) Degraded(f model.Family, degradations []model.Degradation) {
+	m.degradedTables.DeletePartialMatch(prometheus.Labels{"ip_family": f.String()})
 	counts := map[model.DegradationReason]int{}
 	for _, d := range degradations {
-		counts[d.Reason]++
+		if d.Table == "" {
+			counts[d.Reason]++
+		} else {
+			m.degradedTables.WithLabelValues(f.String(), d.Table, string(d.Reason)).Set(1)
+		}
 	}
 	for _, r := range model.DegradationReasons {
-		m.degraded.WithLabelValues(f.String(), string(r)).Set(float64(counts[r]))
+		if r != model.TableUnreadable {
+			m.degraded.WithLabelValues(f.String(), string(r)).Set(float64(counts[r]))
+		}
 	}
 }
 

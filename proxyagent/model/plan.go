@@ -46,7 +46,7 @@ type ServicePort struct {
 	Port                         uint16
 	// NodePort is zero when there is none, or when another Service has it.
 	NodePort uint16
-	// SourceRanges are the sources that may use LoadBalancerIPs; empty: all.
+	// SourceRanges are the sources that may use LoadBalancerIPs, none inside of another; empty: all.
 	SourceRanges []netip.Prefix
 	// AffinitySeconds is how long a client stays with its endpoint after its last new connection; zero: not at all.
 	AffinitySeconds int
@@ -65,8 +65,8 @@ type ServicePort struct {
 	Balanced bool
 	// HealthCheckNodePort of the Service: load balancers may reach it. Zero without.
 	HealthCheckNodePort uint16
-	// Serving are the endpoints that serve, ready or not, anywhere: an existing flow to one of them may go on. Only for UDP ports, whose
-	// flows have no end of their own; nil for others.
+	// Serving are the endpoints that serve, ready or not, anywhere: an existing flow to one of them may go on. Only for
+	// UDP, whose flows have no end of their own, and SCTP, whose clients keep their source port; nil for TCP.
 	Serving []netip.AddrPort
 	// HasEndpoints is true when any endpoint in the cluster could serve, here or elsewhere, also where the policy forbids its use.
 	HasEndpoints bool
@@ -140,9 +140,21 @@ func (p ServicePort) Unserved() *ServicePort {
 	return &p
 }
 
-// Degradation is something that a port does without on this node.
+// MaxSources is how many source ranges a Service may have in a family, each of them counted at each
+// of its load balancer IPs and ports: that many members it takes in the kernel's sets, in which
+// time no other Service changes. A tenant could make that minutes. Measured on Linux 6.18,
+// nftables, in processor time: 1,024 come in 35 ms (IPv6: 50), one of them goes in 10, all of them
+// in 110 (IPv6: 285), and twice as many take four times as long to go, for the kernel looks for
+// each in a list. With ipset 1,024 come and go in 10 ms. A Service with more is closed: with some
+// of its ranges it would keep clients out by chance, and without them it would be open.
+const MaxSources = 1024
+
+// Degradation is something that a port does without on this node, or a table of the node that the
+// agent cannot read.
 type Degradation struct {
-	Port   PortName
+	Port PortName
+	// Table is empty for a port. A Degradation of a table has no port: it concerns the node.
+	Table  string
 	Reason DegradationReason
 }
 
@@ -161,31 +173,58 @@ const (
 	SchedulerTooDear DegradationReason = "SchedulerTooDear"
 	// SchedulerInvalid is the reason when the Service asks for a scheduler that there is not.
 	SchedulerInvalid DegradationReason = "SchedulerInvalid"
+	// TableUnreadable is the reason when another program has written a rule into the table that
+	// iptables cannot show.
+	TableUnreadable DegradationReason = "TableUnreadable"
 	// WeightsInvalid is the reason when the annotation with weights cannot be read.
 	WeightsInvalid DegradationReason = "EndpointWeightsInvalid"
+	// WeightsNotAllowed is the reason when its weights depend on Nodes, which the agent may not
+	// follow.
+	WeightsNotAllowed DegradationReason = "EndpointWeightsNotAllowed"
+	// SourcesUnusable is the reason when the source ranges of the Service cannot be read, or are
+	// more than [MaxSources]. Clients of its load balancer IPs are dropped.
+	SourcesUnusable DegradationReason = "SourceRangesUnusable"
 )
 
 // DegradationReasons are all of them, the worst first.
-var DegradationReasons = []DegradationReason{RulesRefused, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid}
+var DegradationReasons = []DegradationReason{TableUnreadable, RulesRefused, SourcesUnusable, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid, WeightsNotAllowed}
 
-// String says for people what the port does without.
+// Everywhere reports whether all nodes do without it, or all of one mode. What a single node lacks
+// instead, such as the module of a scheduler, is for its admin, who has a metric and a log.
+func (r DegradationReason) Everywhere() bool { return r != RulesRefused && r != TableUnreadable }
+
+// String says for people what the port does without, or what the table is.
 func (r DegradationReason) String() string {
 	switch r {
+	case TableUnreadable:
+		return "iptables cannot show it, because another program has written a rule into it that only nft can show: what is changed of the agent's chains there is not repaired. Look for it with nft list ruleset, and move it to a table of its own"
 	case RulesRefused:
 		return "not served: the kernel refuses its rules, the agent's log has the error; clients are rejected"
+	case SourcesUnusable:
+		return fmt.Sprintf("not served at load balancer IPs, whose clients are dropped: source ranges cannot be read, or are too many: once merged, "+
+			"their number times those of load balancer IPs and ports is %d at most", MaxSources)
 	case AffinityTooDear:
 		return "without session affinity: it has too many endpoints for it"
 	case SchedulerUnavailable:
-		return "without its scheduler: the mode of this node does not have it; connections go to any endpoint"
+		return fmt.Sprintf("without its scheduler: the mode of this node does not have it (nftables has %s; ipvs has %s); connections go to any endpoint",
+			listed(modeSchedulers[NFTables]), listed(modeSchedulers[IPVS]))
 	case SchedulerTooDear:
 		return "without its scheduler: with the weights of so many endpoints it would take too much of this node; connections go to any endpoint"
 	case SchedulerInvalid:
-		return fmt.Sprintf("the annotation for its scheduler has to be one of %s; it is served as without one", strings.Trim(fmt.Sprint(Schedulers), "[]"))
+		return fmt.Sprintf("the annotation for its scheduler has to be one of %s; it is served as without one", listed(Schedulers))
 	case WeightsInvalid:
 		return fmt.Sprintf("the annotation for weights of endpoints has to be \"cores\", or label=value:weight, with commas between several and weights from 0 to %d; all endpoints weigh 1", MaxWeight)
+	case WeightsNotAllowed:
+		return "without its weights of endpoints, which are to follow cores or labels of nodes: an admin has to allow that (followNodes: true in the configuration of the agents, " +
+			"or --follow-nodes); all endpoints weigh 1. Zones count without it"
 	default:
 		return string(r)
 	}
+}
+
+// listed are schedulers in words.
+func listed(all []Scheduler) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ", ")
 }
 
 // AllocationMode is the effect of IPAddress objects.

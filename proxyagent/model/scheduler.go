@@ -49,7 +49,7 @@ const (
 
 // modeSchedulers are the schedulers of each mode. Random is the default of the first two, and IPVS has all others.
 var modeSchedulers = map[Mode][]Scheduler{
-	IPTables: {Random, RoundRobin, WeightedRoundRobin, SourceHashing},
+	IPTables: {Random},
 	NFTables: {Random, RoundRobin, WeightedRoundRobin, SourceHashing, MaglevHashing},
 	IPVS:     slices.DeleteFunc(slices.Clone(Schedulers), func(s Scheduler) bool { return s == Random }),
 }
@@ -65,12 +65,16 @@ type Balancing struct {
 	// WeightsFrom is the annotation that Endpoint.Weight follows; without, it is empty and all endpoints weigh 1. ByCores: it asks for the cores of nodes.
 	WeightsFrom string
 	ByCores     bool
-	// Junk says which of its annotations cannot be read, and so have no effect: SchedulerInvalid, WeightsInvalid.
+	// Junk says which of its annotations have no effect, and why: SchedulerInvalid, WeightsInvalid,
+	// WeightsNotAllowed.
 	Junk []DegradationReason
 }
 
 // Weighs reports whether Endpoint.Weight counts.
 func (b *Balancing) Weighs() bool { return b != nil && b.WeightsFrom != "" }
+
+// HasJunk reports whether there is something in it that cannot be read.
+func (b *Balancing) HasJunk() bool { return b != nil && len(b.Junk) > 0 }
 
 // MaxWeight is the largest weight of an endpoint. Rules spell weights out, one element for each unit.
 const MaxWeight = 100

@@ -26,7 +26,7 @@ func TestUsable(t *testing.T) {
 }
 
 func TestModesHaveSchedulers(t *testing.T) {
-	for mode, want := range map[Mode]string{IPTables: " random rr wrr sh", NFTables: " random rr wrr sh mh", IPVS: " rr wrr lc wlc lblc lblcr sh dh sed nq mh"} {
+	for mode, want := range map[Mode]string{IPTables: " random", NFTables: " random rr wrr sh mh", IPVS: " rr wrr lc wlc lblc lblcr sh dh sed nq mh"} {
 		has := ""
 		for _, s := range Schedulers {
 			if mode.Has(s) {

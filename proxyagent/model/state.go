@@ -20,8 +20,11 @@ type Service struct {
 	ExternalIPs []netip.Addr
 	// LoadBalancerIPs are the ingress IPs of status.loadBalancer whose ipMode is VIP or not set.
 	LoadBalancerIPs []netip.Addr
-	// SourceRanges are spec.loadBalancerSourceRanges.
+	// SourceRanges are spec.loadBalancerSourceRanges, sorted and merged, of each family at most one
+	// more than [MaxSources].
 	SourceRanges []netip.Prefix
+	// SourcesLost is true where some of them cannot be read.
+	SourcesLost bool
 	// InternalLocal is internalTrafficPolicy: Local, ExternalLocal externalTrafficPolicy: Local.
 	InternalLocal, ExternalLocal bool
 	// AffinitySeconds is the time-out of sessionAffinity: ClientIP, zero without affinity.
@@ -34,6 +37,9 @@ type Service struct {
 	// Held is true for a Service that has no virtual IPs for a moment, because its ClusterIPs are being exchanged: the rest is as it was before, and its endpoints as
 	// they are. It yields to every other Service.
 	Held bool
+	// Foreign is true for a Service that another proxy serves. It has no endpoints here, and is known
+	// only so that its addresses are not served for another Service.
+	Foreign bool
 	// Endpoints are those of all EndpointSlices, of both families. The same address may come twice, from two slices.
 	Endpoints []Endpoint
 }

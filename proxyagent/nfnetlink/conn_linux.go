@@ -104,11 +104,29 @@ func Again(ctx context.Context, f func() error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err = f(); !interrupted(err) {
+		if err = f(); !Interrupted(err) {
 			return err
 		}
 	}
 	return err
+}
+
+// Agree is [Again] for a dump of which f returns a sum. The kernel calls a dump interrupted
+// whatever is written meanwhile, also to a table that was not asked for. So two that are
+// interrupted one after the other, and have the same sum, are taken for whole.
+func Agree(ctx context.Context, f func() (sum uint64, err error)) error {
+	var before *uint64
+	return Again(ctx, func() error {
+		sum, err := f()
+		if !errors.Is(err, nl.ErrDumpInterrupted) {
+			return err
+		}
+		if before != nil && *before == sum {
+			return nil
+		}
+		before = &sum
+		return err
+	})
 }
 
 func (c *Conn) exchange(r Request, each func([]byte) bool) error {
@@ -119,6 +137,8 @@ func (c *Conn) exchange(r Request, each func([]byte) bool) error {
 	return request.ExecuteIter(unix.NETLINK_NETFILTER, 0, each)
 }
 
-func interrupted(err error) bool {
+// Interrupted reports whether an exchange failed only because the kernel was written meanwhile: it
+// may go well the next time.
+func Interrupted(err error) bool {
 	return errors.Is(err, syscall.EINTR) || errors.Is(err, nl.ErrDumpInterrupted)
 }

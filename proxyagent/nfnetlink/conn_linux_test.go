@@ -46,3 +46,35 @@ func TestAgainEndsWithTheContext(t *testing.T) {
 		t.Errorf("%v after %d calls", err, calls)
 	}
 }
+
+func TestAgree(t *testing.T) {
+	type answer struct {
+		sum uint64
+		err error
+	}
+	cut, broken := nl.ErrDumpInterrupted, errors.New("broken")
+	for name, tc := range map[string]struct {
+		answers   []answer
+		wantErr   error
+		wantCalls int
+	}{
+		"whole":                             {[]answer{{1, nil}}, nil, 1},
+		"interrupted twice, and the same":   {[]answer{{0, cut}, {0, cut}}, nil, 2},
+		"interrupted, each time another":    {[]answer{{1, cut}, {2, cut}, {1, cut}, {1, cut}}, nil, 4},
+		"whole after an interruption":       {[]answer{{1, cut}, {2, nil}}, nil, 2},
+		"a part agrees, as both ended soon": {[]answer{{1, syscall.EINTR}, {1, syscall.EINTR}, {2, nil}}, nil, 3},
+		"another error":                     {[]answer{{1, cut}, {1, broken}}, broken, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			err := Agree(t.Context(), func() (uint64, error) {
+				calls++
+				a := tc.answers[min(calls, len(tc.answers))-1]
+				return a.sum, a.err
+			})
+			if !errors.Is(err, tc.wantErr) || calls != tc.wantCalls {
+				t.Errorf("%v after %d calls, want %v after %d", err, calls, tc.wantErr, tc.wantCalls)
+			}
+		})
+	}
+}

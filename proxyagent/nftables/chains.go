@@ -54,8 +54,9 @@ func (t *Tables) compareLayouts(l layout, static map[string]chain) {
 	}
 }
 
-// settled notes that the kernel has everything. What was marked goes into new maps: a map never gets smaller.
-func (t *Tables) settled() {
+// settled notes that the kernel has everything but what is left for later. What was marked goes
+// into new maps: a map never gets smaller.
+func (t *Tables) settled(left leaving) {
 	l := t.layout()
-	t.written, t.changed, t.pending = &l, map[key]change{}, states{}
+	t.written, t.changed, t.pending = &l, left.elements, left.chains
 }

@@ -11,16 +11,22 @@ import (
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// Check repairs changes by others and lists them. Without any it costs microseconds. Ports that are withheld are tried again once in a while.
+// Check repairs changes by others and lists them. Without any it costs microseconds. Ports that are
+// withheld are tried again once in a while, and what Syncs left for later is written.
 func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.known {
 		return nil, nil
 	}
-	if err := p.admitAgain(ctx, now); err != nil {
+	err := p.admitAgain(now)
+	if p.hashAgain(now); err == nil && len(p.tables.changed)+len(p.tables.pending) > 0 {
+		err = p.write(ctx, now)
+	}
+	if err != nil {
 		return nil, err
 	}
 	others, known, err := p.generations.Foreign()
@@ -30,8 +36,11 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	start := time.Now()
 	found, err := p.compare(ctx, true)
 	p.pace = p.pace.After(now, time.Since(start))
+	if errors.Is(err, errRestless) || nfnetlink.Interrupted(err) {
+		return nil, nil // the next one compares
+	}
 	if err == nil && len(found) > 0 {
-		err = p.write(ctx)
+		err = p.write(ctx, now)
 	}
 	if err != nil {
 		p.known = false
@@ -40,46 +49,90 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	return found, nil
 }
 
-// compare reads everything and notes what differs. It returns the differences in words. With beside, a Sync may write while it reads, which it does without mu; then it says nothing, and
-// has to be called again.
+// journal is what the agent has written since a comparison began to read: of that the comparison
+// says nothing. The next one does.
+type journal struct {
+	buckets map[bucket]struct{}
+	names   map[string]struct{} // of chains, and of sets that are not compared
+}
+
+func (j *journal) note(changes map[key]change, names ...string) {
+	if j == nil {
+		return
+	}
+	for k := range changes {
+		j.buckets[k.bucket()] = struct{}{}
+	}
+	for _, name := range names {
+		j.names[name] = struct{}{}
+	}
+}
+
+func (j *journal) has(name string) bool { _, noted := j.names[name]; return noted }
+
+// comparison is one with what the kernel had.
+type comparison struct {
+	there
+	*journal
+	found []string
+}
+
+// compare reads everything and notes what differs. It returns the differences in words. With
+// beside, a Sync may write while it reads, which it does without mu.
 func (p *Proxier) compare(ctx context.Context, beside bool) (found []string, err error) {
 	others, known, err := p.generations.Foreign()
 	if err != nil {
 		return nil, err
 	}
-	have, writes, first := there{rules: map[string]string{}}, p.writes, p.handles == nil
+	c := &comparison{journal: &journal{map[bucket]struct{}{}, map[string]struct{}{}}}
+	p.journal = c.journal
+	defer func() {
+		if !p.superseded(c) {
+			p.journal = nil
+		}
+	}()
 	if !p.anew {
-		if beside {
-			p.mu.Unlock()
-		}
-		have, err = p.kernel.read(ctx)
-		if beside {
-			p.mu.Lock()
-		}
+		p.read(beside, func() { c.there, err = p.kernel.read(ctx) })
 	}
-	if err != nil || beside && (p.writes != writes || !p.known) {
+	if err != nil || p.superseded(c) {
 		return nil, err
 	}
-	if have.dormant {
-		found = append(found, "table "+table)
+	first := p.handles == nil
+	if beside { // what waits to be written is known to differ
+		c.note(p.tables.changed, slices.Collect(maps.Keys(p.tables.pending))...)
 	}
-	p.compareChains(have, &found)
-	p.compareOthers(have, &found)
-	if !first || len(have.sets) > 0 { // otherwise all that is wanted is noted as a change already
-		if err := p.compareSets(ctx, have.sets, &found); err != nil {
+	if c.dormant {
+		c.found = append(c.found, "table "+table)
+	}
+	p.compareChains(c)
+	p.compareOthers(c)
+	if !first || len(c.sets) > 0 { // otherwise all that is wanted is noted as a change already
+		if err := p.compareSets(ctx, c, beside); err != nil || p.superseded(c) {
 			return nil, err
 		}
 	}
-	p.declared = p.declared && !have.dormant
+	p.declared = p.declared && !c.dormant
 	p.known = true
 	if known { // otherwise the other family writes: this one looks again
 		p.last = others
 	}
-	return found, nil
+	return c.found, nil
 }
 
+// read runs what reads the kernel, with beside while others have mu.
+func (p *Proxier) read(beside bool, read func()) {
+	if beside {
+		p.mu.Unlock()
+		defer p.mu.Lock()
+	}
+	read()
+}
+
+// superseded reports whether a Sync failed, or compared everything itself, while a comparison read.
+func (p *Proxier) superseded(c *comparison) bool { return p.journal != c.journal }
+
 // compareChains goes by the handles: who changes a rule cannot keep them.
-func (p *Proxier) compareChains(have there, found *[]string) {
+func (p *Proxier) compareChains(c *comparison) {
 	t := p.tables
 	wanted := map[string]struct{}{}
 	for name := range t.layout().static() {
@@ -88,90 +141,131 @@ func (p *Proxier) compareChains(have there, found *[]string) {
 	for name := range t.chains {
 		wanted[name] = struct{}{}
 	}
-	for name := range wanted {
-		handles, there := have.rules[name]
-		if !there || handles != p.handles[name] {
-			t.pending[name] = state{there: there}
-			*found = append(*found, "chain "+name)
-		}
-	}
-	for name := range have.rules {
-		if _, ok := wanted[name]; !ok {
+	handles := map[string]string{}
+	for name, have := range c.rules {
+		_, ok := wanted[name]
+		if !ok && !c.has(name) {
 			t.pending[name] = state{there: true}
-			*found = append(*found, "chain "+name)
+			c.found = append(c.found, "chain "+name)
+		}
+		if ok || !c.has(name) {
+			handles[name] = have
 		}
 	}
-	p.handles = have.rules
+	for name := range wanted {
+		have, there := c.rules[name]
+		switch was, known := p.handles[name]; {
+		case c.has(name) && known:
+			handles[name] = was
+		case !there || have != was:
+			t.pending[name] = state{there: there}
+			c.found = append(c.found, "chain "+name)
+		}
+	}
+	p.handles = handles
 }
 
 // compareOthers looks for the sets that packets write into, and for those of other versions.
-func (p *Proxier) compareOthers(have there, found *[]string) {
+func (p *Proxier) compareOthers(c *comparison) {
 	p.remembers, p.unwanted = true, nil
 	for name := range remembering {
-		if !have.others[string(name)] {
+		if !c.others[string(name)] && !c.has(string(name)) {
 			p.remembers = false
 		}
-		delete(have.others, string(name))
+		delete(c.others, string(name))
 	}
 	if !p.remembers && p.tables.affinity > 0 {
-		*found = append(*found, "set "+string(clients))
+		c.found = append(c.found, "set "+string(clients))
 	}
-	for name := range have.others {
-		p.unwanted = append(p.unwanted, name)
-		*found = append(*found, "set "+name)
+	for name := range c.others {
+		if !c.has(name) {
+			p.unwanted = append(p.unwanted, name)
+			c.found = append(c.found, "set "+name)
+		}
 	}
 }
 
-// compareSets reads the elements of those sets whose fingerprints differ once more, and notes which differ.
-func (p *Proxier) compareSets(ctx context.Context, sums map[set]uint64, found *[]string) error {
+// compareSets reads the elements in those buckets whose fingerprints differ once more, and notes
+// which differ.
+func (p *Proxier) compareSets(ctx context.Context, c *comparison, beside bool) error {
 	t := p.tables
-	t.changed, p.declared = map[key]change{}, true
-	differ, wrong := map[set]bool{}, map[set]bool{}
+	if !beside {
+		t.changed = map[key]change{}
+	}
+	p.declared = true
+	wrong := map[set]struct{}{}
 	for name := range schemas {
-		sum, there := sums[name]
-		if !there {
-			p.declared, wrong[name] = false, true
-		}
-		if !there || sum != t.prints[name] {
-			differ[name] = true
+		if _, there := c.sets[name]; !there {
+			p.declared, wrong[name] = false, struct{}{}
 		}
 	}
-	if len(differ) == 0 {
-		return nil
-	}
-	for k, value := range t.all() {
-		if differ[k.set] {
-			t.changed[k] = change{wanted: true, value: value}
+	if differ := c.differing(t.prints); len(differ) > 0 {
+		if beside {
+			t = t.snapshot()
 		}
-	}
-	for name, sum := range sums {
-		if !differ[name] {
-			continue
-		}
-		have, err := p.kernel.elements(ctx, name, sum)
-		if err != nil {
+		var found map[key]change
+		var err error
+		p.read(beside, func() { found, err = p.kernel.difference(ctx, t, c.there, differ) })
+		if err != nil || p.superseded(c) {
 			return err
 		}
-		t.compare(have)
-	}
-	for k := range t.changed {
-		wrong[k.set] = true
+		for k, change := range found {
+			if _, written := c.buckets[k.bucket()]; !written {
+				p.tables.changed[k], wrong[k.set] = change, struct{}{}
+			}
+		}
 	}
 	for name := range wrong {
-		*found = append(*found, "set "+string(name))
+		c.found = append(c.found, "set "+string(name))
 	}
 	return nil
 }
 
-// compare takes in the elements that a set has, where changed has those that it should have, so that changed has the difference.
-func (t *Tables) compare(have map[key]string) {
-	for k, was := range have {
-		c := t.changed[k]
-		c.there, c.was = true, was
-		if t.changed[k] = c; c.wanted && c.value == was {
-			delete(t.changed, k)
+// differing are the buckets whose elements have other fingerprints than those that are wanted.
+func (c *comparison) differing(wanted map[bucket]uint64) map[bucket]struct{} {
+	differ := map[bucket]struct{}{}
+	for _, some := range []map[bucket]uint64{wanted, c.prints} {
+		for b := range some {
+			if _, written := c.buckets[b]; !written && wanted[b] != c.prints[b] {
+				differ[b] = struct{}{}
+			}
 		}
 	}
+	return differ
+}
+
+// difference is how the elements in some buckets differ from those that are wanted.
+func (k *kernel) difference(ctx context.Context, wanted *Tables, have there, differ map[bucket]struct{}) (map[key]change, error) {
+	found, sets := map[key]change{}, map[set]struct{}{}
+	in := func(b bucket) bool { _, differs := differ[b]; return differs }
+	for of, value := range wanted.all() {
+		if in(of.bucket()) {
+			found[of] = change{wanted: true, value: value}
+		}
+	}
+	for b := range differ {
+		sets[b.set] = struct{}{}
+	}
+	for name := range sets {
+		if _, there := have.sets[name]; !there {
+			continue
+		}
+		before := maps.Clone(have.prints)
+		maps.DeleteFunc(before, func(b bucket, _ uint64) bool { return b.set != name || !in(b) })
+		elements, err := k.elements(ctx, name, in, before)
+		if err != nil {
+			return nil, err
+		}
+		for of, was := range elements {
+			c := found[of]
+			if c.there, c.was = true, was; c.wanted && c.value == was {
+				delete(found, of)
+			} else {
+				found[of] = c
+			}
+		}
+	}
+	return found, nil
 }
 
 // isolate is for a table that could not be written twice, the second time after everything had been compared. The ports whose chains or elements the kernel refuses are withheld, and the
@@ -184,7 +278,7 @@ func (p *Proxier) isolate(ctx context.Context) error {
 	p.anew = !slices.ContainsFunc(refused, func(n model.PortName) bool { return p.tables.withheld[n] == nil })
 	p.withheldAt = time.Now()
 	p.tables.withhold(refused...)
-	return p.write(ctx)
+	return p.write(ctx, p.withheldAt)
 }
 
 // find returns those of some ports that the kernel refuses. It halves them until it knows. It fails when the kernel refuses what is no port's, or does not answer.
@@ -223,6 +317,7 @@ func (p *Proxier) try(names ...model.PortName) error {
 // apply takes a Delta in. A port that is withheld stays so until the next Check tries what it is now: whoever changes a refused Service all the time must not make everybody's Syncs
 // fail.
 func (p *Proxier) apply(d model.Delta) {
+	d.Ports = p.servable(d.Ports)
 	var changed []model.PortName
 	for name, port := range d.Ports {
 		if p.tables.withheld[name] != nil && port != nil {
@@ -235,7 +330,8 @@ func (p *Proxier) apply(d model.Delta) {
 	}
 }
 
-func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {
+// admitAgain has ports that are withheld wait to be written, if the kernel takes them by now.
+func (p *Proxier) admitAgain(now time.Time) error {
 	if len(p.tables.withheld) == 0 || now.Sub(p.withheldAt) < p.fullCheck {
 		return nil
 	}
@@ -245,10 +341,6 @@ func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	names = slices.DeleteFunc(names, func(n model.PortName) bool { return slices.Contains(refused, n) })
-	if len(names) == 0 {
-		return nil
-	}
-	p.tables.release(names...)
-	return p.write(ctx)
+	p.tables.release(slices.DeleteFunc(names, func(n model.PortName) bool { return slices.Contains(refused, n) })...)
+	return nil
 }

@@ -43,6 +43,23 @@ const (
 	kept         set = "kept"          // number of a port with session affinity, endpoint that its clients may keep
 )
 
+// These maps lead to chains of one port, and to those with session affinity, for whose time-out a
+// number has no room. All others lead to the number of a route, and that to its chain: for each
+// element with a chain that comes, the kernel goes through all of them in a table.
+const (
+	frontRoutes        = fronts + routesOf
+	anywhereRoutes     = anywhere + routesOf
+	nodeFrontRoutes    = nodeFronts + routesOf
+	nodeAnywhereRoutes = nodeAnywhere + routesOf
+
+	routesOf set = "-routes"
+
+	routes set = "routes" // route : chain
+	// through is the same for clients on this node whose packets come from such a chain. The kernel
+	// would take one map for both for a loop.
+	through set = "through-routes"
+)
+
 // Sets that packets write into. They exist once a port has session affinity, because the kernel
 // makes room for all their elements at once: 16 MiB for clients.
 const (
@@ -57,12 +74,13 @@ const (
 	member   kind = iota // none
 	verdict              // a chain to go to, or drop
 	endpoint             // address and port
+	routed               // the number of a route
 	identity             // the number of a port but its last field, after a field that nothing reads
 	client               // address and port, after the last field of the number of a port
 )
 
 // types are the fields of values; rule.go says why two kinds have one more.
-var types = map[kind]string{endpoint: "AS", identity: "III", client: "IAS"}
+var types = map[kind]string{endpoint: "AS", routed: "I", identity: "III", client: "IAS"}
 
 // schema is what a set holds: A stands for an address of the family, P for a protocol, S for a
 // port, I for an index, III for the number of a port. most is how much fits; 0: no limit.
@@ -77,6 +95,9 @@ var schemas = map[set]schema{
 	anywhere: {key: "APS", kind: verdict}, unserved: {key: "APS", kind: verdict},
 	nodeFronts: {key: "PS", kind: verdict}, nodePicked: {key: "PSI", kind: endpoint}, nodeLocal: {key: "PSI", kind: endpoint},
 	nodeAnywhere: {key: "PS", kind: verdict}, nodeUnserved: {key: "PS", kind: verdict},
+	frontRoutes: {key: "APS", kind: routed}, anywhereRoutes: {key: "APS", kind: routed},
+	nodeFrontRoutes: {key: "PS", kind: routed}, nodeAnywhereRoutes: {key: "PS", kind: routed},
+	routes: {key: "I", kind: verdict}, through: {key: "I", kind: verdict},
 	vips: {key: "A"}, active: {key: "A"}, allocated: {key: "A"}, firewalled: {key: "APS"}, balanced: {key: "APS"}, allowed: {key: "APSA"}, hairpin: {key: "AAPS"},
 	affinity: {key: "APS", kind: identity}, nodeAffinity: {key: "PS", kind: identity}, kept: {key: "IIIAS"},
 }
@@ -102,17 +123,17 @@ func print(of, to, value string) uint64 {
 func addr(a netip.Addr) string { return string(a.AsSlice()) }
 
 func service(p model.Protocol, port uint16) string {
-	return string([]byte{byte(p), 0, 0, 0}) + portField(port)
+	return string([]byte{byte(p), 0, 0, 0}) + padded(port)
 }
 
-func portField(port uint16) string { return single(port) + "\x00\x00" }
+func padded(port uint16) string { return single(port) + "\x00\x00" }
 
 // single is a port that is a key alone.
 func single(port uint16) string { return string(binary.BigEndian.AppendUint16(nil, port)) }
 
 func index(i int) string { return string(binary.NativeEndian.AppendUint32(nil, uint32(i))) }
 
-func destination(e netip.AddrPort) string { return addr(e.Addr()) + portField(e.Port()) }
+func destination(e netip.AddrPort) string { return addr(e.Addr()) + padded(e.Port()) }
 
 // numberOf is the number of a port with session affinity, once for clients that may have any
 // endpoint, and once for those on this node. It is a digest: nothing has to be stored over a
@@ -149,6 +170,8 @@ func describe(f model.Family, k key, value string) string {
 	case member:
 	case verdict:
 		text += " : " + value
+	case routed:
+		text += " : " + routeOf(value).name()
 	default:
 		text += " : " + spell(f, types[kind], value)
 	}

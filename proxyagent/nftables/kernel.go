@@ -3,7 +3,6 @@
 package nftables
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -84,7 +83,7 @@ func Cleanup(f model.Family, dryRun bool) ([]string, error) {
 		return nil, err
 	}
 	defer k.close()
-	there, _, err := k.tableFlags(context.Background())
+	there, _, err := k.tableFlags()
 	if err != nil || !there {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package nftables
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -21,13 +22,14 @@ const table = "clusterip-proxyagent"
 
 // Chains that exist always, and the verdict that is none.
 const (
-	chainServices = "services"
-	chainNew      = "new-connections"
-	chainRefuse   = "refuse"
-	chainMasq     = "with-node-address"
-	chainForward  = "filter-forward"
-	chainLoopback = "from-elsewhere-to-loopback"
-	drop          = "drop"
+	chainServices  = "services"
+	chainNodePorts = "node-ports"
+	chainNew       = "new-connections"
+	chainRefuse    = "refuse"
+	chainMasq      = "with-node-address"
+	chainForward   = "filter-forward"
+	chainLoopback  = "from-elsewhere-to-loopback"
+	drop           = "drop"
 )
 
 // route is how to get from a front to the endpoint of one of n indexes. Its chain is the same for all fronts of that kind with so many, unless it is of one port.
@@ -64,6 +66,34 @@ func (r route) name() string {
 	return strings.Join(words, "-")
 }
 
+// direct reports whether fronts lead to the chain of the route itself, and not by a number: it is
+// of one port, or has a time-out, for which a number has no room.
+func (r route) direct() bool { return r.counter != "" || r.affinity > 0 }
+
+// number stands for a route: its fields side by side.
+func (r route) number() string {
+	n := r.n<<6 | int(r.by)<<4
+	for i, holds := range []bool{r.node, r.outside, r.local, r.through} {
+		if holds {
+			n |= 1 << i
+		}
+	}
+	return index(n)
+}
+
+func routeOf(number string) route {
+	n := binary.NativeEndian.Uint32([]byte(number))
+	return route{node: n&1 != 0, outside: n&2 != 0, local: n&4 != 0, through: n&8 != 0, by: picker(n >> 4 & 3), n: int(n >> 6)}
+}
+
+// key is that of the chain of such a route.
+func (r route) key() key {
+	if r.through {
+		return key{set: through, of: r.number()}
+	}
+	return key{set: routes, of: r.number()}
+}
+
 // hook is where the kernel calls a chain; the zero hook is none.
 type hook struct {
 	kind     nftables.ChainType
@@ -89,8 +119,9 @@ func (l layout) load() *fields { return load(l.Family) }
 func (l layout) static() map[string]chain {
 	all := map[string]chain{
 		chainServices: {rules: l.services()}, chainNew: {rules: l.newConnections()},
-		chainRefuse: {rules: []rule{and(isProtocol(model.TCP), rule{refuse(l.Family, true)}), {refuse(l.Family, false)}}},
-		chainMasq:   {rules: []rule{setMark(l.MasqueradeBit, true), {masquerade}}},
+		chainNodePorts: {rules: []rule{l.load().node().follow(nodeFrontRoutes, routes), l.load().node().vmap(nodeFronts)}},
+		chainRefuse:    {rules: []rule{and(isProtocol(model.TCP), rule{refuse(l.Family, true)}), {refuse(l.Family, false)}}},
+		chainMasq:      {rules: []rule{setMark(l.MasqueradeBit, true), {masquerade}}},
 		// A packet that nothing tracks has no status: a rule that asks for it goes on to the next one.
 		chainLoopback: {rules: []rule{and(ctState(stateEstablished|stateRelated), rule{returned}), and(status(dnatted), rule{returned}), {dropped}}},
 	}
@@ -100,7 +131,7 @@ func (l layout) static() map[string]chain {
 
 // services are the rules that new connections meet first. A vmap without the key goes on with the next rule.
 func (l layout) services() []rule {
-	all := append([]rule{l.load().front().vmap(fronts)}, l.atNodePorts(l.load().node().vmap(nodeFronts))...)
+	all := append([]rule{l.load().front().follow(frontRoutes, routes), l.load().front().vmap(fronts)}, l.atNodePorts(rule{goTo(chainNodePorts)})...)
 	if l.firewall {
 		// Not translated, what comes from elsewhere meets the same set in newConnections, which drops it. IPVS would be earlier with what the node itself sends.
 		verdict := returned
@@ -142,15 +173,21 @@ func (l layout) route(r route) (all []rule) {
 	if r.local {
 		endpoints = in.local
 	}
+	anywhere := func() rule {
+		if r.direct() {
+			return key(l.load()).vmap(in.anywhere)
+		}
+		return key(l.load()).follow(in.anywhere+routesOf, through)
+	}
 	mark := setMark(l.MasqueradeBit, false)
 	switch {
 	case r.outside && !r.local:
 		all = append(all, mark)
 	case r.outside: // pods of this node and the node itself may use all endpoints
 		if here := l.localSource(true); here != nil {
-			all = append(all, and(here, key(l.load()).vmap(in.anywhere)))
+			all = append(all, and(here, anywhere()))
 		}
-		all = append(all, and(isLocal(true, true), mark), and(isLocal(true, true), key(l.load()).vmap(in.anywhere)))
+		all = append(all, and(isLocal(true, true), mark), and(isLocal(true, true), anywhere()))
 	case r.through:
 	case l.MasqueradeAll:
 		all = append(all, mark)
@@ -215,8 +252,8 @@ func (l layout) newConnections() []rule {
 			// An address of the node itself has other ports than those of Services.
 			and(l.load().daddr().in(active), isLocal(false, false), rule{goTo(chainRefuse)}))
 	}
-	for _, r := range l.Ranges {
-		all = append(all, and(l.load().daddr().within(r, true), l.load().daddr().notIn(allocated), rule{dropped}))
+	for _, r := range l.Ranges { // what the node itself has there, such as its DNS cache, is no Service's
+		all = append(all, and(l.load().daddr().within(r, true), l.load().daddr().notIn(allocated), isLocal(false, false), rule{dropped}))
 	}
 	all = append(all, l.atNodePorts(l.load().node().vmap(nodeUnserved))...)
 	if l.Balanced {

@@ -13,26 +13,33 @@ import (
 type contributed struct {
 	spread
 	values  map[key]string
+	runs    map[run][]netip.AddrPort
 	members map[key]struct{} // that other ports may want too
 	routes  map[route]struct{}
 }
 
 func (c contributed) lead(s set, of string, r route) {
-	c.values[key{set: s, of: of}] = r.name()
+	if r.direct() {
+		c.values[key{set: s, of: of}] = r.name()
+	} else {
+		c.values[key{set: s + routesOf, of: of}] = r.number()
+	}
 	c.routes[r] = struct{}{}
 }
 
 func (c contributed) add(s set, of string) { c.members[key{set: s, of: of}] = struct{}{} }
 
-func (c contributed) endpoints(s set, of string, all []netip.AddrPort) {
-	for i, e := range all {
-		c.values[key{set: s, of: of + index(i)}] = destination(e)
-	}
+// run are the endpoints of a front: an element for each index. Of thousands, few change at a time.
+type run struct {
+	set   set
+	front string
 }
+
+func (r run) key(i int) key { return key{set: r.set, of: r.front + index(i)} }
 
 // contribution is a pure function of a port. With plain, its scheduler and weights do not count.
 func contribution(p *model.ServicePort, plain bool) contributed {
-	c := contributed{spread: spreadOf(p, plain), values: map[key]string{}, members: map[key]struct{}{}, routes: map[route]struct{}{}}
+	c := contributed{spread: spreadOf(p, plain), values: map[key]string{}, runs: map[run][]netip.AddrPort{}, members: map[key]struct{}{}, routes: map[route]struct{}{}}
 	for _, vip := range p.ClusterIPs {
 		c.add(active, addr(vip))
 		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), false)
@@ -40,6 +47,9 @@ func contribution(p *model.ServicePort, plain bool) contributed {
 	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
 		c.add(vips, addr(vip))
 		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), true)
+		if p.Balanced && p.HealthCheckNodePort != 0 {
+			c.add(balanced, addr(vip)+service(model.TCP, p.HealthCheckNodePort)) // the agent answers there
+		}
 	}
 	if p.NodePort != 0 {
 		c.front(p, atNode, service(p.Name.Protocol, p.NodePort), true)
@@ -100,10 +110,10 @@ func (c contributed) front(p *model.ServicePort, in place, of string, outside bo
 	// Clients on this node may use all endpoints of a front whose policy is Local.
 	split := outside && isLocal && len(c.cluster) > 0
 	if !isLocal && !p.Balanced || split {
-		c.endpoints(in.picked, of, c.cluster)
+		c.runs[run{in.picked, of}] = c.cluster
 	}
 	if isLocal && !p.Balanced {
-		c.endpoints(in.local, of, c.local)
+		c.runs[run{in.local, of}] = c.local
 	}
 	if split {
 		c.lead(in.anywhere, of, route{node: r.node, through: true, n: len(c.cluster), by: r.by, counter: r.counter, affinity: r.affinity})
@@ -132,15 +142,8 @@ func (c contributed) firewall(p *model.ServicePort) {
 	for _, vip := range p.LoadBalancerIPs {
 		of := addr(vip) + service(p.Name.Protocol, p.Port)
 		c.add(firewalled, of)
-		for _, r := range disjoint(p.SourceRanges) {
+		for _, r := range p.SourceRanges {
 			c.members[key{set: allowed, of: of + addr(r.Masked().Addr()), to: of + addr(last(r))}] = struct{}{}
 		}
 	}
-}
-
-// disjoint leaves out prefixes that lie in others: the kernel refuses intervals that overlap.
-func disjoint(all []netip.Prefix) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool {
-		return slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Overlaps(p) })
-	})
 }

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/nftables"
+
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
@@ -25,19 +27,25 @@ type Proxier struct {
 	generations *nfnetlink.Generations
 	fullCheck   time.Duration
 
-	known      bool              // what has changed in tables is the whole difference to the kernel
-	refused    bool              // the last Sync was, by the kernel
-	declared   bool              // the table is awake, and has all sets
-	anew       bool              // what is there is to be replaced as a whole
-	handles    map[string]string // of the rules of each chain, after the last write or comparison
-	remembers  bool              // the table has the sets that packets write into
-	unwanted   []string          // sets of other versions that it has
-	withheldAt time.Time         // when ports that are withheld were last tried
-	last       uint32            // transactions of others before the last comparison
-	pace       model.Pace        // of comparisons
-	writes     int               // that there were: a comparison beside one tells nothing
-	changes    int               // of the last write
-	invalid    atomic.Uint64     // packets dropped, when the kernel was last asked
+	begun      bool                                  // the first Sync has
+	served     []model.ServicePort                   // by an earlier agent, until it was asked for
+	known      bool                                  // what has changed in tables is the whole difference to the kernel
+	refused    bool                                  // the last Sync was, by the kernel
+	declared   bool                                  // the table is awake, and has all sets
+	anew       bool                                  // what is there is to be replaced as a whole
+	handles    map[string]string                     // of the rules of each chain, after the last write or comparison
+	remembers  bool                                  // the table has the sets that packets write into
+	unwanted   []string                              // sets of other versions that it has
+	unhashed   map[model.PortName]*model.ServicePort // ports that ask for a hash, which the kernel does not have
+	hash       bool                                  // the kernel has one
+	hashAt     time.Time                             // when it was last asked
+	tryHash    func() error                          // asks it
+	withheldAt time.Time                             // when ports that are withheld were last tried
+	last       uint32                                // transactions of others before the last comparison
+	pace       model.Pace                            // of comparisons
+	journal    *journal                              // of the comparison that reads, if one does
+	changes    int                                   // of the last write
+	invalid    atomic.Uint64                         // packets dropped, when the kernel was last asked
 }
 
 // New returns a Proxier that has not looked at the kernel yet. Everything is compared after the period of fullCheck although nothing indicates a change; 0: five minutes.
@@ -47,7 +55,10 @@ func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Dura
 	if err != nil {
 		return nil, err
 	}
-	return &Proxier{tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute)}, nil
+	return &Proxier{
+		tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute),
+		unhashed: map[model.PortName]*model.ServicePort{}, tryHash: func() error { return tryHash(f) },
+	}, nil
 }
 
 // Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next one compares everything, and if that fails too, it leaves out the ports that the
@@ -55,12 +66,18 @@ func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Dura
 func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.begun {
+		if p.served, err = p.kernel.readServed(ctx); err != nil {
+			return true, err
+		}
+		p.begun = true
+	}
 	for _, d := range deltas {
 		p.apply(d)
 	}
 	full = !p.known
 	again := p.refused
-	err = p.write(ctx)
+	err = p.write(ctx, time.Now())
 	if p.refused = errors.Is(err, errRefused); p.refused && again {
 		err = p.isolate(ctx)
 		p.refused = errors.Is(err, errRefused)
@@ -69,31 +86,32 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 }
 
 // write brings the kernel to what Tables want.
-func (p *Proxier) write(ctx context.Context) (err error) {
+func (p *Proxier) write(ctx context.Context, now time.Time) (err error) {
 	if !p.known {
 		start := time.Now()
 		_, err = p.compare(ctx, false)
 		p.pace = p.pace.After(start, time.Since(start))
 	}
 	if err == nil {
-		err = p.generations.Write(func() (int, error) { return p.program(ctx) })
+		err = p.generations.Write(func() (int, error) { return p.program(ctx, now) })
 	}
 	if err == nil {
 		return nil
 	}
-	p.known = false
+	p.known, p.journal = false, nil
 	return errors.Join(err, p.kernel.reconnect())
 }
 
-// program writes what differs.
-func (p *Proxier) program(ctx context.Context) (transactions int, err error) {
+// program writes what differs, except what packets under way may still look for.
+func (p *Proxier) program(ctx context.Context, now time.Time) (transactions int, err error) {
+	left := p.tables.leave(now)
 	chains, old := p.tables.differing()
 	old = slices.DeleteFunc(old, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
 	remember := p.tables.affinity > 0
 	declared := p.declared && (p.remembers || !remember)
 	p.changes = len(p.tables.changed)
 	if declared && len(chains)+len(old)+len(p.unwanted)+p.changes == 0 {
-		p.tables.settled()
+		p.tables.settled(left)
 		return 0, nil
 	}
 	t := transaction{kernel: p.kernel}
@@ -107,31 +125,45 @@ func (p *Proxier) program(ctx context.Context) (transactions int, err error) {
 	t.write(chains)
 	t.change(p.tables.changed)
 	t.remove(old, p.unwanted)
-	p.writes++
+	p.journal.note(p.tables.changed, slices.Concat(slices.Collect(maps.Keys(chains)), old, p.unwanted)...)
+	if remember && !p.remembers {
+		p.journal.note(nil, string(clients), string(newcomers))
+	}
 	if t.flush(); t.err != nil {
 		return 0, fmt.Errorf("writing the table %s: %w", table, t.err)
 	}
 	p.declared, p.anew, p.unwanted = true, false, nil
 	p.remembers = p.remembers || remember
-	p.tables.settled()
-	return 1, p.readHandles(ctx, slices.Collect(maps.Keys(chains)), old)
+	p.tables.settled(left)
+	p.readHandles(ctx, chains, old)
+	return 1, nil
 }
 
-// readHandles takes up the handles of chains that were written. Many are read at once.
-func (p *Proxier) readHandles(ctx context.Context, written, removed []string) (err error) {
+// readHandles takes up the handles of chains that were written. Many are read at once. A chain
+// whose handles cannot be read is as good as any other, but nothing would tell whether another
+// program changes it: it is written once more, together with the next change or by the next Check.
+func (p *Proxier) readHandles(ctx context.Context, written map[string]chain, removed []string) {
 	const many = 20
-	if len(written) > many {
-		p.handles, err = p.kernel.rules(ctx)
-		return err
-	}
 	for _, name := range removed {
 		delete(p.handles, name)
 	}
-	for _, name := range written {
-		one, problem := p.kernel.rules(ctx, name)
-		p.handles[name], err = one[name], errors.Join(err, problem)
+	if len(written) == 0 {
+		return
 	}
-	return err
+	var some []string
+	if len(written) <= many {
+		some = slices.Collect(maps.Keys(written))
+	}
+	handles, err := p.kernel.handles(ctx, some...)
+	for name, c := range written {
+		accept := uint32(0)
+		if c.hook.kind != "" {
+			accept = uint32(nftables.ChainPolicyAccept)
+		}
+		if p.handles[name] = policy(accept) + handles[name]; err != nil {
+			p.tables.pending[name] = state{there: true}
+		}
+	}
 }
 
 // Degraded lists the ports whose elements the kernel refuses, and those that are served otherwise than they ask, sorted.
@@ -174,10 +206,14 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	for k := range c.members {
 		c.values[k] = ""
 	}
-	for k, value := range c.values {
-		if spreadCost(port) > 0 && schemas[k.set].kind == endpoint {
-			continue // thousands, of which the spread says enough
+	for r, endpoints := range c.runs {
+		for i, e := range endpoints {
+			if spreadCost(port) == 0 { // otherwise thousands, of which the spread says enough
+				c.values[r.key(i)] = destination(e)
+			}
 		}
+	}
+	for k, value := range c.values {
 		elements = append(elements, "  "+describe(p.tables.globals.Family, k, value))
 	}
 	return append(lines, slices.Sorted(slices.Values(elements))...)

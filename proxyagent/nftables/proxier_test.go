@@ -50,7 +50,7 @@ func plan(f model.Family) model.Delta {
 		func(p *model.ServicePort) { p.InternalLocal = true },
 		func(p *model.ServicePort) { p.Cluster, p.Local, p.HasEndpoints = nil, nil, false },
 		func(p *model.ServicePort) {
-			p.SourceRanges, p.HealthCheckNodePort = []netip.Prefix{source, netip.PrefixFrom(source.Addr().Next(), source.Bits()+4).Masked()}, 32000
+			p.SourceRanges, p.HealthCheckNodePort = []netip.Prefix{source, netip.PrefixFrom(last(source).Next(), source.Bits()+4)}, 32000
 		},
 	} {
 		vip := a("10.96.0.1", "fd00:96::1")
@@ -113,7 +113,7 @@ func elements(t *testing.T, p *Proxier) map[key]string {
 	t.Helper()
 	all := map[key]string{}
 	for name := range schemas {
-		have, err := p.kernel.elements(t.Context(), name, 0)
+		have, err := p.kernel.elements(t.Context(), name, func(bucket) bool { return true }, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,11 +124,14 @@ func elements(t *testing.T, p *Proxier) map[key]string {
 
 func agree(t *testing.T, p *Proxier) {
 	t.Helper()
+	if _, err := p.Check(t.Context(), later()); err != nil { // writes what was left for later
+		t.Fatal(err)
+	}
 	have := elements(t, p)
 	if total, _ := p.Counts(); total[table] != len(have) {
 		t.Errorf("%v elements are counted, there are %d", total, len(have))
 	}
-	if diff := cmp.Diff(p.tables.all(), have, cmp.AllowUnexported(key{})); diff != "" {
+	if diff := cmp.Diff(maps.Collect(p.tables.all()), have, cmp.AllowUnexported(key{})); diff != "" {
 		t.Fatalf("the kernel differs (-want +have):\n%s", diff)
 	}
 	if found, err := p.Check(t.Context(), later()); err != nil || len(found) > 0 {
@@ -143,7 +146,7 @@ func TestTheKernelHasWhatThePlanWants(t *testing.T) {
 		for name := range d.Ports {
 			syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{name: nil}})
 		}
-		if len(p.tables.chains)+len(p.tables.routes)+p.tables.affinity > 0 || len(p.tables.all()) != len(d.Allocated) {
+		if len(p.tables.chains)+len(p.tables.routes)+p.tables.affinity > 0 || len(maps.Collect(p.tables.all())) != len(d.Allocated) {
 			t.Errorf("left: %v", p.tables)
 		}
 	})
@@ -190,7 +193,7 @@ func TestGrownIsAsFromTheBeginning(t *testing.T) {
 			ports := map[model.PortName]*model.ServicePort{}
 			maps.Copy(ports, grown.ports)
 			fresh.Apply(model.Delta{Globals: all.Globals, Ports: ports, Allocated: all.Allocated})
-			if diff := cmp.Diff(fresh.all(), grown.all(), cmp.AllowUnexported(key{})); diff != "" {
+			if diff := cmp.Diff(maps.Collect(fresh.all()), maps.Collect(grown.all()), cmp.AllowUnexported(key{})); diff != "" {
 				t.Fatalf("elements (-at once +grown):\n%s", diff)
 			}
 			atOnce, _ := fresh.differing()
@@ -199,7 +202,7 @@ func TestGrownIsAsFromTheBeginning(t *testing.T) {
 			for _, name := range remove {
 				delete(chains, name)
 			}
-			grown.settled()
+			grown.settled(leaving{map[key]change{}, states{}})
 			if !reflect.DeepEqual(atOnce, chains) {
 				t.Fatal("chains differ")
 			}
@@ -210,8 +213,8 @@ func TestGrownIsAsFromTheBeginning(t *testing.T) {
 	}
 }
 
-func notEmpty(prints map[set]uint64) map[set]uint64 {
-	maps.DeleteFunc(prints, func(_ set, sum uint64) bool { return sum == 0 })
+func notEmpty(prints map[bucket]uint64) map[bucket]uint64 {
+	maps.DeleteFunc(prints, func(_ bucket, sum uint64) bool { return sum == 0 })
 	return prints
 }
 
@@ -267,7 +270,7 @@ func TestARefusedPortIsAlone(t *testing.T) {
 			t.Error(diff)
 		}
 		first := bad.ClusterIPs[0]
-		if have := elements(t, p); have[key{set: unserved, of: addr(first) + service(model.UDP, 80)}] != chainRefuse || have[key{set: fronts, of: addr(first.Prev()) + service(model.TCP, 80)}] != "pick-2" {
+		if have := elements(t, p); have[key{set: unserved, of: addr(first) + service(model.UDP, 80)}] != chainRefuse || have[key{set: frontRoutes, of: addr(first.Prev()) + service(model.TCP, 80)}] != (route{n: 2}).number() {
 			t.Errorf("its clients have to be refused, those of others served: %v", have)
 		}
 		if text := strings.Join(p.Describe(bad.Name), "\n"); !strings.Contains(text, "the kernel refuses") {
@@ -443,8 +446,8 @@ func TestDescribe(t *testing.T) {
 		name := model.PortName{Service: model.ServiceName{Namespace: "default", Name: "a"}, Protocol: model.TCP}
 		got := strings.Join(p.Describe(name), "\n")
 		for _, want := range map[model.Family][]string{
-			model.IPv4: {"  fronts: 10.96.0.1 . tcp . 80 : pick-2", "  endpoints: 10.96.0.1 . tcp . 80 . 1 : 10.244.2.3 . 8080", "  node-fronts: tcp . 30000 : pick-node-outside-2", "  active: 10.96.0.1"},
-			model.IPv6: {"  fronts: fd00:96::1 . tcp . 80 : pick-2", "  hairpin: fd00:244::3 . fd00:244::3 . tcp . 8080"},
+			model.IPv4: {"  fronts-routes: 10.96.0.1 . tcp . 80 : pick-2", "  endpoints: 10.96.0.1 . tcp . 80 . 1 : 10.244.2.3 . 8080", "  node-fronts-routes: tcp . 30000 : pick-node-outside-2", "  active: 10.96.0.1"},
+			model.IPv6: {"  fronts-routes: fd00:96::1 . tcp . 80 : pick-2", "  hairpin: fd00:244::3 . fd00:244::3 . tcp . 8080"},
 		}[p.tables.globals.Family] {
 			if !strings.Contains(got+"\n", want+"\n") {
 				t.Errorf("%q is missing in\n%s", want, got)
@@ -499,6 +502,53 @@ func TestBalanced(t *testing.T) {
 					t.Errorf("%s at %s passes to IPVS: %t", port.Name, vip, there)
 				}
 			}
+			for _, vip := range port.LoadBalancerIPs {
+				_, there := have[key{set: balanced, of: addr(vip) + service(model.TCP, port.HealthCheckNodePort)}]
+				if there != (port.HealthCheckNodePort > 0) {
+					t.Errorf("the health check node port of %s at %s passes to the agent: %t", port.Name, vip, there)
+				}
+			}
+		}
+	})
+}
+
+// TestServed reads what an earlier agent served, once.
+func TestServed(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
+		syncOne(t, p, d)
+		if served := p.Served(); len(served) > 0 {
+			t.Errorf("before the first agent: %v", served)
+		}
+		next, err := New(p.tables.globals.Family, nfnetlink.NewGenerations(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syncOne(t, next, model.Delta{Globals: d.Globals})
+		want, got := map[string]bool{}, map[string]bool{}
+		for name, port := range d.Ports {
+			if name.Protocol == model.TCP || len(port.Cluster)+len(port.Local) == 0 {
+				continue
+			}
+			for _, vip := range slices.Concat(port.ClusterIPs, port.ExternalIPs, port.LoadBalancerIPs) {
+				want[fmt.Sprint(name.Protocol, vip, port.Port)] = true
+			}
+			if port.NodePort > 0 {
+				want[fmt.Sprint(name.Protocol, "node", port.NodePort)] = true
+			}
+		}
+		for _, port := range next.Served() {
+			for _, vip := range port.LoadBalancerIPs {
+				got[fmt.Sprint(port.Name.Protocol, vip, port.Port)] = true
+			}
+			if port.NodePort > 0 {
+				got[fmt.Sprint(port.Name.Protocol, "node", port.NodePort)] = true
+			}
+		}
+		if len(want) == 0 || !maps.Equal(got, want) {
+			t.Errorf("served: %v, want %v", got, want)
+		}
+		if again := next.Served(); len(again) > 0 {
+			t.Errorf("asked again: %v", again)
 		}
 	})
 }

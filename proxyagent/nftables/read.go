@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"syscall"
 
@@ -17,15 +18,30 @@ import (
 // there is what the kernel has.
 type there struct {
 	dormant bool
-	sets    map[set]uint64    // the sum of the fingerprints of the elements of each set that is there
+	sets    map[set]struct{}  // those of schemas
+	prints  map[bucket]uint64 // the sums of the fingerprints of their elements
 	rules   map[string]string // by chain: its policy and the handles of its rules, which are never used twice
 	others  map[string]bool   // sets that packets write into, and those of other versions
 }
 
+// bucket is one of the parts into which the elements of a set fall by their keys. While a
+// comparison reads, the agent goes on to write: what is in other buckets than those that it wrote
+// to can be compared all the same.
+type bucket struct {
+	set set
+	n   uint16
+}
+
+const buckets = 1 << 10
+
+func (k key) bucket() bucket {
+	return bucket{k.set, uint16(maphash.Comparable(seed, [...]string{k.of, k.to}) % buckets)}
+}
+
 // read reads everything; of elements it keeps nothing. It may run beside a transaction.
 func (k *kernel) read(ctx context.Context) (t there, err error) {
-	t = there{sets: map[set]uint64{}, rules: map[string]string{}, others: map[string]bool{}}
-	exists, flags, err := k.tableFlags(ctx)
+	t = there{sets: map[set]struct{}{}, prints: map[bucket]uint64{}, rules: map[string]string{}, others: map[string]bool{}}
+	exists, flags, err := k.tableFlags()
 	if err != nil || !exists {
 		return t, err
 	}
@@ -35,9 +51,7 @@ func (k *kernel) read(ctx context.Context) (t there, err error) {
 	}
 	var names []string
 	err = k.dump(ctx, unix.NFT_MSG_GETSET, nfnetlink.Attrs(nil).PutString(unix.NFTA_SET_TABLE, k.table.Name), func() { names = nil }, func(answer nfnetlink.Attrs) {
-		if attrs := maps.Collect(answer.All()); attrs[unix.NFTA_SET_TABLE].Text() == k.table.Name {
-			names = append(names, attrs[unix.NFTA_SET_NAME].Text())
-		}
+		names = append(names, answer.Get(unix.NFTA_SET_NAME).Text())
 	})
 	if err != nil {
 		return t, fmt.Errorf("listing sets: %w", err)
@@ -47,26 +61,37 @@ func (k *kernel) read(ctx context.Context) (t there, err error) {
 			t.others[name] = true
 			continue
 		}
-		var sum uint64
-		if err := k.list(ctx, name, func() { sum = 0 }, func(e element) { sum += print(e.of, e.to, e.value) }); err != nil {
+		var sums map[bucket]uint64
+		err := k.list(ctx, name, func() { sums = map[bucket]uint64{} }, func(e element) {
+			sums[key{set(name), e.of, e.to}.bucket()] += print(e.of, e.to, e.value)
+		})
+		if err != nil {
 			return t, err
 		}
-		t.sets[set(name)] = sum
+		t.sets[set(name)] = struct{}{}
+		maps.Copy(t.prints, sums)
 	}
 	return t, nil
 }
 
 // tableFlags reports whether our table is there, and its flags. A kernel without nf_tables has none.
-func (k *kernel) tableFlags(ctx context.Context) (there bool, flags uint32, err error) {
-	err = k.dump(ctx, unix.NFT_MSG_GETTABLE, nil, func() { there = false }, func(answer nfnetlink.Attrs) {
-		if attrs := maps.Collect(answer.All()); attrs[unix.NFTA_TABLE_NAME].Text() == k.table.Name {
-			there, flags = true, attrs[unix.NFTA_TABLE_FLAGS].Net32()
-		}
+func (k *kernel) tableFlags() (there bool, flags uint32, err error) {
+	conn, err := nfnetlink.Open()
+	if err != nil {
+		return false, 0, err
+	}
+	defer conn.Close()
+	err = conn.Get(k.request(unix.NFT_MSG_GETTABLE, nfnetlink.Attrs(nil).PutString(unix.NFTA_TABLE_NAME, k.table.Name)), func(answer nfnetlink.Attrs) {
+		there, flags = true, answer.Get(unix.NFTA_TABLE_FLAGS).Net32()
 	})
-	if err = ignore(ignore(err, syscall.EINVAL), syscall.EOPNOTSUPP); err != nil {
-		return false, 0, fmt.Errorf("listing tables: %w", err)
+	if err = ignore(ignore(ignore(err, syscall.ENOENT), syscall.EINVAL), syscall.EOPNOTSUPP); err != nil {
+		return false, 0, fmt.Errorf("reading the table %s: %w", k.table.Name, err)
 	}
 	return there, flags, nil
+}
+
+func (k *kernel) request(command uint8, attrs nfnetlink.Attrs) nfnetlink.Request {
+	return nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_NFTABLES, Command: command, Family: uint8(k.table.Family), Attrs: attrs}
 }
 
 // agreements is how many dumps there are until two agree.
@@ -78,35 +103,53 @@ const keyEnd = 10
 // element is one of a set, as the kernel has it.
 type element struct{ of, to, value string }
 
-// dump asks for all there is of a kind. When it changes meanwhile, it begins again.
+// tableOf is the attribute with the name of the table: it has this number in answers of every kind.
+const tableOf = unix.NFTA_CHAIN_TABLE
+
+// dump asks for all that our table has of a kind. When something is written meanwhile, it begins
+// again, until two agree: chains are of all tables, and so what other programs write to theirs may
+// have one be left out.
 func (k *kernel) dump(ctx context.Context, command uint8, attrs nfnetlink.Attrs, begin func(), each func(nfnetlink.Attrs)) error {
 	conn, err := nfnetlink.Open()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	r := nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_NFTABLES, Command: command, Family: uint8(k.table.Family), Attrs: attrs}
-	return nfnetlink.Again(ctx, func() error {
+	return nfnetlink.Agree(ctx, func() (sum uint64, err error) {
 		begin()
-		return conn.Dump(r, each)
+		err = conn.Dump(k.request(command, attrs), func(answer nfnetlink.Attrs) {
+			if answer.Get(tableOf).Text() == k.table.Name {
+				sum += maphash.Bytes(seed, answer)
+				each(answer)
+			}
+		})
+		return sum, err
 	})
 }
 
-// elements returns those of a set, of which a dump had this sum before. Two dumps in a row have to agree: a moment after a write the kernel moves the elements to more buckets, or to fewer, and
-// a dump beside that leaves some out, or has them twice. It does not say so, nor that somebody wrote meanwhile.
-func (k *kernel) elements(ctx context.Context, name set, before uint64) (map[key]string, error) {
+// errRestless is for a set that each dump shows in another way.
+var errRestless = errors.New("every dump is different")
+
+// elements returns those of a set that are in some buckets, of which a dump had these sums before.
+// Two dumps in a row have to agree: a moment after a write the kernel moves the elements to more
+// buckets of its own, or to fewer, and a dump beside that leaves some out, or has them twice. It
+// does not say so, nor that anything was written meanwhile.
+func (k *kernel) elements(ctx context.Context, name set, in func(bucket) bool, before map[bucket]uint64) (map[key]string, error) {
 	for range agreements {
-		have, sum := map[key]string{}, uint64(0)
-		err := k.list(ctx, string(name), func() { clear(have); sum = 0 }, func(e element) {
-			have[key{name, e.of, e.to}] = e.value
-			sum += print(e.of, e.to, e.value)
+		have, sums := map[key]string{}, map[bucket]uint64{}
+		err := k.list(ctx, string(name), func() { clear(have); clear(sums) }, func(e element) {
+			of := key{name, e.of, e.to}
+			if b := of.bucket(); in(b) {
+				have[of] = e.value
+				sums[b] += print(e.of, e.to, e.value)
+			}
 		})
-		if err != nil || sum == before {
+		if err != nil || maps.Equal(sums, before) {
 			return have, err
 		}
-		before = sum
+		before = sums
 	}
-	return nil, fmt.Errorf("reading the set %s: every dump is different", name)
+	return nil, fmt.Errorf("reading the set %s: %w", name, errRestless)
 }
 
 // list calls begin, and then each for what one dump of a set has: see elements. A set that is not there has none.
@@ -157,46 +200,54 @@ func datum(attrs nfnetlink.Attrs) string {
 	return drop
 }
 
-// rules returns policy and handles of the rules of all chains, or of one.
-func (k *kernel) rules(ctx context.Context, one ...string) (map[string]string, error) {
-	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name)
-	for _, name := range one {
-		request = request.PutString(unix.NFTA_RULE_CHAIN, name)
-	}
-	policies, handles := map[string]string{}, map[string]string{}
+// rules returns policy and handles of the rules of all chains.
+func (k *kernel) rules(ctx context.Context) (map[string]string, error) {
+	policies := map[string]string{}
 	err := k.dump(ctx, unix.NFT_MSG_GETCHAIN, nil, func() { clear(policies) }, func(answer nfnetlink.Attrs) {
-		attrs := maps.Collect(answer.All())
-		if name := attrs[unix.NFTA_CHAIN_NAME].Text(); attrs[unix.NFTA_CHAIN_TABLE].Text() == k.table.Name && (len(one) == 0 || name == one[0]) {
-			policies[name] = fmt.Sprint("policy ", attrs[unix.NFTA_CHAIN_POLICY].Net32(), " ")
-		}
+		policies[answer.Get(unix.NFTA_CHAIN_NAME).Text()] = policy(answer.Get(unix.NFTA_CHAIN_POLICY).Net32())
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing chains: %w", err)
 	}
-	err = k.dump(ctx, unix.NFT_MSG_GETRULE, request, func() { clear(handles) }, func(answer nfnetlink.Attrs) {
-		attrs := maps.Collect(answer.All())
-		if attrs[unix.NFTA_RULE_TABLE].Text() == k.table.Name {
-			handles[attrs[unix.NFTA_RULE_CHAIN].Text()] += fmt.Sprint(attrs[unix.NFTA_RULE_HANDLE].Net64(), " ")
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading rules: %w", err)
-	}
+	handles, err := k.handles(ctx)
 	for name := range policies {
 		policies[name] += handles[name]
 	}
-	return policies, nil
+	return policies, err
+}
+
+func policy(of uint32) string { return fmt.Sprint("policy ", of, " ") }
+
+// handles returns those of the rules of all chains, or of some: these are quickly asked for one by
+// one.
+func (k *kernel) handles(ctx context.Context, some ...string) (map[string]string, error) {
+	all := map[string]string{}
+	if len(some) == 0 {
+		some = []string{""}
+	}
+	for _, name := range some {
+		request, part := nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name), map[string]string{}
+		if name != "" {
+			request = request.PutString(unix.NFTA_RULE_CHAIN, name)
+		}
+		err := k.dump(ctx, unix.NFT_MSG_GETRULE, request, func() { clear(part) }, func(answer nfnetlink.Attrs) {
+			part[answer.Get(unix.NFTA_RULE_CHAIN).Text()] += fmt.Sprint(answer.Get(unix.NFTA_RULE_HANDLE).Net64(), " ")
+		})
+		if err != nil {
+			return nil, fmt.Errorf("reading rules: %w", err)
+		}
+		maps.Copy(all, part)
+	}
+	return all, nil
 }
 
 // invalidDropped reads how many packets the rule of invalid ones has counted.
 func (k *kernel) invalidDropped(ctx context.Context) (n uint64, err error) {
 	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name).PutString(unix.NFTA_RULE_CHAIN, chainForward)
 	err = k.dump(ctx, unix.NFT_MSG_GETRULE, request, func() { n = 0 }, func(answer nfnetlink.Attrs) {
-		rule := maps.Collect(answer.All())
-		for _, e := range rule[unix.NFTA_RULE_EXPRESSIONS].All() {
-			expression := maps.Collect(e.All())
-			if expression[unix.NFTA_EXPR_NAME].Text() == "counter" {
-				n += maps.Collect(expression[unix.NFTA_EXPR_DATA].All())[unix.NFTA_COUNTER_PACKETS].Net64()
+		for _, e := range answer.Get(unix.NFTA_RULE_EXPRESSIONS).All() {
+			if e.Get(unix.NFTA_EXPR_NAME).Text() == "counter" {
+				n += e.Get(unix.NFTA_EXPR_DATA).Get(unix.NFTA_COUNTER_PACKETS).Net64()
 			}
 		}
 	})

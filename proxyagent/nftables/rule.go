@@ -27,6 +27,7 @@ const (
 	keys   = unix.NFT_REG32_00
 	number = unix.NFT_REG32_05
 	values = unix.NFT_REG32_08
+	spare  = unix.NFT_REG32_15
 )
 
 // fields loads fields of a packet side by side into registers, which begin with from.
@@ -108,6 +109,17 @@ func (l *fields) find(m set) rule { return l.findAt(m, values) }
 
 func (l *fields) findAt(m set, register uint32) rule {
 	return append(l.rule, &expr.Lookup{SourceRegister: l.from, SetName: string(m), DestRegister: register, IsDestRegSet: true})
+}
+
+// follow goes to the chain of the route to which a map leads. In between, the number of the route
+// is in the packet's mark: the program nft 1.0.6 would abort, whatever it was to list, where the
+// key of one look-up is what another one has found.
+func (l *fields) follow(m, to set) rule {
+	mark := func(register uint32, set bool) expr.Any {
+		return &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: set}
+	}
+	return append(l.find(m), mark(spare, false), mark(values, true), mark(keys, false), mark(spare, true),
+		&expr.Lookup{SourceRegister: keys, SetName: string(to), DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true})
 }
 
 // dnat translates to what was found.

@@ -35,10 +35,18 @@ func spreadOf(p *model.ServicePort, plain bool) spread {
 	if plain || !model.NFTables.Has(by) {
 		by = model.Random
 	}
-	pick := map[model.Scheduler]picker{
-		model.RoundRobin: inTurn, model.WeightedRoundRobin: inTurn, model.SourceHashing: bySource, model.MaglevHashing: bySource,
-	}[by]
-	return spread{pick, sequence(by, p.Cluster, p.Weights, plain), sequence(by, p.Local, p.Weights, plain)}
+	return spread{pickerOf(by), sequence(by, p.Cluster, p.Weights, plain), sequence(by, p.Local, p.Weights, plain)}
+}
+
+func pickerOf(by model.Scheduler) picker {
+	switch by {
+	case model.RoundRobin, model.WeightedRoundRobin:
+		return inTurn
+	case model.SourceHashing, model.MaglevHashing:
+		return bySource
+	default:
+		return atRandom
+	}
 }
 
 // sequence has the endpoint of each index.

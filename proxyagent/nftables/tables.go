@@ -4,13 +4,17 @@ package nftables
 
 import (
 	"cmp"
+	"iter"
 	"maps"
+	"net/netip"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Tables is what the kernel should have for one family, and which part of it is not written yet. It is a pure function of the Plan, whatever the history. An Apply costs what the Delta
-// touches. Not for concurrent use.
+// Tables is what the kernel should have for one family, and which part of it is not written yet. It
+// is a pure function of the Plan, and of the indexes that endpoints had before. An Apply costs what
+// the Delta touches. Not for concurrent use.
 type Tables struct {
 	globals  model.Globals
 	ports    map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
@@ -24,10 +28,10 @@ type Tables struct {
 	plain   map[model.ServiceName]struct{}               // Services for which that is too much
 	lacking map[model.PortName][]model.DegradationReason // what ports do without
 
-	affinity int            // ports with session affinity
-	size     int            // elements
-	prints   map[set]uint64 // the sum of the fingerprints of the elements of each set
-	changed  map[key]change // differ from the kernel
+	affinity int               // ports with session affinity
+	size     int               // elements
+	prints   map[bucket]uint64 // the sums of the fingerprints of all elements
+	changed  map[key]change    // differ from the kernel
 
 	chains  map[string]route // that exist because of ports
 	pending states           // chains that differ from the kernel, whatever the layout
@@ -36,8 +40,9 @@ type Tables struct {
 
 // change is one element that may differ from the kernel.
 type change struct {
-	there, wanted bool   // the kernel has it; it should
-	was, value    string // with these values
+	there, wanted bool      // the kernel has it; it should
+	was, value    string    // with these values
+	left          time.Time // since when nothing leads to what is to be taken away: see leave
 }
 
 // state is whether the kernel has a chain, and as it should be.
@@ -70,20 +75,37 @@ func NewTables(f model.Family) *Tables {
 		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{}, withheld: map[model.PortName]*model.ServicePort{},
 		wanted: map[key]int{}, used: map[set]int{}, routes: map[route]int{},
 		spreads: map[model.ServiceName]map[model.PortName]int{}, plain: map[model.ServiceName]struct{}{}, lacking: map[model.PortName][]model.DegradationReason{},
-		prints: map[set]uint64{}, changed: map[key]change{}, chains: map[string]route{}, pending: states{},
+		prints: map[bucket]uint64{}, changed: map[key]change{}, chains: map[string]route{}, pending: states{},
 	}
 }
 
 // all are all elements that the kernel should have, with their values. Nothing keeps them: they follow from the ports.
-func (t *Tables) all() map[key]string {
-	all := map[key]string{}
-	for _, p := range t.ports {
-		maps.Copy(all, contribution(p, t.isPlain(p)).values)
+func (t *Tables) all() iter.Seq2[key, string] {
+	return func(yield func(key, string) bool) {
+		for _, p := range t.ports {
+			c := contribution(p, t.isPlain(p))
+			for r, endpoints := range c.runs {
+				for i, e := range endpoints {
+					c.values[r.key(i)] = destination(e)
+				}
+			}
+			for k, value := range c.values {
+				if !yield(k, value) {
+					return
+				}
+			}
+		}
+		for k := range t.wanted {
+			if !yield(k, "") {
+				return
+			}
+		}
+		for r := range t.routes {
+			if !r.direct() && !yield(r.key(), r.name()) {
+				return
+			}
+		}
 	}
-	for k := range t.wanted {
-		all[k] = ""
-	}
-	return all
 }
 
 // Apply takes a Delta in. Ports that were withheld are not any more.
@@ -93,10 +115,12 @@ func (t *Tables) Apply(d model.Delta) {
 	}
 	changed, turned := t.spend(d.Ports)
 	// All are removed before any is added, because an address or a node port may move from one to another.
+	before, gone, come := map[model.PortName]*model.ServicePort{}, map[run][]netip.AddrPort{}, map[run][]netip.AddrPort{}
 	for name := range changed {
 		if old := t.ports[name]; old != nil {
-			t.put(old, false)
+			maps.Copy(gone, t.put(old, false))
 			delete(t.ports, name)
+			before[name] = old
 		}
 	}
 	for name := range d.Ports {
@@ -109,9 +133,16 @@ func (t *Tables) Apply(d model.Delta) {
 	}
 	for name, p := range changed {
 		if p != nil {
-			t.ports[name] = p
-			t.put(p, true)
+			t.ports[name] = inPlace(before[name], p)
+			maps.Copy(come, t.put(t.ports[name], true))
 		}
+	}
+	for r, endpoints := range come {
+		t.replace(r, gone[r], endpoints)
+		delete(gone, r)
+	}
+	for r, endpoints := range gone {
+		t.replace(r, endpoints, nil)
 	}
 	for a, present := range d.Allocated {
 		t.count(key{set: allocated, of: addr(a)}, present)
@@ -134,8 +165,23 @@ func (t *Tables) release(names ...model.PortName) {
 	}
 }
 
-// put adds what a port adds, or removes it.
-func (t *Tables) put(p *model.ServicePort, present bool) {
+// replace marks the endpoints of a front that are others than before.
+func (t *Tables) replace(r run, before, after []netip.AddrPort) {
+	for i := range max(len(before), len(after)) {
+		if i < len(before) && i < len(after) && before[i] == after[i] {
+			continue
+		}
+		if i < len(before) {
+			t.mark(r.key(i), destination(before[i]), false)
+		}
+		if i < len(after) {
+			t.mark(r.key(i), destination(after[i]), true)
+		}
+	}
+}
+
+// put adds what a port adds, or removes it, except its endpoints, which it returns.
+func (t *Tables) put(p *model.ServicePort, present bool) map[run][]netip.AddrPort {
 	c := contribution(p, t.isPlain(p))
 	delete(t.lacking, p.Name)
 	if reasons := lacking(p, t.isPlain(p)); present && reasons != nil {
@@ -154,11 +200,15 @@ func (t *Tables) put(p *model.ServicePort, present bool) {
 		}
 		if before == 0 || !present && before == 1 {
 			t.chain(r, present)
+			if !r.direct() {
+				t.mark(r.key(), r.name(), present)
+			}
 		}
 	}
 	if p.AffinitySeconds > 0 {
 		t.affinity += sign(present)
 	}
+	return c.runs
 }
 
 // chain notes that a chain comes or goes.
@@ -198,7 +248,7 @@ func (t *Tables) mark(k key, value string, comes bool) {
 		delete(t.changed, k)
 	}
 	t.size += sign(comes)
-	t.prints[k.set] += uint64(sign(comes)) * print(k.of, k.to, value)
+	t.prints[k.bucket()] += uint64(sign(comes)) * print(k.of, k.to, value)
 }
 
 func sign(more bool) int {

@@ -26,7 +26,7 @@ func TestTakesAddUp(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inFixture(t, func(w *fixture) {
 				h := history{fixture: w, random: rand.New(rand.NewPCG(seed, 0))}
-				w.start(Options{})
+				w.start(Options{FollowNodes: true})
 				h.live(60)
 				w.pass(2 * time.Minute)
 				h.takeIfWoken()

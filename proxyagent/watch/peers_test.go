@@ -45,12 +45,32 @@ func (w *fixture) wantLists(want int, when string) {
 
 var byCores = annotated(byWeight, "cores")
 
+// TestNodesAreNotFollowedUnlessAllowed has a Service ask for the cores of a Node in vain, with its
+// scheduler served all the same.
+func TestNodesAreNotFollowedUnlessAllowed(t *testing.T) {
+	for _, weights := range []string{"cores", "disk=ssd:3", "topology.kubernetes.io/zone=a:3,disk=ssd:3"} {
+		inFixture(t, func(w *fixture) {
+			w.set(newNode("here"), withCores("there", 4), newSlice("web-1", "web", at("10.0.0.1"), onNode("there")))
+			w.start(Options{})
+			w.take()
+			w.set(newService("web", "10.96.0.1", annotated(byWeight, weights, scheduler, "rr")))
+			want := wantService("web", "10.96.0.1", "10.0.0.1")
+			want.Endpoints[0].Node = "there"
+			want.Balancing = &model.Balancing{Scheduler: model.RoundRobin, SchedulerFrom: scheduler, Junk: []model.DegradationReason{model.WeightsNotAllowed}}
+			w.wantTake(model.Changes{Services: services(map[string]*model.Service{"web": want}), ServiceEvents: 1})
+			w.set(withCores("there", 6))
+			w.wantSleep("a Node that is not followed")
+			w.wantLists(1, "nobody may ask")
+		})
+	}
+}
+
 // TestNodesAreFollowedWhileAServiceAsks has a Service ask for the cores of a Node, which changes, and not ask any more.
 func TestNodesAreFollowedWhileAServiceAsks(t *testing.T) {
 	inFixture(t, func(w *fixture) {
 		plain := newService("web", "10.96.0.1")
 		w.set(newNode("here"), withCores("there", 4), withCores("other", 8), plain, newSlice("web-1", "web", at("10.0.0.1"), onNode("there")))
-		w.start(Options{})
+		w.start(Options{FollowNodes: true})
 		w.take()
 		w.wantLists(1, "nobody asks")
 
@@ -99,12 +119,12 @@ func (w *fixture) wantWeight(want uint8) {
 func TestTheFirstTakeHasWeights(t *testing.T) {
 	objects := []apiObject{newNode("here"), withCores("there", 4), newService("web", "10.96.0.1", byCores), newSlice("web-1", "web", at("10.0.0.1"), onNode("there"))}
 	inFixture(t, func(w *fixture) {
-		w.start(Options{})
+		w.start(Options{FollowNodes: true})
 		w.wantTake(model.Changes{Services: services(map[string]*model.Service{"web": weighted(4)}), Node: wantNode(false), ServiceEvents: 1})
 	}, objects...)
 	inFixture(t, func(w *fixture) {
 		w.refuse(errForbidden, allNodes)
-		w.start(Options{})
+		w.start(Options{FollowNodes: true})
 		w.pass(500 * time.Millisecond)
 		if w.ready() {
 			t.Error("ready, and the weights are not known")
@@ -115,7 +135,7 @@ func TestTheFirstTakeHasWeights(t *testing.T) {
 	}, objects...)
 	inFixture(t, func(w *fixture) {
 		w.refuse(errForbidden, allNodes)
-		w.start(Options{})
+		w.start(Options{FollowNodes: true})
 		w.pass(nodeTimeout)
 		if !w.ready() {
 			t.Fatal("not ready although the API server does not tell about Nodes")
@@ -131,7 +151,7 @@ func TestAZoneOfASliceIsItsWeight(t *testing.T) {
 	inFixture(t, func(w *fixture) {
 		in := newSlice("web-1", "web", at("10.0.0.1"), func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("b") })
 		w.set(newNode("here"), newService("web", "10.96.0.1", annotated(byWeight, "topology.kubernetes.io/zone=b:7")), in)
-		w.start(Options{})
+		w.start(Options{FollowNodes: true})
 		w.wantWeight(7)
 		in.Endpoints[0].Zone = new("c")
 		w.set(in)

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +24,8 @@ type service struct {
 	served bool
 	// renumbering is true for one that says to have its virtual IPs again in a moment: see hold.go. Anybody who may write the Service can say so.
 	renumbering bool
+	// foreign is true for one that another proxy serves. served is false then.
+	foreign bool
 	// model has no endpoints; they are in the slices.
 	model model.Service
 	// weights are those of its endpoints.
@@ -42,10 +43,16 @@ func (s *service) key() string { return s.model.Name.String() }
 // isServed reports whether there is a Service and it is served.
 func (s *service) isServed() bool { return s != nil && s.served }
 
+// isForeign reports whether there is a Service and another proxy serves it.
+func (s *service) isForeign() bool { return s != nil && s.foreign }
+
 // same reports whether two Services are the same to a node; nil is one that does not exist.
 func (s *service) same(o *service) bool {
-	if !s.isServed() || !o.isServed() {
-		return s.isServed() == o.isServed()
+	if s.isServed() != o.isServed() || s.isForeign() != o.isForeign() {
+		return false
+	}
+	if !s.isServed() && !s.isForeign() {
+		return true
 	}
 	return reflect.DeepEqual(&s.model, &o.model) && reflect.DeepEqual(s.weights, o.weights)
 }
@@ -62,6 +69,33 @@ func (s *Source) serviceChanged(c change[*service]) {
 	})
 }
 
+// converter returns what reads Services.
+//
+// Those of other proxies are followed too: an address that one of them has is no other Service's,
+// and IPAddresses, which say the same, are not known everywhere. Of them is kept what they claim.
+func converter(o Options) func(*corev1.Service) (*service, junk) {
+	return func(in *corev1.Service) (*service, junk) {
+		name, labelled := in.Labels[labelProxyName]
+		if labelled == (o.ProxyName != "") && name == o.ProxyName {
+			out, j := convertService(in)
+			if !o.FollowNodes && out.weights.needPeers() {
+				b := out.model.Balancing
+				b.WeightsFrom, b.ByCores, b.Junk = "", false, append(b.Junk, model.WeightsNotAllowed)
+				out.weights = nil
+			}
+			return out, j
+		}
+		out, _ := convertService(in) // what cannot be read is for its own proxy to tell
+		out.renumbering, out.foreign, out.served, out.weights = false, out.served, false, nil
+		m := &out.model
+		out.model = model.Service{
+			Name: m.Name, Created: m.Created, ClusterIPs: m.ClusterIPs, ExternalIPs: m.ExternalIPs,
+			LoadBalancerIPs: m.LoadBalancerIPs, Ports: m.Ports, Foreign: out.foreign,
+		}
+		return out, junk{}
+	}
+}
+
 func convertService(in *corev1.Service) (*service, junk) {
 	var j junk
 	out := &service{version: in.ResourceVersion, served: hasVirtualIP(in)}
@@ -76,7 +110,7 @@ func convertService(in *corev1.Service) (*service, junk) {
 	m.ClusterIPs = parse("clusterIP", clusterIPs(in), parseVirtual, &j)
 	m.ExternalIPs = parse("externalIP", in.Spec.ExternalIPs, parseVirtual, &j)
 	m.LoadBalancerIPs = parse("load balancer IP", loadBalancerIPs(in), parseVirtual, &j)
-	restrictSources(m, in.Spec.LoadBalancerSourceRanges, &j)
+	m.SourceRanges, m.SourcesLost = sourceRanges(in.Spec.LoadBalancerSourceRanges, &j)
 	m.InternalLocal = internalLocal(in)
 	m.ExternalLocal = externalLocal(in)
 	m.AffinitySeconds = affinitySeconds(in)
@@ -110,30 +144,6 @@ func loadBalancerIPs(in *corev1.Service) []string {
 		}
 	}
 	return out
-}
-
-// restrictSources reads the source ranges. The API lets spaces around them pass.
-//
-// No range of a family means that all sources may come in. So when ranges were lost because they cannot be read, a family without any
-// that can be read would be opened by what was meant to close it: it loses its load balancer IPs instead.
-func restrictSources(m *model.Service, ranges []string, j *junk) {
-	lost := false
-	for _, s := range ranges {
-		if p, ok := parsePrefix(strings.TrimSpace(s)); ok {
-			m.SourceRanges = append(m.SourceRanges, p)
-			continue
-		}
-		lost = true
-		j.add("loadBalancerSourceRange", s)
-	}
-	if lost {
-		m.LoadBalancerIPs = slices.DeleteFunc(m.LoadBalancerIPs, func(a netip.Addr) bool { return !restricted(a, m.SourceRanges) })
-	}
-}
-
-// restricted reports whether any of the ranges is of the address' family.
-func restricted(a netip.Addr, ranges []netip.Prefix) bool {
-	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Addr().Is4() == a.Is4() })
 }
 
 func internalLocal(in *corev1.Service) bool {

@@ -1,7 +1,9 @@
 package watch
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -164,26 +166,44 @@ func TestConvertService(t *testing.T) {
 	}
 }
 
-// TestSourceRanges restrict the load balancer IPs of their family. What cannot be read must not open what it was meant to close.
+// TestSourceRanges are merged, and cut where there are too many to be used. What cannot be read
+// must not open what it was meant to close.
 func TestSourceRanges(t *testing.T) {
 	both := []string{"192.0.2.1", "2001:db8::1"}
 	for name, tc := range map[string]struct {
-		ips, ranges, wantIPs, wantRanges []string
-		junk                             int
+		ranges, want []string
+		junk         int
 	}{
-		"spaces, host bits and both families":         {both, []string{" 10.1.2.3/8\t", "fd00::/8"}, both, []string{"10.0.0.0/8", "fd00::/8"}, 0},
-		"the other family alone":                      {both[:1], []string{"fd00::/8"}, both[:1], []string{"fd00::/8"}, 0},
-		"all junk closes the load balancer":           {both, []string{"010.0.0.0/8", "10.0.0.0", "::ffff:10.0.0.0/104", ""}, nil, nil, 4},
-		"one is junk, the others restrict":            {both[:1], []string{"10.0.0.0/8", "10.0.0.0/33"}, both[:1], []string{"10.0.0.0/8"}, 1},
-		"all of one family may be junk, it is closed": {both, []string{"x", "fd00::/8"}, both[1:], []string{"fd00::/8"}, 1},
+		"spaces, host bits and both families": {[]string{" 10.1.2.3/8\t", "fd00::/8"}, []string{"10.0.0.0/8", "fd00::/8"}, 0},
+		"all junk":                            {[]string{"010.0.0.0/8", "10.0.0.0", "::ffff:10.0.0.0/104", ""}, nil, 4},
+		"one is junk, the others restrict":    {[]string{"10.0.0.0/8", "10.0.0.0/33"}, []string{"10.0.0.0/8"}, 1},
+		"all of one family may be junk":       {[]string{"x", "fd00::/8"}, []string{"fd00::/8"}, 1},
+		"twice and inside of another":         {[]string{"10.1.0.0/16", "fd00:1::/32", "10.0.0.0/8", "10.0.0.0/8", "fd00::/8", "10.255.255.255/32"}, []string{"10.0.0.0/8", "fd00::/8"}, 0},
+		"neighbours":                          {[]string{"10.0.0.3/32", "10.0.0.0/31", "fd00::2/127", "10.0.0.2/32", "fd00::/127"}, []string{"10.0.0.0/30", "fd00::/126"}, 0},
+		"neighbours that are no prefix":       {[]string{"10.0.0.1/32", "10.0.0.2/32", "fd00::1/128", "fd00::2/128"}, []string{"10.0.0.1/32", "10.0.0.2/32", "fd00::1/128", "fd00::2/128"}, 0},
+		"two halves are everything":           {[]string{"128.0.0.0/1", "0.0.0.0/1", "8000::/1", "::/1"}, []string{"0.0.0.0/0", "::/0"}, 0},
+		"as many as can be used":              {ranges(model.MaxSources), ranges(model.MaxSources), 0},
+		"too many, and a few of IPv6":         {append(ranges(60000), "fd00::/8"), append(ranges(model.MaxSources+1), "fd00::/8"), 0},
 	} {
-		got, j := convertService(newService("web", "10.96.0.1", loadBalancer(tc.ips...), sources(tc.ranges...)))
-		diff := cmp.Diff(addrs(tc.wantIPs...), got.model.LoadBalancerIPs, comparers)
-		diff += cmp.Diff(prefixes(tc.wantRanges...), got.model.SourceRanges, comparers)
+		slices.Reverse(tc.ranges[1:]) // their order means nothing
+		got, j := convertService(newService("web", "10.96.0.1", loadBalancer(both...), sources(tc.ranges...)))
+		diff := cmp.Diff(addrs(both...), got.model.LoadBalancerIPs, comparers)
+		diff += cmp.Diff(prefixes(tc.want...), got.model.SourceRanges, comparers)
+		if got.model.SourcesLost != (tc.junk > 0) {
+			diff += fmt.Sprintf("lost: %t", got.model.SourcesLost)
+		}
 		if diff != "" || j.count != tc.junk {
 			t.Errorf("%s: %d pieces of junk, want %d: %s (-want +got):\n%s", name, j.count, tc.junk, &j, diff)
 		}
 	}
+}
+
+// ranges are n single addresses, of which no two can be merged.
+func ranges(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("%d.%d.%d.%d/32", 10+i>>23, i>>15&255, i>>7&255, i<<1&255))
+	}
+	return all
 }
 
 func clientIP(seconds *int32) *corev1.SessionAffinityConfig {

@@ -78,6 +78,8 @@ func (h *hints) same(o *hints) bool {
 type slicesOf struct {
 	mu sync.Mutex
 	of map[model.ServiceName][]*slice // lists are replaced and not changed
+	// ready counts the ready addresses on each node that has some.
+	ready map[word]int
 }
 
 func (s *slicesOf) get(name model.ServiceName) []*slice {
@@ -90,6 +92,8 @@ func (s *slicesOf) get(name model.ServiceName) []*slice {
 func (s *slicesOf) replace(before, after *slice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.countReady(before, -1)
+	s.countReady(after, 1)
 	if owner := before.owner(); owner != (model.ServiceName{}) {
 		s.set(owner, slices.DeleteFunc(slices.Clone(s.of[owner]), func(o *slice) bool { return o.name == before.name }))
 	}

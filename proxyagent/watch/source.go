@@ -40,9 +40,13 @@ var ErrNotServed = errors.New("the API server does not serve IPAddress of networ
 type Options struct {
 	// NodeName is the Node that the agent runs on.
 	NodeName string
-	// ProxyName follows only Services with this value of the label service.kubernetes.io/service-proxy-name; empty: only those
-	// without the label.
+	// ProxyName serves only Services with this value of the label
+	// service.kubernetes.io/service-proxy-name; empty: only those without the label. The others are
+	// Foreign.
 	ProxyName string
+	// FollowNodes lets weights of endpoints depend on Nodes, which are followed then while a
+	// Service asks.
+	FollowNodes bool
 	// Allocations defaults to [model.Prefer]. It decides what happens without IPAddresses, and nothing else here.
 	Allocations model.AllocationMode
 	// Logger gets what goes wrong; its zero value discards that.
@@ -80,17 +84,13 @@ type Source struct {
 // EndpointSlices are not selected by the proxy's name, as kube-proxy does not: the label counts on the Service alone, and EndpointSlices that
 // were written by hand do not have it.
 func New(client kubernetes.Interface, o Options) (*Source, error) {
-	s := &Source{options: o, pending: newPending(), ready: make(chan struct{}), slicesOf: slicesOf{of: map[model.ServiceName][]*slice{}}, last: model.Node{Name: o.NodeName}}
+	s := &Source{options: o, pending: newPending(), ready: make(chan struct{}), slicesOf: slicesOf{of: map[model.ServiceName][]*slice{}, ready: map[word]int{}}, last: model.Node{Name: o.NodeName}}
 	s.holds = newHolds(func(n model.ServiceName) { s.pending.mark(func(b *batch) { b.services[n] = struct{}{} }) })
 	held := func(n model.ServiceName) bool {
 		last, _ := s.holds.get(n)
 		return last != nil
 	}
 	s.formers = newFormers(held, func(a netip.Addr) { s.pending.mark(func(b *batch) { b.allocations[a] = struct{}{} }) })
-	proxy := "!" + labelProxyName
-	if o.ProxyName != "" {
-		proxy = labelProxyName + "=" + o.ProxyName
-	}
 	withIP := fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, o.NodeName).String()
 	all := metav1.NamespaceAll
@@ -98,7 +98,7 @@ func New(client kubernetes.Interface, o Options) (*Source, error) {
 	s.peers = newPeers(func() cache.SharedIndexInformer { return coreinformers.NewNodeInformer(client, 0, cache.Indexers{}) }, s.peersChanged, r)
 	var errs [5]error
 	s.services, errs[0] = newInformer("Service",
-		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting(proxy, withIP)), convertService, s.serviceChanged, r)
+		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting("", withIP)), converter(o), s.serviceChanged, r)
 	s.slices, errs[1] = newInformer("EndpointSlice",
 		discoveryinformers.NewFilteredEndpointSliceInformer(client, all, 0, cache.Indexers{},
 			selecting("!"+corev1.IsHeadlessService, "")), convertSlice, s.sliceChanged, r)
@@ -189,7 +189,9 @@ func (s *Source) Wake() <-chan struct{} { return s.pending.wake }
 
 // Take returns what may have changed since it was called last, the first time everything. Before Ready that is nothing.
 //
-// A deleted Node is delivered as it was last, with Leaving set. Slices in the result are shared with later results and not changed.
+// A deleted Node is delivered as it was last, with Leaving set, and one that has no addresses or no
+// podCIDRs yet with the last ones. Slices in the result are shared with later results and not
+// changed.
 func (s *Source) Take() model.Changes {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -239,6 +241,10 @@ func (s *Source) build(name model.ServiceName) (*model.Service, bool) {
 			known = held
 		}
 	}
+	if known.isForeign() {
+		out := known.model
+		return &out, true
+	}
 	if !known.isServed() {
 		return nil, true
 	}
@@ -257,12 +263,21 @@ func (s *Source) build(name model.ServiceName) (*model.Service, bool) {
 }
 
 func (s *Source) takeNode() *model.Node {
-	if known, ok := s.nodes.get(s.options.NodeName); ok {
-		s.last = known.model
-	} else {
-		// Pods may still run here, and the podCIDRs tell their traffic from others: they stay.
-		s.last.Leaving = true
-	}
 	now := s.last
+	if known, ok := s.nodes.get(s.options.NodeName); ok {
+		now = known.model
+	} else {
+		now.Leaving = true
+	}
+	// Of a Node that is deleted, or made again, addresses and podCIDRs stay until there are others:
+	// pods still run here, and clients come to its node ports. The cloud's and the cluster's
+	// controllers give a new Node both after the kubelet has created it.
+	if len(now.IPs) == 0 {
+		now.IPs = s.last.IPs
+	}
+	if len(now.PodCIDRs) == 0 {
+		now.PodCIDRs = s.last.PodCIDRs
+	}
+	s.last = now
 	return &now
 }

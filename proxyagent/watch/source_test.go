@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -107,6 +108,14 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 		w.wantSleep("the end of a ServiceCIDR that was leaving")
 		w.remove(newNode("here")) // it stays known
 		news(model.Changes{Node: wantNode(true)})
+		w.set(newNode("here", func(n *corev1.Node) { n.Status, n.Spec = corev1.NodeStatus{}, corev1.NodeSpec{} })) // made again
+		news(model.Changes{Node: wantNode(false)})
+		w.set(newNode("here", func(n *corev1.Node) {
+			n.Status.Addresses, n.Spec.PodCIDRs = n.Status.Addresses[2:], []string{"10.244.2.0/24"}
+		}))
+		moved := wantNode(false)
+		moved.IPs, moved.PodCIDRs = addrs("192.0.2.1"), prefixes("10.244.2.0/24")
+		news(model.Changes{Node: moved})
 		w.set(newNode("here"))
 		news(model.Changes{Node: wantNode(false)})
 
@@ -120,6 +129,43 @@ func TestEventsTellWhatTheyConcern(t *testing.T) {
 		reborn.Created = later.UTC()
 		news(model.Changes{Services: about("web", reborn), ServiceEvents: 1})
 	}, smallCluster()...)
+}
+
+// Services that another proxy serves are told with what they claim, and without endpoints.
+func TestServicesOfOtherProxies(t *testing.T) {
+	labelled := func(value string) func(*corev1.Service) {
+		return func(s *corev1.Service) {
+			s.Labels = map[string]string{labelProxyName: value}
+			s.Spec.ExternalIPs, s.Spec.LoadBalancerSourceRanges = []string{"203.0.113.7"}, []string{"192.0.2.0/24"}
+			s.Annotations = map[string]string{"clusterip-operator.io/endpoint-weights": "topology.kubernetes.io/zone=a:3"}
+		}
+	}
+	foreign := wantService("web", "10.96.0.10")
+	foreign.Foreign, foreign.ExternalIPs = true, []netip.Addr{netip.MustParseAddr("203.0.113.7")}
+	for proxy, values := range map[string][]string{"": {"x", ""}, "mine": {"x", "", "Mine"}} {
+		for _, value := range values {
+			inFixture(t, func(w *fixture) {
+				w.start(Options{ProxyName: proxy})
+				w.wantTake(model.Changes{
+					Services: services(map[string]*model.Service{"web": foreign}), ServiceEvents: 1,
+				})
+				w.set(newSlice("web-1", "web", at("10.0.0.1", "10.0.0.2")), newService("web", "10.96.0.10", labelled(value), func(s *corev1.Service) {
+					s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+				}))
+				w.wantSleep("what is for its own proxy")
+				ours := newService("web", "10.96.0.10")
+				if proxy != "" {
+					ours.Labels = map[string]string{labelProxyName: proxy}
+				}
+				w.set(ours)
+				w.wantTake(model.Changes{Services: services(map[string]*model.Service{"web": web("10.0.0.1", "10.0.0.2")}), ServiceEvents: 1})
+				w.set(newService("web", "10.96.0.10", labelled(value)))
+				w.wantTake(model.Changes{Services: services(map[string]*model.Service{"web": foreign}), ServiceEvents: 1})
+				w.remove(ours)
+				w.wantTake(model.Changes{Services: services(map[string]*model.Service{"web": nil}), ServiceEvents: 1})
+			}, newService("web", "10.96.0.10", labelled(value)))
+		}
+	}
 }
 
 func TestEventsWithoutMeaningWakeNobody(t *testing.T) {

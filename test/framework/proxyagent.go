@@ -70,9 +70,10 @@ func (c *ControlPlane) StartProxyAgent(ctx context.Context, options ProxyAgentOp
 	return p, c.run(ctx, p)
 }
 
-// RunProxyAgent runs the agent to its end, for subcommands ("cleanup", "trace") and for flags that it refuses. Of the options it
-// reads Args, which are the whole command line, Env, Race, and Namespace, which may be nil where none is needed. It returns what the
-// agent printed to stdout and stderr and its exit code; err speaks of failures to run it, and of ctx.
+// RunProxyAgent runs the agent to its end, for subcommands ("cleanup", "dump") and for flags that
+// it refuses. Of the options it reads Args, which are the whole command line, Env, Race, and
+// Namespace, which may be nil where none is needed. It returns what the agent printed to stdout and
+// stderr and its exit code; err speaks of failures to run it, and of ctx.
 func RunProxyAgent(ctx context.Context, options ProxyAgentOptions) (output string, exitCode int, err error) {
 	path, err := proxyAgent(options.Race)
 	if err != nil {

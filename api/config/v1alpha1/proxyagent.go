@@ -25,14 +25,40 @@ type ProxyAgentConfiguration struct {
 	DropUnallocated *bool `json:"dropUnallocated,omitempty"`
 	// AllowServiceExternalIPs serves spec.externalIPs. Default true.
 	AllowServiceExternalIPs bool `json:"allowServiceExternalIPs"`
-	// NodePortAddresses restricts node ports to local addresses inside of these CIDRs; a family without a CIDR is not restricted.
-	// The single word primary restricts them to the addresses of the Node object. Default: any local address.
+	// FollowNodes lets Services weigh endpoints by the cores and labels of their nodes. While a
+	// Service asks for that, the agent follows all Nodes. Default false: a tenant could have each
+	// node of a large cluster follow all others. Zones count anyway.
+	FollowNodes bool `json:"followNodes,omitempty"`
+	// NodePortAddresses restricts node ports to local addresses inside of these CIDRs; a family
+	// without a CIDR is not restricted. The single word primary restricts them to one address of
+	// each family: of those of the Node object the first InternalIP, or without one the first
+	// ExternalIP. Default: any local address.
 	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
 	// DetectLocal says how traffic of this node's pods is told from other traffic.
 	DetectLocal DetectLocal `json:"detectLocal"`
-	// Mode is iptables, nftables, ipvs, or auto: nftables where the kernel has it and nobody else writes rules of iptables for Services or pods. Default iptables.
+	// Mode is iptables, nftables, ipvs, or auto: nftables where the kernel has it and no other
+	// program has rules of iptables, unless an agent has served otherwise before. Default iptables.
 	Mode string `json:"mode"`
-	// IPTables is about the rules and when they are written, in every mode.
+	// MasqueradeAll gives all traffic to ClusterIPs the node's address. Default false.
+	MasqueradeAll bool `json:"masqueradeAll"`
+	// MasqueradeBit is the bit of the packet mark, from 0 to 31, that stands for "give it the
+	// node's address". Default 14.
+	MasqueradeBit int `json:"masqueradeBit"`
+	// LocalhostNodePorts lets node ports answer on 127.0.0.0/8, where NodePortAddresses do not
+	// exclude it; never in mode ipvs. Default true.
+	LocalhostNodePorts bool `json:"localhostNodePorts"`
+	// DropInvalid drops forwarded packets that belong to no connection, unless
+	// Conntrack.TCPBeLiberal. Default true.
+	DropInvalid bool `json:"dropInvalid"`
+	// MinSyncPeriod is the pause between two writes of rules. Default 1s.
+	MinSyncPeriod metav1.Duration `json:"minSyncPeriod"`
+	// SyncPeriod is the time between two full comparisons of the rules with what they should be.
+	// Default 30s.
+	SyncPeriod metav1.Duration `json:"syncPeriod"`
+	// ProbePeriod is the time between two cheap looks whether another program has changed the
+	// rules. Default 500ms.
+	ProbePeriod metav1.Duration `json:"probePeriod"`
+	// IPTables is about mode iptables.
 	IPTables IPTables `json:"iptables"`
 	// IPVS is about mode ipvs.
 	IPVS IPVS `json:"ipvs"`
@@ -80,24 +106,10 @@ type DetectLocal struct {
 	InterfaceNamePrefix string `json:"interfaceNamePrefix,omitempty"`
 }
 
-// IPTables is about the rules and when they are written.
+// IPTables is about mode iptables.
 type IPTables struct {
 	// Mode is nft, legacy, or auto: the variant that the kubelet and the network plugin use. Default auto.
 	Mode string `json:"mode"`
-	// MasqueradeAll gives all traffic to ClusterIPs the node's address. Default false.
-	MasqueradeAll bool `json:"masqueradeAll"`
-	// MasqueradeBit is the bit of the packet mark, from 0 to 31, that stands for "give it the node's address". Default 14.
-	MasqueradeBit int `json:"masqueradeBit"`
-	// LocalhostNodePorts lets node ports answer on 127.0.0.0/8, where NodePortAddresses do not exclude it; never in mode ipvs. Default true.
-	LocalhostNodePorts bool `json:"localhostNodePorts"`
-	// DropInvalid drops forwarded packets that belong to no connection, unless Conntrack.TCPBeLiberal. Default true.
-	DropInvalid bool `json:"dropInvalid"`
-	// MinSyncPeriod is the pause between two writes of rules. Default 1s.
-	MinSyncPeriod metav1.Duration `json:"minSyncPeriod"`
-	// SyncPeriod is the time between two full comparisons of the rules with what they should be. Default 30s.
-	SyncPeriod metav1.Duration `json:"syncPeriod"`
-	// ProbePeriod is the time between two cheap looks whether somebody else has changed the rules. Default 500ms.
-	ProbePeriod metav1.Duration `json:"probePeriod"`
 }
 
 // IPVS is about mode ipvs, in which the kernel's load balancer chooses endpoints, and nftables does the rest.

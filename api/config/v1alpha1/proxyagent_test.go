@@ -12,13 +12,13 @@ import (
 const agentHead = "apiVersion: config.clusterip-operator.io/v1alpha1\nkind: ProxyAgentConfiguration\n"
 
 func TestParseProxyAgentOverDefaults(t *testing.T) {
-	got, err := ParseProxyAgent([]byte(agentHead +
-		"iptables: {syncPeriod: 90s}\ndetectLocal: {clusterCIDRs: [10.244.0.0/16]}\ndropUnallocated: false\n"))
-	if err != nil {
-		t.Fatal(err)
+	got, warnings, err := ParseProxyAgent([]byte(agentHead +
+		"syncPeriod: 90s\ndetectLocal: {clusterCIDRs: [10.244.0.0/16]}\ndropUnallocated: false\n"))
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
 	}
 	want := DefaultProxyAgent()
-	want.IPTables.SyncPeriod.Duration = 90 * time.Second
+	want.SyncPeriod.Duration = 90 * time.Second
 	want.DetectLocal.ClusterCIDRs = []string{"10.244.0.0/16"}
 	want.DropUnallocated = new(false)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -28,19 +28,18 @@ func TestParseProxyAgentOverDefaults(t *testing.T) {
 
 // A field that is written out with its default must not change anything; this also pins the defaults that the comments promise.
 func TestParseProxyAgentDefaultsWrittenOut(t *testing.T) {
-	got, err := ParseProxyAgent([]byte(agentHead + `
+	got, _, err := ParseProxyAgent([]byte(agentHead + `
 allocations: prefer
 allowServiceExternalIPs: true
 detectLocal: {mode: ClusterCIDR}
-iptables:
-  mode: auto
-  masqueradeAll: false
-  masqueradeBit: 14
-  localhostNodePorts: true
-  dropInvalid: true
-  minSyncPeriod: 1s
-  syncPeriod: 30s
-  probePeriod: 500ms
+iptables: {mode: auto}
+masqueradeAll: false
+masqueradeBit: 14
+localhostNodePorts: true
+dropInvalid: true
+minSyncPeriod: 1s
+syncPeriod: 30s
+probePeriod: 500ms
 conntrack:
   maxPerCore: 32768
   min: 131072
@@ -63,6 +62,41 @@ log: {format: json, level: 0}
 	}
 }
 
+// TestProxyAgentFormerPlaces has the settings of all modes in the section iptables, as the version
+// before wrote them.
+func TestProxyAgentFormerPlaces(t *testing.T) {
+	got, warnings, err := ParseProxyAgent([]byte(agentHead + `
+iptables:
+  mode: nft
+  masqueradeAll: true
+  masqueradeBit: 15
+  localhostNodePorts: false
+  dropInvalid: false
+  minSyncPeriod: 2s
+  syncPeriod: 60s
+  probePeriod: 3s
+`))
+	if err != nil || len(warnings) != 7 || !strings.HasPrefix(warnings[0], "iptables.masqueradeAll: write it as masqueradeAll, ") {
+		t.Fatalf("%v, %d warnings: %q", err, len(warnings), warnings)
+	}
+	want := DefaultProxyAgent()
+	want.IPTables.Mode, want.MasqueradeAll, want.MasqueradeBit, want.LocalhostNodePorts, want.DropInvalid = "nft", true, 15, false, false
+	want.MinSyncPeriod.Duration, want.SyncPeriod.Duration, want.ProbePeriod.Duration = 2*time.Second, time.Minute, 3*time.Second
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for text, want := range map[string]string{
+		"masqueradeBit: 3\niptables: {masqueradeBit: 4}\n": "masqueradeBit and iptables.masqueradeBit: remove the latter",
+		"iptables: {masqueradeBit: four}\n":                "masqueradeBit",
+		"iptables: {bit: 4}\n":                             `unknown field "iptables.bit"`,
+		"iptables: [masqueradeBit]\n":                      "iptables",
+	} {
+		if _, _, err := ParseProxyAgent([]byte(agentHead + text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want …%s…", text, err, want)
+		}
+	}
+}
+
 func TestProxyAgentZeroIsNotValid(t *testing.T) {
 	if err := (&ProxyAgentConfiguration{}).Validate(); len(err) == 0 {
 		t.Error("taken")
@@ -78,8 +112,8 @@ func TestProxyAgentValidateNamesEveryMistake(t *testing.T) {
 	c.DropUnallocated = new(true)
 	c.NodePortAddresses = []string{"10.0.0.0/8", "primary", "10.0.0.1/8", "::ffff:10.0.0.0/104", "ten"}
 	c.DetectLocal = DetectLocal{Mode: DetectBridgeInterface, ClusterCIDRs: []string{"10.244.0.0/16"}, InterfaceNamePrefix: "cali"}
-	c.IPTables = IPTables{Mode: "nftables", MasqueradeBit: 32}
-	c.IPTables.MinSyncPeriod.Duration = -1
+	c.IPTables.Mode, c.MasqueradeBit, c.SyncPeriod.Duration, c.ProbePeriod.Duration = "nftables", 32, 0, 0
+	c.MinSyncPeriod.Duration = -1
 	c.IPVS = IPVS{Scheduler: "random", ExcludeCIDRs: []string{"10.0.0.0/8", "ten"}}
 	c.IPVS.TCPTimeout.Duration, c.IPVS.TCPFinTimeout.Duration, c.IPVS.UDPTimeout.Duration = -1, -1, -1
 	c.Conntrack.MaxPerCore, c.Conntrack.Min = -1, 1<<31
@@ -97,7 +131,7 @@ func TestProxyAgentValidateNamesEveryMistake(t *testing.T) {
 		"nodeName", "serviceProxyName", "ipFamilies[1]", "ipFamilies[2]", "allocations", "dropUnallocated",
 		"nodePortAddresses[1]", "nodePortAddresses[2]", "nodePortAddresses[3]", "nodePortAddresses[4]",
 		"detectLocal.clusterCIDRs", "detectLocal.bridgeInterface", "detectLocal.interfaceNamePrefix",
-		"iptables.mode", "iptables.masqueradeBit", "iptables.minSyncPeriod", "iptables.syncPeriod", "iptables.probePeriod",
+		"masqueradeBit", "minSyncPeriod", "syncPeriod", "probePeriod", "iptables.mode",
 		"ipvs.scheduler", "ipvs.excludeCIDRs[1]", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "ipvs.drainTimeout",
 		"conntrack.maxPerCore", "conntrack.min", "conntrack.tcpEstablishedTimeout", "conntrack.tcpCloseWaitTimeout",
 		"conntrack.udpTimeout", "conntrack.udpStreamTimeout", "sysctlRoot", "client.qps",
@@ -135,17 +169,17 @@ func TestProxyAgentValidate(t *testing.T) {
 		"a bridge that ends a line": {func(c *ProxyAgentConfiguration) {
 			c.DetectLocal = DetectLocal{Mode: DetectBridgeInterface, BridgeInterface: "a\nb"}
 		}, "must be at most 15"},
-		"writing at once": {func(c *ProxyAgentConfiguration) { c.IPTables.MinSyncPeriod.Duration = 0 }, ""},
+		"writing at once": {func(c *ProxyAgentConfiguration) { c.MinSyncPeriod.Duration = 0 }, ""},
 		"a pause longer than the period": {
-			func(c *ProxyAgentConfiguration) { c.IPTables.MinSyncPeriod.Duration = time.Minute },
+			func(c *ProxyAgentConfiguration) { c.MinSyncPeriod.Duration = time.Minute },
 			"must not be longer than syncPeriod",
 		},
 		"looks rarer than comparisons": {
-			func(c *ProxyAgentConfiguration) { c.IPTables.ProbePeriod.Duration = time.Minute },
+			func(c *ProxyAgentConfiguration) { c.ProbePeriod.Duration = time.Minute },
 			"must not be longer than syncPeriod",
 		},
-		"the highest bit":            {func(c *ProxyAgentConfiguration) { c.IPTables.MasqueradeBit = 31 }, ""},
-		"a negative bit":             {func(c *ProxyAgentConfiguration) { c.IPTables.MasqueradeBit = -1 }, "from 0 to 31"},
+		"the highest bit":            {func(c *ProxyAgentConfiguration) { c.MasqueradeBit = 31 }, ""},
+		"a negative bit":             {func(c *ProxyAgentConfiguration) { c.MasqueradeBit = -1 }, "from 0 to 31"},
 		"the kernel's own conntrack": {func(c *ProxyAgentConfiguration) { c.Conntrack = Conntrack{} }, ""},
 		"requests without bound":     {func(c *ProxyAgentConfiguration) { c.Client = ProxyAgentClient{QPS: -1} }, ""},
 		"no request at a time":       {func(c *ProxyAgentConfiguration) { c.Client.Burst = 0 }, "at least 1"},

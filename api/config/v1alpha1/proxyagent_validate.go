@@ -35,7 +35,8 @@ func (c *ProxyAgentConfiguration) Validate() field.ErrorList {
 	m.nodePortAddresses(c.NodePortAddresses)
 	m.detectLocal(c.DetectLocal)
 	m.oneOf("mode", c.Mode, "iptables", "nftables", "ipvs", "auto")
-	m.iptables(c.IPTables)
+	m.rules(c)
+	m.oneOf("iptables.mode", c.IPTables.Mode, "auto", "nft", "legacy")
 	m.ipvs(c.IPVS)
 	m.conntrack(c.Conntrack)
 	m.unless(path.IsAbs(c.SysctlRoot), "sysctlRoot", c.SysctlRoot, "must be the full path of a folder, such as /proc/sys")
@@ -102,17 +103,14 @@ func (m *mistakes) networkInterface(at, name, mode, user string) {
 	}
 }
 
-func (m *mistakes) iptables(t IPTables) {
-	m.oneOf("iptables.mode", t.Mode, "auto", "nft", "legacy")
-	m.inRange("iptables.masqueradeBit", t.MasqueradeBit, 31)
-	m.notNegative("iptables.minSyncPeriod", t.MinSyncPeriod.Duration)
-	full := t.SyncPeriod.Duration
-	m.unless(full > 0, "iptables.syncPeriod", full.String(), "must be greater than 0")
-	m.unless(t.ProbePeriod.Duration > 0, "iptables.probePeriod", t.ProbePeriod.Duration.String(), "must be greater than 0")
-	m.unless(full <= 0 || t.MinSyncPeriod.Duration <= full, "iptables.minSyncPeriod", t.MinSyncPeriod.Duration.String(),
-		"must not be longer than syncPeriod")
-	m.unless(full <= 0 || t.ProbePeriod.Duration <= full, "iptables.probePeriod", t.ProbePeriod.Duration.String(),
-		"must not be longer than syncPeriod")
+func (m *mistakes) rules(c *ProxyAgentConfiguration) {
+	m.inRange("masqueradeBit", c.MasqueradeBit, 31)
+	m.notNegative("minSyncPeriod", c.MinSyncPeriod.Duration)
+	full := c.SyncPeriod.Duration
+	m.unless(full > 0, "syncPeriod", full.String(), "must be greater than 0")
+	m.unless(c.ProbePeriod.Duration > 0, "probePeriod", c.ProbePeriod.Duration.String(), "must be greater than 0")
+	m.unless(full <= 0 || c.MinSyncPeriod.Duration <= full, "minSyncPeriod", c.MinSyncPeriod.Duration.String(), "must not be longer than syncPeriod")
+	m.unless(full <= 0 || c.ProbePeriod.Duration <= full, "probePeriod", c.ProbePeriod.Duration.String(), "must not be longer than syncPeriod")
 }
 
 func (m *mistakes) ipvs(t IPVS) {

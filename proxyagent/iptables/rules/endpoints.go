@@ -11,27 +11,17 @@ import (
 
 // A choice picks one of a set of endpoints for a connection.
 type choice struct {
-	port      model.PortName
-	scheduler model.Scheduler // one that iptables has
-	weights   model.Weights
-	turn      uint32              // where rounds begin
-	affinity  int                 // seconds; zero without
-	family    model.Family        // for the names of affinity sets
-	chains    map[string][]string // out
+	port     model.PortName
+	weights  model.Weights
+	affinity int                 // seconds; zero without
+	family   model.Family        // for the names of affinity sets
+	chains   map[string][]string // out
 }
 
-// write writes the chain name, and those below it, that pick one of the endpoints: that of a client that is remembered, or by the scheduler.
+// write writes the chain name, and those below it, that pick one of the endpoints: that of a client
+// that is remembered, or any.
 func (c choice) write(name string, endpoints []netip.AddrPort) {
-	switch able := able(endpoints, c.weights); c.scheduler {
-	case model.RoundRobin:
-		c.rotate(name, able)
-	case model.WeightedRoundRobin:
-		c.rotate(name, model.Interleave(able, weightsOf(able, c.weights)))
-	case model.SourceHashing:
-		c.hashed(name, able)
-	default:
-		c.spread(name, able)
-	}
+	c.spread(name, able(endpoints, c.weights))
 	var remembered []string
 	if c.affinity > 0 {
 		for _, e := range endpoints {
@@ -105,14 +95,6 @@ func (c choice) way(e netip.AddrPort) way {
 	return func(match string) string { return c.target(e, match) }
 }
 
-func (c choice) ways(endpoints []netip.AddrPort) []way {
-	var all []way
-	for _, e := range endpoints {
-		all = append(all, c.way(e))
-	}
-	return all
-}
-
 // atRandom returns rules that take one of the ways, with probabilities by their weights.
 func atRandom(ways []way, weights []int) []string {
 	var rules []string
@@ -153,6 +135,25 @@ func random(k, n int) string {
 // dnat is the rule that translates packets which match. iptables wants to know the protocol in the same rule.
 func dnat(p model.Protocol, match string, e netip.AddrPort) string {
 	return "-p " + lower(p) + " " + match + "-j DNAT --to-destination " + e.String()
+}
+
+// able are the endpoints that get new connections.
+func able(endpoints []netip.AddrPort, w model.Weights) []netip.AddrPort {
+	if len(w) == 0 {
+		return endpoints
+	}
+	usable, _ := w.Usable(endpoints)
+	return usable
+}
+
+// weight is that of an able endpoint: if one of them has none, none has.
+func weight(e netip.AddrPort, w model.Weights) int { return max(1, w.Of(e)) }
+
+func sum(all []int) (total int) {
+	for _, n := range all {
+		total += n
+	}
+	return total
 }
 
 // union returns the sorted endpoints of both slices.

@@ -84,9 +84,12 @@ func newWalker(t *testing.T, chains map[string][]string) walker {
 	return walker{t: t, chains: chains, in: map[string]bool{}, ends: map[string]float64{}, added: map[string]float64{}}
 }
 
-// pick writes the chains that choose one of the endpoints.
-func pick(f model.Family, endpoints []netip.AddrPort, affinity int) (start string, chains map[string][]string) {
+// pick writes the chains that choose one of the endpoints, by weights if there are any.
+func pick(f model.Family, endpoints []netip.AddrPort, affinity int, weights ...uint8) (start string, chains map[string][]string) {
 	c := choice{port: plans.Name(), affinity: affinity, family: f, chains: map[string][]string{}}
+	if len(weights) > 0 {
+		c.weights = weigh(endpoints, weights...)
+	}
 	start = portChain(roleCluster, c.port)
 	c.write(start, endpoints)
 	if affinity > 0 {

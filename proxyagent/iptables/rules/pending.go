@@ -69,19 +69,30 @@ func (r *Ruleset) Written() {
 	r.insert, r.unhook = nil, nil
 }
 
-// OldSets returns the names of the sets that no port needs, sorted.
-func (r *Ruleset) OldSets() []string { return slices.Sorted(maps.Keys(r.oldSets)) }
+// OldSets returns the names of the sets that no port needs, sorted. While the table nat cannot be
+// read there are none: chains of an earlier agent may be in it, and the kernel does not let go of
+// sets that they name.
+func (r *Ruleset) OldSets() []string {
+	if slices.Contains(r.unreadable, nat) {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(r.oldSets))
+}
 
 // SetsDropped notes that the OldSets are gone.
 func (r *Ruleset) SetsDropped() { clear(r.oldSets) }
 
-// Compare notes where the rules of the kernel differ from those wanted, and returns the differences in words.
+// Compare notes where the rules of the kernel differ from those wanted, and returns the differences
+// in words. Chains of tables that cannot be read count as they were written: "cannot be read" is
+// not "gone".
 func (r *Ruleset) Compare(s Saved, known *Spellings) []string {
-	r.dirty, known.doubtful = map[chain]struct{}{}, map[chain]spelling{}
+	hidden := func(c chain) bool { return slices.Contains(s.Unreadable, c.table) }
+	maps.DeleteFunc(r.dirty, func(c chain, _ struct{}) bool { return !hidden(c) })
+	r.unreadable, known.doubtful = s.Unreadable, map[chain]spelling{}
 	var found []string
 	for c, want := range r.chains {
 		have, there := s.chains[c]
-		if there && known.same(c, want, have) {
+		if hidden(c) || there && known.same(c, want, have) {
 			continue
 		}
 		r.dirty[c] = struct{}{}

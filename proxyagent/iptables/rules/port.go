@@ -30,20 +30,10 @@ type portGlobals struct {
 	family        model.Family
 	masqueradeBit int
 	localSource   model.LocalSource
-	// hashes is whether the kernel hashes clients, turn is where rounds begin. They are no Globals, but of the kernel.
-	hashes bool
-	turn   uint32
 }
 
 func portGlobalsOf(g model.Globals) portGlobals {
 	return portGlobals{family: g.Family, masqueradeBit: g.MasqueradeBit, localSource: g.LocalSource}
-}
-
-// portGlobals are those of now, with what the Ruleset knows of the kernel.
-func (r *Ruleset) portGlobals() portGlobals {
-	g := portGlobalsOf(r.globals)
-	g.hashes, g.turn = r.hashes, r.turn
-	return g
 }
 
 // member is one entry of one of the sets that exist always.
@@ -55,7 +45,6 @@ type member struct {
 // renderPort turns a port into its rules.
 func renderPort(g portGlobals, p model.ServicePort) portRules {
 	r := portRules{chains: map[string][]string{}, vips: map[netip.Addr][]string{}}
-	p.Scheduler, _ = g.scheduler(p)
 	r.choices(g, p)
 	r.clusterIPs(p)
 	r.external(g, p)
@@ -65,9 +54,7 @@ func renderPort(g portGlobals, p model.ServicePort) portRules {
 
 // choices writes the chains that pick endpoints, if a rule leads to them.
 func (r *portRules) choices(g portGlobals, p model.ServicePort) {
-	c := choice{
-		port: p.Name, scheduler: p.Scheduler, weights: p.Weights, turn: g.turn, affinity: p.AffinitySeconds, family: g.family, chains: r.chains,
-	}
+	c := choice{port: p.Name, weights: p.Weights, affinity: p.AffinitySeconds, family: g.family, chains: r.chains}
 	cluster, local := usesCluster(p), usesLocal(p)
 	if cluster {
 		c.write(portChain(roleCluster, p.Name), p.Cluster)
@@ -101,9 +88,9 @@ func usesLocal(p model.ServicePort) bool {
 	return len(p.Local) > 0 && (p.ExternalLocal && p.HasExternal() || p.InternalLocal && len(p.ClusterIPs) > 0 && !inline(p))
 }
 
-// inline reports whether the rules of the ClusterIPs go straight to DNAT. Where they count, all virtual IPs have to share them.
+// inline reports whether the rules of the ClusterIPs go straight to DNAT.
 func inline(p model.ServicePort) bool {
-	return !p.HasExternal() && p.AffinitySeconds == 0 && len(p.Internal()) <= inlineEndpoints && p.Scheduler == model.Random
+	return !p.HasExternal() && p.AffinitySeconds == 0 && len(p.Internal()) <= inlineEndpoints
 }
 
 // clusterIPs writes the rules of the virtual IPs for traffic from inside.
@@ -123,10 +110,12 @@ func (r *portRules) clusterIPs(p model.ServicePort) {
 			continue
 		}
 		var ways []way
+		var weights []int
 		for _, e := range endpoints {
 			ways = append(ways, func(match string) string { return to + " " + match + "-j DNAT --to-destination " + e.String() })
+			weights = append(weights, weight(e, p.Weights))
 		}
-		r.vips[vip] = atRandom(ways, weightsOf(endpoints, p.Weights))
+		r.vips[vip] = atRandom(ways, weights)
 	}
 }
 
@@ -207,9 +196,9 @@ func (r *Ruleset) Describe(n model.PortName, title string) []string {
 		return nil
 	}
 	lines := []string{title}
-	p := renderPort(r.portGlobals(), *port)
-	for _, d := range r.degraded(n) {
-		lines = append(lines, "  "+d.Reason.String())
+	p := renderPort(portGlobalsOf(r.globals), *port)
+	for _, reason := range r.without[n] {
+		lines = append(lines, "  "+reason.String())
 	}
 	for _, vip := range slices.SortedFunc(maps.Keys(p.vips), netip.Addr.Compare) {
 		for _, rule := range p.vips[vip] {

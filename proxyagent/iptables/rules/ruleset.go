@@ -38,13 +38,7 @@ type Ruleset struct {
 	ports   map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
 	// withheld are ports whose rules the kernel refuses, as they should be served; ports has them without endpoints.
 	withheld map[model.PortName]*model.ServicePort
-	// forgetful are ports that have no session affinity because it would take too many sets.
-	forgetful map[model.PortName]struct{}
-	// counting are ports whose rules count connections, unscheduled why some do without the scheduler that they ask for.
-	counting    map[model.PortName]struct{}
-	unscheduled map[model.PortName]model.DegradationReason
-	hashes      bool   // the kernel has xt_bpf
-	turn        uint32 // of Recount
+	without  map[model.PortName][]model.DegradationReason // what ports do without
 
 	vips      *lookup
 	nodePorts *lookup
@@ -59,15 +53,15 @@ type Ruleset struct {
 	newSets  map[string]struct{} // of those, not yet made
 	oldSets  map[string]struct{} // not needed, not yet taken away
 
-	insert, unhook []jump // of built-in chains: to be inserted, and to be deleted
+	insert, unhook []jump  // of built-in chains: to be inserted, and to be deleted
+	unreadable     []Table // when the kernel was compared last
 }
 
 // NewRuleset returns a Ruleset that wants nothing.
 func NewRuleset(f model.Family) *Ruleset {
 	r := &Ruleset{
 		family: f, ports: map[model.PortName]*model.ServicePort{},
-		withheld: map[model.PortName]*model.ServicePort{}, forgetful: map[model.PortName]struct{}{},
-		counting: map[model.PortName]struct{}{}, unscheduled: map[model.PortName]model.DegradationReason{},
+		withheld: map[model.PortName]*model.ServicePort{}, without: map[model.PortName][]model.DegradationReason{},
 		vips: newLookup(chainVIPs, Prefix+"T-", f.Bits()), nodePorts: newLookup(chainNodePorts, Prefix+"N-", 0),
 		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[string]int{},
 		members: map[setName]map[ipset.Entry]int{}, changed: map[setName]map[ipset.Entry]struct{}{},
@@ -83,7 +77,8 @@ func NewRuleset(f model.Family) *Ruleset {
 // Total returns for each table how many rules of ours it should have.
 func (r *Ruleset) Total() map[string]int { return maps.Clone(r.total) }
 
-// apply takes a Delta in, which ends that its ports are withheld.
+// apply takes a Delta in, which ends that its ports are withheld. Whatever scheduler a port asks
+// for, its endpoints are chosen at random.
 func (r *Ruleset) apply(d model.Delta) {
 	next := d.Ports
 	if d.Globals != nil && portGlobalsOf(*d.Globals) != portGlobalsOf(r.globals) {
@@ -92,10 +87,8 @@ func (r *Ruleset) apply(d model.Delta) {
 	}
 	c := newPortChange()
 	for name := range d.Ports {
-		delete(r.counting, name)
-		delete(r.unscheduled, name)
 		delete(r.withheld, name)
-		delete(r.forgetful, name)
+		delete(r.without, name)
 	}
 	// All are removed before any is added, because an address or a node port may move from one to another.
 	for name := range next {
@@ -111,7 +104,9 @@ func (r *Ruleset) apply(d model.Delta) {
 		if p != nil {
 			r.ports[name] = r.affordable(p)
 			r.put(r.ports[name], true, c)
-			r.noteScheduler(p)
+			if _, changed := d.Ports[name]; changed && !model.IPTables.Has(p.Scheduler) {
+				r.without[name] = append(r.without[name], model.SchedulerUnavailable)
+			}
 		}
 	}
 	for a, allocated := range d.Allocated {
@@ -131,7 +126,7 @@ func newPortChange() portChange {
 
 // put adds what a port adds to the rules, or removes it.
 func (r *Ruleset) put(p *model.ServicePort, present bool, c portChange) {
-	rules := renderPort(r.portGlobals(), *p)
+	rules := renderPort(portGlobalsOf(r.globals), *p)
 	change := func(all map[string][]string, key string, rules []string) {
 		if all[key] = nil; present {
 			all[key] = rules
@@ -166,7 +161,7 @@ func (r *Ruleset) affordable(p *model.ServicePort) *model.ServicePort {
 	if p.AffinitySeconds == 0 || n <= mostAffinityEndpoints && len(r.affinity)+n <= mostAffinitySets {
 		return p
 	}
-	r.forgetful[p.Name] = struct{}{}
+	r.without[p.Name] = append(r.without[p.Name], model.AffinityTooDear)
 	forgetful := *p
 	forgetful.AffinitySeconds = 0
 	return &forgetful

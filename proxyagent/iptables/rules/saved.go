@@ -14,6 +14,8 @@ import (
 type Saved struct {
 	chains map[chain][]string // bodies
 	jumps  map[jump]int       // how often each is there
+	// Unreadable are the tables of which iptables-save shows nothing although they may have rules.
+	Unreadable []Table
 	// Invalid is the number of packets dropped because connection tracking found them invalid.
 	Invalid uint64
 }
@@ -94,6 +96,10 @@ func parse(wanted func(chain string) bool, tables ...[]byte) Saved {
 			switch {
 			case strings.HasPrefix(line, "*"):
 				current = Table(line[1:])
+				s.Unreadable = slices.DeleteFunc(s.Unreadable, func(t Table) bool { return t == current })
+			case strings.HasPrefix(line, unshown):
+				t, _, _ := strings.Cut(line[len(unshown):], "'")
+				s.Unreadable = append(s.Unreadable, Table(t))
 			case strings.HasPrefix(first, ":") && wanted(first[1:]):
 				s.chains[chain{current, first[1:]}] = nil
 			case first == "-A" && wanted(name):
@@ -108,6 +114,52 @@ func parse(wanted func(chain string) bool, tables ...[]byte) Saved {
 		}
 	}
 	return s
+}
+
+// unshown begins the line that iptables-nft-save prints, and succeeds, for a table with a rule that
+// it does not understand: one that another program has written by nft, such as `ct state vmap`. It
+// shows nothing of that table, which is not empty. A line for a table of which it leaves out some
+// chains, where no rule of ours can be, begins the same, and the table follows.
+const unshown = "# Table `"
+
+// Unshown is what counts as printed of a table of which iptables-save, asked for it by name,
+// printed nothing.
+func Unshown(t Table) []byte { return []byte(unshown + string(t) + "'") }
+
+// Ask has s know which of our jumps there are in the tables that cannot be read, because iptables
+// answers for single rules there, too. It returns the tables with any.
+func (s Saved) Ask(there func(t Table, from, body string) (bool, error)) (ours []Table, err error) {
+	for _, j := range jumps {
+		if !slices.Contains(s.Unreadable, j.table) {
+			continue
+		}
+		found, err := there(j.table, j.from, j.body)
+		if err != nil {
+			return nil, fmt.Errorf("looking for the jump from %s in the table %s: %w", j.from, j.table, err)
+		}
+		if found {
+			s.jumps[j] = 1
+			ours = append(ours, j.table)
+		}
+	}
+	return slices.Compact(ours), nil
+}
+
+// Known are the chains of ours in a table whose names are always the same, and the built-in chains
+// from which a jump leads to one of them.
+func Known(t Table) (chains []string, from map[string]string) {
+	for c := range staticChains(model.Globals{}, facts{}) {
+		if c.table == t {
+			chains = append(chains, c.name)
+		}
+	}
+	from = map[string]string{}
+	for _, j := range jumps {
+		if j.table == t {
+			from[j.from] = target(j.body)
+		}
+	}
+	return chains, from
 }
 
 // Amend has s read a transaction's chains as if it had been written before.
@@ -212,9 +264,6 @@ func normal(rule string) string {
 			continue
 		case word == "--probability":
 			out, i = append(out, word, probability(next)), i+1
-			continue
-		case word == "--packet":
-			i++ // where a round begins, which Recount moves: rules that count from elsewhere do the same
 			continue
 		case word == "--exist" || word == "--mode" || word == "random":
 			continue

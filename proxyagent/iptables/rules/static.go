@@ -129,6 +129,12 @@ func atLoopback(g model.Globals) bool {
 // forward lets through what is marked and what belongs to a connection, whatever the policy of the chain FORWARD. The first packet of a
 // connection that keeps its source address is left to that policy, as with kube-proxy. The rule for established connections
 // comes first, because nearly all packets match it.
+//
+// Only the first packet of a connection passes nat and has the mark. As long as no endpoint
+// answers, as to syslog or statsd over UDP, the next ones are new as well: they are known by the
+// address that the first one got, which it gets behind this chain. So they were let through before.
+// The road not taken, to let through all that is translated to an endpoint, would let packets pass
+// network policies that come later in FORWARD, and those that other programs translate.
 func forward(g model.Globals) []string {
 	rules := []string{
 		"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
@@ -138,13 +144,13 @@ func forward(g model.Globals) []string {
 		// A packet outside of the window is not translated; its receiver would reset the connection (kubernetes/kubernetes#74839).
 		rules = append(rules, "-m conntrack --ctstate INVALID -j DROP")
 	}
-	return append(rules, marked(g)+"-j ACCEPT")
+	return append(rules, marked(g)+"-j ACCEPT", "-m conntrack --ctstate DNAT -m conntrack --ctstate SNAT -j ACCEPT")
 }
 
 func newConnections(g model.Globals) []string {
 	rules := []string{fmt.Sprintf("-m set --match-set %s dst -j %s", setVIPs.of(g.Family), chainVIPFilter)}
-	for _, r := range g.Ranges {
-		rules = append(rules, fmt.Sprintf("-d %s -m set ! --match-set %s dst -j DROP", r, setAllocated.of(g.Family)))
+	for _, r := range g.Ranges { // what the node itself has there, such as its DNS cache, is no Service's
+		rules = append(rules, fmt.Sprintf("-d %s -m set ! --match-set %s dst -m addrtype ! --dst-type LOCAL -j DROP", r, setAllocated.of(g.Family)))
 	}
 	return rules
 }

@@ -31,7 +31,9 @@ func (r *Ruleset) Withhold(names ...model.PortName) {
 		d.Ports[name] = r.ports[name].Unserved()
 	}
 	r.apply(d)
-	maps.Copy(r.withheld, wanted)
+	for name, port := range wanted {
+		r.withheld[name], r.without[name] = port, []model.DegradationReason{model.RulesRefused}
+	}
 }
 
 // Release gives all ports that are withheld their rules, and returns these ports, sorted.
@@ -50,7 +52,7 @@ func (r *Ruleset) Trial(names ...model.PortName) (trial, after Transaction) {
 	scratch := chain{nat, chainTry}
 	trial = Transaction{write: map[chain][]string{scratch: {"-j RETURN"}}}
 	for _, name := range names {
-		p := renderPort(r.portGlobals(), *r.ports[name])
+		p := renderPort(portGlobalsOf(r.globals), *r.ports[name])
 		for own, rules := range p.chains {
 			trial.write[chain{nat, own}] = rules
 		}
@@ -64,7 +66,7 @@ func (r *Ruleset) Suspects(s Saved) []model.PortName {
 	lacking := r.lacking(s)
 	var names []model.PortName
 	for name, p := range r.ports {
-		if slices.ContainsFunc(renderPort(r.portGlobals(), *p).marks(), func(s string) bool { _, found := lacking[s]; return found }) {
+		if slices.ContainsFunc(renderPort(portGlobalsOf(r.globals), *p).marks(), func(s string) bool { _, found := lacking[s]; return found }) {
 			names = append(names, name)
 		}
 	}
@@ -105,28 +107,15 @@ func (r portRules) marks() []string {
 	return all
 }
 
-// Degraded lists what ports do without, sorted by port.
-func (r *Ruleset) Degraded() []model.Degradation {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(r.withheld)), maps.Keys(r.forgetful))
-	names = slices.AppendSeq(names, maps.Keys(r.unscheduled))
-	slices.SortFunc(names, model.PortName.Compare)
-	var all []model.Degradation
-	for _, n := range slices.Compact(names) {
-		all = append(all, r.degraded(n)...)
+// Degraded lists the tables that cannot be read, and what ports do without, sorted by port.
+func (r *Ruleset) Degraded() (all []model.Degradation) {
+	for _, t := range r.unreadable {
+		all = append(all, model.Degradation{Table: string(t), Reason: model.TableUnreadable})
 	}
-	return all
-}
-
-// degraded lists what one port does without.
-func (r *Ruleset) degraded(n model.PortName) (all []model.Degradation) {
-	if _, ok := r.withheld[n]; ok {
-		return []model.Degradation{{Port: n, Reason: model.RulesRefused}}
-	}
-	if _, ok := r.forgetful[n]; ok {
-		all = append(all, model.Degradation{Port: n, Reason: model.AffinityTooDear})
-	}
-	if why, ok := r.unscheduled[n]; ok {
-		all = append(all, model.Degradation{Port: n, Reason: why})
+	for _, n := range slices.SortedFunc(maps.Keys(r.without), model.PortName.Compare) {
+		for _, reason := range r.without[n] {
+			all = append(all, model.Degradation{Port: n, Reason: reason})
+		}
 	}
 	return all
 }

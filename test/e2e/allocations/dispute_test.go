@@ -70,6 +70,41 @@ var _ = each("A Service that claims the ClusterIP of another one as external IP"
 	})
 })
 
+// hijack has Services claim the ClusterIPs of one that another proxy serves. That the modes of
+// --allocations do not differ otherwise is in TestClaims of package compile.
+func hijack(env *fixture) {
+	It("does not get it, as external IP or as load balancer IP", func(ctx SpecContext) {
+		owner := env.serve(ctx, "alien", env.pod1, framework.WithLabel("service.kubernetes.io/service-proxy-name", "another"))
+		byUser := env.serve(ctx, "by-user", env.pod2, func(s *corev1.Service) { s.Spec.ExternalIPs = owner.Spec.ClusterIPs })
+		byStatus := env.serve(ctx, "by-status", env.remote, func(s *corev1.Service) {
+			s.Spec.Type, s.Status.LoadBalancer.Ingress = corev1.ServiceTypeLoadBalancer, environment.Ingress(owner.Spec.ClusterIPs...)
+		})
+		env.answers(byUser, env.pod2)
+		env.answers(byStatus, env.remote)
+		env.disputed(ctx, 4)
+		env.warned(ctx, byUser, "ClusterIPOfOtherService", "another Service")
+		env.warned(ctx, byStatus, "ClusterIPOfOtherService", "another Service")
+		for _, f := range network.Families {
+			for _, from := range []*network.Namespace{env.Pod1, env.Node, env.Client} {
+				Expect(from.Dial(network.Probe{To: environment.VIP(owner, f), Timeout: network.DropTimeout})).
+					To(HaveField("Server", BeEmpty()), "not ours to serve, and not for another Service")
+			}
+		}
+		env.relabel(ctx, owner, nil)
+		env.answers(owner, env.pod1)
+		env.disputed(ctx, 4)
+		env.relabel(ctx, owner, map[string]string{"service.kubernetes.io/service-proxy-name": "another"})
+		for _, f := range network.Families {
+			environment.EndsElse(env.Pod1, environment.VIP(owner, f), network.Connected)
+		}
+		env.disputed(ctx, 4)
+	})
+}
+
+var _ = each("Where IPAddresses are enforced, a Service that claims the ClusterIP of one that another proxy serves", "enforce", hijack)
+
+var _ = each("Without regard to IPAddresses, a Service that claims the ClusterIP of one that another proxy serves", "ignore", hijack)
+
 var _ = eachAlone("Without regard to IPAddresses, two Services with one ClusterIP", "ignore", func(env *fixture) {
 	It("are decided by age, and one that has no IPAddress at all is served", func(ctx SpecContext) {
 		older := env.serve(ctx, "older", env.pod1)

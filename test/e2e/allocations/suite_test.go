@@ -165,6 +165,15 @@ func (env *fixture) endAt(to netip.AddrPort, outcome network.Outcome) {
 	}
 }
 
+// relabel replaces the labels of a Service.
+func (env *fixture) relabel(ctx context.Context, s *corev1.Service, labels map[string]string) {
+	GinkgoHelper()
+	now := env.Get(ctx, s.Name)
+	now.Labels = labels
+	_, err := env.Services().Update(ctx, now, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
 // disputed expects how many addresses are claimed by a Service that does not get them.
 func (env *fixture) disputed(ctx context.Context, n float64) {
 	GinkgoHelper()

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -105,6 +108,28 @@ var _ = Describe("An agent that changes its mode", func() {
 		env.Cleanup(ctx)
 		env.clean(ctx)
 	}, Entry("to iptables-legacy", "legacy"), Entry("to nftables", environment.Native))
+})
+
+var _ = Describe("An agent whose configuration no longer has a family", func() {
+	DescribeTable("takes away what it left of it, and goes on with the other one", func(ctx SpecContext, mode, setting string) {
+		env := open(ctx, mode)
+		env.StartAgent(ctx)
+		env.Served(env.web)
+		first := env.Ours(ctx)
+		Expect(env.Agent.Stop()).To(Succeed())
+		file := filepath.Join(GinkgoT().TempDir(), "agent.yaml")
+		Expect(os.WriteFile(file, []byte("apiVersion: config.clusterip-operator.io/v1alpha1\nkind: ProxyAgentConfiguration\nipFamilies: [IPv4]\n"+setting), 0o600)).To(Succeed())
+		env.StartAgent(ctx, "--config="+file)
+		Eventually(func() string { return env.Ours(ctx).String() }).WithTimeout(environment.Soon).
+			ShouldNot(Or(ContainSubstring("CIPA-6-"), ContainSubstring("table ip6 clusterip-proxyagent")))
+		Expect(env.Ours(ctx)).NotTo(HaveKey(HavePrefix("ip6tables")))
+		Expect(first.String()).To(Or(ContainSubstring("CIPA-6-"), ContainSubstring("table ip6 clusterip-proxyagent")), "or it would say nothing")
+		environment.Reaches(env.Pod1, environment.VIP(env.web, model.IPv4))
+	},
+		Entry("iptables-nft", "nft", "iptables: {mode: nft}\n"),
+		Entry("iptables-legacy", Label("all"), "legacy", "iptables: {mode: legacy}\n"),
+		Entry("nftables", environment.Native, "mode: nftables\n"),
+	)
 })
 
 var _ = Describe("An agent of the version before", Label("soak"), func() {

@@ -83,12 +83,13 @@ var someAddressesScenarios = []scenario{
 		later := t.Node.Addr(t.F).Next()
 		_, err := t.Node.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(later, t.F.Bits()).String(), "dev", "eth0")
 		t.must(err)
-		if !t.kind.ours() {
-			t.create(spec{}, t.local) // kube-proxy looks at addresses when something else changes
-		}
+		t.settle() // kube-proxy looks at addresses when something else changes
 		t.expect("later", flow(t.Client, later, s.nodePort(0)), reaches(t.local),
 			kubeProxyNFTables(refused, "its nftables mode looks at addresses only in a full sync"))
 	}},
+	{number: "162", name: "flows that began while no proxy ran reach their Service, and those of a Service deleted then end", run: beforeTheProxy, only: model.IPv4,
+		differs: map[kind]string{withIPTables: keepsUnreplied, withNFTables: keepsUnreplied}},
+	{number: "170", name: "nothing depends on packets coming from elsewhere than their answers go", only: model.IPv4, run: strictPaths},
 	{number: "104", name: "hints: a node without a zone ignores zone hints, and node hints count", run: func(t *T) {
 		here, there := inZone(on(t.Pod2, 1), environment.Zone), inZone(on(t.RemotePod, 1), "zone-b")
 		s := t.create(spec{}, here, there)
@@ -106,6 +107,39 @@ var primaryScenarios = []scenario{
 		t.expect("primary", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))
 		t.expect("alt", flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0)), refused)
 		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), refused)
+	}},
+	{number: "62b", kinds: everyOurs, only: model.IPv4, name: "the primary node IP is an internal one, and stays when the Node is made again without", run: func(t *T) {
+		s, alt := t.dual(spec{nodePort: true}, t.local), network.AltNodeAddr // of both families, for there is one Node
+		expect := func(what string, of func(model.Family) netip.Addr, wanted bool) {
+			for _, f := range network.Families {
+				want := refused
+				if wanted {
+					want = reaches(t.local)
+				}
+				t.expect(fmt.Sprint(what, ", ", f), flow(t.Client, of(f), s.nodePort(0)), want)
+			}
+		}
+		patch := func(kind corev1.NodeAddressType, of func(model.Family) netip.Addr) (texts []string) {
+			for _, f := range network.Families {
+				texts = append(texts, fmt.Sprintf(`{"type":"%s","address":"%s"}`, kind, of(f)))
+			}
+			return texts
+		}
+		both := slices.Concat(patch(corev1.NodeExternalIP, alt), patch(corev1.NodeInternalIP, t.Node.Addr))
+		seen := func(what string) { // rules that are newer than the Node
+			t.expect(what, flow(t.Pod1, t.create(spec{}, t.local).clusterIP(), 80), reaches(t.local))
+			expect(what+", the internal IP", t.Node.Addr, true)
+			expect(what+", the external IP", alt, false)
+		}
+		t.setAddresses(both...)
+		seen("with both")
+		t.setAddresses()
+		seen("without any")
+		t.setAddresses(patch(corev1.NodeInternalIP, alt)...)
+		expect("readdressed", alt, true)
+		expect("readdressed, the former IP", t.Node.Addr, false)
+		t.setAddresses(patch(corev1.NodeInternalIP, t.Node.Addr)...)
+		seen("as before")
 	}},
 	{number: "103", name: "hints: the node moves to another zone, and a Service prefers the node and then its zone", only: model.IPv4,
 		run: func(t *T) {
@@ -170,6 +204,13 @@ func (t *T) leaving() error {
 		return fmt.Errorf("it says %w", err)
 	}
 	return nil
+}
+
+// setAddresses replaces the addresses of the Node.
+func (t *T) setAddresses(addresses ...string) {
+	patch := fmt.Sprintf(`{"status":{"addresses":[{"$patch":"replace"}%s]}}`, strings.Join(slices.Insert(addresses, 0, ""), ","))
+	_, err := t.Cluster.Client().CoreV1().Nodes().Patch(t.ctx, t.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	t.must(err)
 }
 
 // metrics wants kube-proxy's metrics, ours under our own prefix.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // dual makes a Service of both families, whose primary one is that of the scenario, with an endpoint.
@@ -81,11 +82,26 @@ var dualStackScenarios = []scenario{
 		})
 		t.Endpoints(t.ctx, object, t.local)
 		t.expect("a Service in the new range", flow(t.Pod1, in, 80), reaches(t.local))
+		t.settle()
 		unaware := noRanges + ", its nftables mode writes them only in a full sync, for which a new one is no reason"
 		t.expect("an unallocated address of the new range", unallocated, dropped, kubeProxy(itself, unaware), kubeProxyIPVS(itself, noRanges))
 		t.Delete(t.ctx, object.Name) // after the ServiceCIDR its address would not be released
 		t.must(ranges.Delete(t.ctx, t.slug+"-"+t.Name, metav1.DeleteOptions{}))
 		t.expect("when the ServiceCIDR is gone", unallocated, itself)
+	}},
+	// As NodeLocal DNS has it, on an interface of its own.
+	{number: "140b", kinds: everyOurs, name: "an unallocated address of a ServiceCIDR that the node itself has is left alone", run: func(t *T) {
+		own := map[model.Family]string{model.IPv4: "10.96.0.201", model.IPv6: "fd00:10:96::c9"}[t.F]
+		at := netip.MustParseAddr(own)
+		for _, from := range []*network.Namespace{t.Pod1, t.Client, t.Node} {
+			t.expect("before, from "+from.Host(), flow(from, at, 8080), dropped)
+		}
+		_, err := t.Node.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(at, t.F.Bits()).String(), "dev", "lo")
+		t.must(err)
+		for _, from := range []*network.Namespace{t.Pod1, t.Client, t.Node} {
+			t.expect("from "+from.Host(), flow(from, at, 8080), itself)
+		}
+		t.expect("a port at which nothing listens", flow(t.Pod1, at, 81), refused)
 	}},
 }
 

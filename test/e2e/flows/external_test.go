@@ -82,6 +82,25 @@ var loadBalancerScenarios = []scenario{
 		v := t.create(spec{lb: t.virtual(), ipMode: corev1.LoadBalancerIPModeVIP}, t.local)
 		t.expect("ipMode VIP", flow(t.Client, v.lb(), 80), reaches(t.local))
 	}},
+	{number: "49b", kinds: ours, // IPVS ends connections with their virtual IP
+		name: "the ipMode of a load balancer changes, and connections live on", run: func(t *T) {
+			s := t.create(spec{lb: t.virtual()}, t.local)
+			as := func(mode corev1.LoadBalancerIPMode) {
+				ingress := environment.Ingress(s.lb().String())
+				ingress[0].IPMode = &mode
+				t.SetIngress(t.ctx, s.Name, ingress...)
+			}
+			t.expect("by default", flow(t.Client, s.lb(), 80), reaches(t.local))
+			conn := t.connect(flow(t.Client, s.lb(), 80))
+			as(corev1.LoadBalancerIPModeProxy)
+			t.expect("Proxy", flow(t.Client, s.lb(), 80), dropped)
+			t.expect("Proxy, from a pod", flow(t.Pod1, s.lb(), 80), dropped)
+			t.expect("Proxy, the node port", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))
+			t.echo(conn)
+			as(corev1.LoadBalancerIPModeVIP)
+			t.expect("VIP", flow(t.Client, s.lb(), 80), reaches(t.local))
+			t.echo(conn)
+		}},
 	{number: "50", name: "source ranges let in who is inside", run: func(t *T) {
 		s := t.create(spec{lb: t.virtual(), sourceRanges: []string{clientRange(t)}, ports: everyProtocol}, t.local)
 		for _, p := range model.Protocols {
@@ -96,6 +115,20 @@ var loadBalancerScenarios = []scenario{
 		}
 		s.update(func(o *corev1.Service) { o.Spec.LoadBalancerSourceRanges = nil })
 		t.expect("without ranges", flow(t.Client, s.lb(), 80), reaches(t.local))
+	}},
+	{number: "51b", kinds: everyOurs, name: "source ranges are tightened: connections and flows that are there live on, new ones have to be inside", run: func(t *T) {
+		s := t.create(spec{lb: t.virtual(), ports: []port{{name: "t"}, {name: "u", protocol: model.UDP}}}, t.local)
+		flow := flow(t.Client, s.lb(), 80)
+		t.expect("without ranges", flow, reaches(t.local))
+		inside, outside, datagrams := t.connect(fromRange(t, flow)), t.connect(flow), t.udp(t.Client, s.lb(), 80)
+		t.expect("without ranges, datagrams", datagrams, reaches(t.local))
+		s.update(func(o *corev1.Service) { o.Spec.LoadBalancerSourceRanges = []string{clientRange(t)} })
+		t.expect("a new one outside", flow, dropped)
+		t.expect("a new one inside", fromRange(t, flow), reaches(t.local))
+		t.echo(inside)
+		t.echo(outside)
+		t.expect("the datagrams that began before", datagrams, reaches(t.local))
+		t.expect("datagrams that begin now", over(model.UDP, flow), dropped)
 	}},
 	{number: "52", name: "source ranges drop pods that are outside", run: func(t *T) {
 		only := netip.PrefixFrom(t.Pod1.Addr(t.F), t.F.Bits()).String()
@@ -154,6 +187,23 @@ var loadBalancerScenarios = []scenario{
 		other := map[model.Family]string{model.IPv4: "2001:db8:18::/64", model.IPv6: "198.18.0.0/16"}[t.F]
 		s := t.create(spec{lb: t.virtual(), sourceRanges: []string{other}}, t.local)
 		t.expect("a client", flow(t.Client, s.lb(), 80), reaches(t.local))
+	}},
+	{number: "58b", kinds: everyOurs, name: "a Service with more source ranges than a node takes is closed and told, and others are as they ask", run: func(t *T) {
+		other, many := t.create(spec{lb: t.virtual(), sourceRanges: []string{clientRange(t)}}, t.local), []string{clientRange(t)}
+		for a := netip.MustParseAddr(map[model.Family]string{model.IPv4: "20.0.0.1", model.IPv6: "2001:db8:20::1"}[t.F]); len(many) <= model.MaxSources; a = a.Next().Next() {
+			many = append(many, netip.PrefixFrom(a, t.F.Bits()).String())
+		}
+		s := t.create(spec{lb: t.virtual(), sourceRanges: many}, t.local)
+		t.told(s, model.SourcesUnusable)
+		for _, from := range []*network.Namespace{t.Client, t.Pod1, t.Node} {
+			t.expect("from "+from.Host(), flow(from, s.lb(), 80), dropped)
+		}
+		t.expect("inside of a range", fromRange(t, flow(t.Client, s.lb(), 80)), dropped)
+		t.expect("the ClusterIP", flow(t.Client, s.clusterIP(), 80), reaches(t.local))
+		t.expect("another Service", fromRange(t, flow(t.Client, other.lb(), 80)), reaches(t.local))
+		s.update(func(o *corev1.Service) { o.Spec.LoadBalancerSourceRanges = many[:100] })
+		t.expect("with fewer, inside of a range", fromRange(t, flow(t.Client, s.lb(), 80)), reaches(t.local))
+		t.expect("with fewer, outside", flow(t.Client, s.lb(), 80), dropped)
 	}},
 }
 
@@ -242,6 +292,47 @@ var externalPolicyScenarios = []scenario{
 		t.expect("external IP", flow(t.Node, s.externalIP(), 80), reaches(t.remote))
 	}},
 	{number: "72", name: "eTP Local: the health check node port tells of local endpoints", run: healthCheckNodePort},
+	{number: "72b", name: "eTP Local: so it does at a load balancer IP that is on the node", differs: map[kind]string{withNFTables: primaryOnly}, run: func(t *T) {
+		s := t.create(spec{lb: t.virtual(), eTPLocal: true}, t.local)
+		if t.kind != oursIPVS && t.kind != withIPVS { // which give it to the node themselves
+			_, err := t.Node.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(s.lb(), t.F.Bits()).String(), "dev", "lo")
+			t.must(err)
+		}
+		t.healthy(netip.AddrPortFrom(s.lb(), uint16(s.Spec.HealthCheckNodePort)))
+		t.expect("the Service", flow(t.Client, s.lb(), 80), reaches(t.local).preserved())
+		t.expect("another port", flow(t.Client, s.lb(), 81), refused)
+	}},
+	{number: "72c", name: "eTP Local: so it does where INPUT drops what no rule accepts", differs: map[kind]string{
+		oursNative: dropsStay, oursIPVS: dropsStay, withNFTables: dropsStay},
+		run: func(t *T) {
+			s, program := t.create(spec{lb: t.virtual(), eTPLocal: true}, t.local), map[model.Family]string{model.IPv4: "iptables", model.IPv6: "ip6tables"}[t.F]
+			at := netip.AddrPortFrom(t.Node.Addr(t.F), uint16(s.Spec.HealthCheckNodePort))
+			t.healthy(at)
+			variant := "-nft"
+			if t.kind == oursLegacy {
+				variant = "-legacy"
+			}
+			t.Run(t.ctx, program+variant, "-w", "-A", "INPUT", "-p", "tcp", "--dport", fmt.Sprint(at.Port()), "-j", "DROP")
+			_, err := t.askHealth(at)
+			for range 3 {
+				if err != nil {
+					_, err = t.askHealth(at)
+				}
+			}
+			t.must(err)
+		}},
+}
+
+const dropsStay = "what one table of nftables accepts, another one may drop"
+
+// healthy waits until a health check node port tells of one endpoint.
+func (t *T) healthy(at netip.AddrPort) {
+	t.eventually("health", func() error {
+		if got, err := t.askHealth(at); err != nil || got.body.LocalEndpoints != 1 {
+			return fmt.Errorf("got %+v, %w", got, err)
+		}
+		return nil
+	})
 }
 
 // health is what a health check node port says.
@@ -260,7 +351,7 @@ func healthCheckNodePort(t *T) {
 	port := uint16(s.Spec.HealthCheckNodePort)
 	tells := func(what string, status, local int) {
 		t.eventually(what, func() error {
-			got, err := t.askHealth(port)
+			got, err := t.askHealth(netip.AddrPortFrom(t.Node.Addr(t.F), port))
 			if err != nil {
 				return err
 			}
@@ -285,10 +376,10 @@ func healthCheckNodePort(t *T) {
 	t.expect("with policy Cluster nobody listens", flow(t.Client, t.Node.Addr(t.F), port), refused)
 }
 
-func (t *T) askHealth(port uint16) (h health, err error) {
+func (t *T) askHealth(at netip.AddrPort) (h health, err error) {
 	client := t.Client.HTTPClient()
 	client.Timeout = time.Second
-	response, err := client.Get(fmt.Sprintf("http://%s/any/path", netip.AddrPortFrom(t.Node.Addr(t.F), port)))
+	response, err := client.Get(fmt.Sprintf("http://%s/any/path", at))
 	if err != nil {
 		return h, err
 	}

@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 var lifecycleScenarios = []scenario{
@@ -151,6 +153,35 @@ var sliceScenarios = []scenario{
 			t.Slice(t.ctx, misnamed)
 			t.expect("the one that fits", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
 		}},
+	{number: "141d", kinds: everyOurs, name: "1,500 endpoints in 15 EndpointSlices are all used, and then those of one", run: func(t *T) {
+		const slices, each = 15, 100
+		_, _ = t.Client.Serve(model.TCP, 8080) // it has so many addresses; the server ends with the network
+		s, all := t.create(spec{}), make([][]endpoint, slices)
+		for i := range all {
+			for n := range each {
+				all[i] = append(all[i], on(t.Client, 20000+i*each+n))
+			}
+			s.addSlice(fmt.Sprint(i), all[i]...)
+		}
+		seen := map[int]bool{}
+		t.eventually("an endpoint of each slice", func() error {
+			got := flow(t.Pod1, s.clusterIP(), 80).dial()
+			for i := range all {
+				if first, last := all[i][0].Addr(t.F), all[i][each-1].Addr(t.F); got.Outcome == network.Connected &&
+					first.Compare(got.Endpoint.Addr()) <= 0 && got.Endpoint.Addr().Compare(last) <= 0 {
+					seen[i] = true
+				}
+			}
+			if len(seen) < slices {
+				return fmt.Errorf("%d slices were reached, and now %s", len(seen), got)
+			}
+			return nil
+		})
+		for i := range slices - 1 {
+			s.deleteSlice(fmt.Sprint(i))
+		}
+		t.expect("one slice", flow(t.Pod1, s.clusterIP(), 80), reachesSome(all[slices-1]...))
+	}},
 	{number: "142", name: "ports are spread over EndpointSlices, with different target ports", run: func(t *T) {
 		a, b := on(t.Pod2, 1), on(t.RemotePod, 1)
 		s := t.create(spec{ports: []port{{name: "one", port: 80}, {name: "two", port: 81}}})
@@ -171,6 +202,14 @@ var sliceScenarios = []scenario{
 		t.expect("both", flow(t.Client, s.lb(), 80), reaches(a, b))
 		s.deleteSlice("2")
 		t.expect("as they are in the other one", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
+	}},
+	{number: "143b", kinds: everyOurs, name: "an endpoint is twice in an EndpointSlice: the ready one counts, once", run: func(t *T) {
+		a, b := on(t.Pod2, 1), on(t.Pod2, 2)
+		s := t.create(spec{nodePort: true, eTPLocal: true}, unready(a), a, terminating(b), b, b)
+		t.expect("both", flow(t.Pod1, s.clusterIP(), 80), reaches(a, b))
+		t.expect("both, on this node", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(a, b))
+		s.setEndpoints(unready(a), a, terminating(b), unready(b))
+		t.expect("one", flow(t.Pod1, s.clusterIP(), 80), reaches(a))
 	}},
 	{number: "144", name: "EndpointSlices of type FQDN and of the other family are ignored", run: func(t *T) {
 		a := on(t.Pod2, 1)
@@ -195,6 +234,7 @@ var sliceScenarios = []scenario{
 		t.expect("named", flow(t.Pod1, s.clusterIP(), 80), reaches(a, b))
 		slice.Labels = nil
 		t.Slice(t.ctx, slice)
+		t.settle()
 		const deaf = "it ignores the change"
 		t.expect("not named any more", flow(t.Pod1, s.clusterIP(), 80), reaches(a), kubeProxy(reaches(a, b), deaf), kubeProxyIPVS(reaches(a, b), deaf))
 	}},

@@ -116,16 +116,16 @@ func (t *T) endpointsOf(clients int, f Flow) (all []netip.Addr) {
 	return all
 }
 
-// Kinds of proxies by what they have. With iptables-legacy counts begin anew with each change of any Service, which others make here all the time.
+// Kinds of proxies by what they have.
 var (
 	hashesByTable = []kind{oursNative}
-	counts        = []kind{oursNFT, oursNative, oursIPVS}
-	hashes        = []kind{oursNFT, oursLegacy, oursNative, oursIPVS}
-	ours          = []kind{oursNFT, oursLegacy, oursNative} // without what IPVS has, and random it has not
+	turns         = []kind{oursNative, oursIPVS} // and hashes
+	atRandom      = []kind{oursNFT, oursLegacy, oursNative}
+	ours          = append(slices.Clone(atRandom), oursIPVS)
 )
 
 var schedulerScenarios = []scenario{
-	{number: "151", kinds: counts, name: "rr: each endpoint gets its turn, of ClusterIPs and of node ports", run: func(t *T) {
+	{number: "151", kinds: turns, name: "rr: each endpoint gets its turn, of ClusterIPs and of node ports", run: func(t *T) {
 		all := t.six()[:3]
 		s := asks(model.RoundRobin, "")
 		s.nodePort = true
@@ -133,19 +133,19 @@ var schedulerScenarios = []scenario{
 		t.exactly(flow(t.Pod1, made.clusterIP(), 80), all, 10, 10, 10)
 		t.exactly(flow(t.Client, t.Node.Addr(t.F), made.nodePort(0)), all, 10, 10, 10)
 	}},
-	{number: "152", kinds: counts, name: "wrr: each endpoint gets as many as the zone of its slice weighs", run: func(t *T) {
+	{number: "152", kinds: turns, name: "wrr: each endpoint gets as many as the zone of its slice weighs", run: func(t *T) {
 		all := t.six()[:4]
 		s := t.inZones(asks(model.WeightedRoundRobin, zone+"=a:6,"+zone+"=b:2, "+zone+"=c:0,"+zone+"=d:4"), all...)
 		t.exactly(flow(t.Pod1, s.clusterIP(), 80), all, 15, 5, 0, 10)
 	}},
-	{number: "153", kinds: ours, name: "random: each endpoint gets about as many as a label of its node weighs", run: func(t *T) {
+	{number: "153", kinds: atRandom, name: "random: each endpoint gets about as many as a label of its node weighs", run: func(t *T) {
 		all := []endpoint{t.local, t.remote}
 		t.patchNode(t.ctx, `{"metadata":{"labels":{"example.com/disk":"ssd"}}}`)
 		s := t.create(asks(model.Random, "example.com/disk=ssd:3"), all...)
 		// 35 is 4.7 times the deviation, and so far from one half that no number of attempts would get there without the weights.
 		t.eventually("three quarters for the node's", func() error { return t.shares(flow(t.Pod1, s.clusterIP(), 80), all, 35, 225, 75) })
 	}},
-	{number: "154", kinds: hashes, name: "sh: a client keeps its endpoint over all addresses of the Service, and others have others", run: func(t *T) {
+	{number: "154", kinds: turns, name: "sh: a client keeps its endpoint over all addresses of the Service, and others have others", run: func(t *T) {
 		s := asks(model.SourceHashing, "")
 		s.lb = t.virtual()
 		made := t.create(s, t.six()...)
@@ -178,7 +178,7 @@ var schedulerScenarios = []scenario{
 			t.fail("%d of %d clients move", moved, clients)
 		}
 	}},
-	{number: "156", kinds: counts, name: "affinity comes first, and rr chooses for new clients", run: func(t *T) {
+	{number: "156", kinds: turns, name: "affinity comes first, and rr chooses for new clients", run: func(t *T) {
 		all := t.six()[:3]
 		s := asks(model.RoundRobin, "")
 		s.affinitySeconds = 100
@@ -188,12 +188,12 @@ var schedulerScenarios = []scenario{
 		f.vary = func(i int, p *network.Probe) { p.Source = netip.AddrPortFrom(t.Client.Extra(t.F, 5000+i), 0) }
 		t.must(t.shares(f, all, 0, 10, 10, 10))
 	}},
-	{number: "157", kinds: hashes, name: "annotations that cannot be read get events, and have no effect", run: func(t *T) {
+	{number: "157", kinds: ours, name: "annotations that cannot be read get events, and have no effect", run: func(t *T) {
 		s := t.create(asks("rr; flush ruleset", "a=b:1000"), t.six()[:3]...)
 		t.told(s, model.SchedulerInvalid, model.WeightsInvalid)
 		t.expect("a pod", flow(t.Pod1, s.clusterIP(), 80), reaches(t.six()[:3]...))
 	}},
-	{number: "158", kinds: ours, name: "a scheduler that the mode does not have gets an event, and any endpoint is used", run: func(t *T) {
+	{number: "158", kinds: atRandom, name: "a scheduler that the mode does not have gets an event, and any endpoint is used", run: func(t *T) {
 		s := t.create(asks(model.LeastConnection, ""), t.six()[:3]...)
 		t.told(s, model.SchedulerUnavailable)
 		t.expect("a pod", flow(t.Pod1, s.clusterIP(), 80), reaches(t.six()[:3]...))

@@ -42,7 +42,10 @@ const (
 	withIPVS     kind = "kube-proxy in mode ipvs"
 )
 
-func (k kind) ours() bool { return k == oursNFT || k == oursLegacy || k == oursNative || k == oursIPVS }
+// everyOurs are those that are ours.
+var everyOurs = []kind{oursNFT, oursLegacy, oursNative, oursIPVS}
+
+func (k kind) ours() bool { return slices.Contains(everyOurs, k) }
 
 // node is an environment with a proxy.
 type node struct {
@@ -74,7 +77,7 @@ var rounds = []struct {
 	{"by default", []setup{{name: "base", scenarios: slices.Concat(
 		clusterIPScenarios, matrixScenarios(false, false), noEndpointsScenarios, loadBalancerScenarios, nodePortScenarios,
 		externalPolicyScenarios, internalPolicyScenarios, terminatingScenarios(),
-		topologyScenarios, affinityScenarios, schedulerScenarios, conntrackScenarios, lifecycleScenarios,
+		topologyScenarios, affinityScenarios, schedulerScenarios, conntrackScenarios, beganScenarios, packetScenarios, lifecycleScenarios,
 		dualStackScenarios, sliceScenarios)}}},
 	{"as configured", configurations},
 }
@@ -173,7 +176,7 @@ func (s setup) start(ctx context.Context, k kind) *node {
 	}
 	if k.ours() {
 		n.Options.Config, n.Options.Race = s.config, false
-		n.StartAgent(ctx)
+		n.StartAgent(ctx, "--follow-nodes")
 		n.proxy = n.Agent
 		return n
 	}

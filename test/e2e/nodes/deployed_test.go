@@ -76,7 +76,7 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 	It("traces packets from within a pod of the agent", func(ctx SpecContext) {
 		pod := c.kubectl(ctx, "get", "pod", "--selector=app=demo", "-o", "jsonpath={.items[0].status.podIP}")
 		for _, from := range []string{"node", pod} {
-			path := c.kubectl(ctx, "--namespace=kube-system", "exec", "daemonset/clusterip-operator-proxyagent", "--", "/proxyagent", "trace", from, "10.96.0.1:443")
+			path := c.kubectl(ctx, "--namespace=kube-system", "exec", "daemonset/clusterip-operator-proxyagent", "--", "/proxyagent-trace", from, "10.96.0.1:443")
 			Expect(path).To(And(ContainSubstring(" CIPA-VIPS: "), ContainSubstring("Verdict: goes to ")))
 		}
 	}, SpecTimeout(time.Minute))

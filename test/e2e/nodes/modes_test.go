@@ -48,17 +48,17 @@ var _ = Describe("A cluster whose agents change their mode", Ordered, func() {
 		}
 		w.goesOn(ctx)
 	},
+		Entry("to iptables-legacy", SpecTimeout(4*time.Minute), "iptables: {mode: legacy}\n", "legacy -A CIPA-VIPS", "nft -A CIPA-"),
+		Entry("back to iptables-nft", SpecTimeout(4*time.Minute), "iptables: {mode: nft}\n", "nft -A CIPA-VIPS", "legacy -A CIPA-"),
 		Entry("to nftables", SpecTimeout(4*time.Minute), "mode: nftables\n", ofNFTables, "CIPA-"),
-		Entry("to iptables-legacy", SpecTimeout(4*time.Minute), "iptables: {mode: legacy}\n", "legacy -A CIPA-VIPS", ofNFTables, "nft -A CIPA-"),
-		Entry("back to iptables-nft", SpecTimeout(4*time.Minute), "iptables: {mode: nft}\n", "nft -A CIPA-VIPS", ofNFTables, "legacy -A CIPA-"),
-		Entry("to what they choose, which is nftables", SpecTimeout(4*time.Minute), "mode: auto\n", ofNFTables, "CIPA-"),
+		Entry("to what they choose, which is what serves already", SpecTimeout(4*time.Minute), "mode: auto\n", ofNFTables, "CIPA-"),
 	)
 
 	DescribeTable("says what it serves with", func(ctx SpecContext, what types.GomegaMatcher, args ...string) {
-		Expect(c.kubectl(ctx, append([]string{"--namespace=kube-system", "exec", "daemonset/clusterip-operator-proxyagent", "--", "/proxyagent"}, args...)...)).To(what)
+		Expect(c.kubectl(ctx, append([]string{"--namespace=kube-system", "exec", "daemonset/clusterip-operator-proxyagent", "--"}, args...)...)).To(what)
 	},
-		Entry("in its overview", SpecTimeout(time.Minute), HavePrefix("Served with nftables, because nobody else has rules of iptables."), "dump"),
-		Entry("of a Service", SpecTimeout(time.Minute), ContainSubstring("endpoints: 10.96.0.1 . tcp . 443 . 0 : "), "dump", metav1.NamespaceDefault+"/kubernetes"),
-		Entry("as the way of a packet", SpecTimeout(time.Minute), And(ContainSubstring(" ip clusterip-proxyagent services: "), ContainSubstring("Verdict: goes to ")), "trace", "node", "10.96.0.1:443"),
+		Entry("in its overview", SpecTimeout(time.Minute), HavePrefix("Served with nftables, because an agent has served with nftables here before."), "/proxyagent", "dump"),
+		Entry("of a Service", SpecTimeout(time.Minute), ContainSubstring("endpoints: 10.96.0.1 . tcp . 443 . 0 : "), "/proxyagent", "dump", metav1.NamespaceDefault+"/kubernetes"),
+		Entry("as the way of a packet", SpecTimeout(time.Minute), And(ContainSubstring(" ip clusterip-proxyagent services: "), ContainSubstring("Verdict: goes to ")), "/proxyagent-trace", "node", "10.96.0.1:443"),
 	)
 })

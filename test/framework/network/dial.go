@@ -2,9 +2,11 @@ package network
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -73,7 +75,12 @@ type Probe struct {
 	Source netip.AddrPort
 	// Timeout defaults to DefaultTimeout.
 	Timeout time.Duration
+	// Size is how many bytes are sent and come back besides. Over UDP that takes fragments from 1,473 on.
+	Size int
 }
+
+// largest is the size of the largest datagram.
+const largest = 64 << 10
 
 // Result is what a Probe found out.
 type Result struct {
@@ -147,12 +154,19 @@ func lenient(_, _ string, raw syscall.RawConn) error {
 func ask(conn net.Conn, p Probe) Result {
 	_ = conn.SetDeadline(time.Now().Add(p.Timeout))
 	if p.Protocol == model.UDP {
-		if _, err := conn.Write([]byte("?")); err != nil && !errors.Is(err, unix.EPERM) {
+		if _, err := conn.Write(bytes.Repeat([]byte("?"), max(p.Size, 1))); err != nil && !errors.Is(err, unix.EPERM) {
 			return failure(err)
 		}
 	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
+	answer := bufio.NewReaderSize(conn, largest)
+	line, err := answer.ReadString('\n')
 	if err != nil {
+		return failure(err)
+	}
+	if p.Protocol != model.UDP && p.Size > 0 {
+		go func() { _, _ = conn.Write(make([]byte, p.Size)) }() // an error shows below
+	}
+	if _, err := io.CopyN(io.Discard, answer, int64(p.Size)); err != nil {
 		return failure(err)
 	}
 	return success(line, addrPort(conn.LocalAddr()))

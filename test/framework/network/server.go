@@ -24,7 +24,7 @@ type Server struct {
 }
 
 // Serve starts a server. Over TCP it greets, then sends back what it receives, until the client closes. Over UDP it answers each
-// datagram, over SCTP each INIT; to an INIT for a port without a server it says ABORT. Close ends it, as does the end of the Topology.
+// datagram, and sends it back after that line, over SCTP each INIT; to an INIT for a port without a server it says ABORT. Close ends it, as does the end of the Topology.
 func (n *Namespace) Serve(protocol model.Protocol, port uint16) (*Server, error) {
 	s := &Server{host: n.Host()}
 	var err error
@@ -137,9 +137,10 @@ func listen[T syscall.Conn](n *Namespace, f model.Family, open func() (T, error)
 }
 
 func (s *Server) answerDatagrams(conn *net.UDPConn, f model.Family, port uint16) {
-	var data, control [2048]byte
+	var data [largest]byte
+	var control [2048]byte
 	for {
-		_, c, _, peer, err := conn.ReadMsgUDPAddrPort(data[:], control[:])
+		length, c, _, peer, err := conn.ReadMsgUDPAddrPort(data[:], control[:])
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return
@@ -149,7 +150,7 @@ func (s *Server) answerDatagrams(conn *net.UDPConn, f model.Family, port uint16)
 		s.seen.Add(1)
 		local, reply := packetInfo(control[:c], f)
 		text := s.greeting(netip.AddrPortFrom(local, port), netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()))
-		_, _, _ = conn.WriteMsgUDPAddrPort([]byte(text), reply, peer) // as UDP is: the client asks again
+		_, _, _ = conn.WriteMsgUDPAddrPort(append([]byte(text), data[:length]...), reply, peer) // as UDP is: the client asks again
 	}
 }
 

@@ -44,7 +44,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 	It("have a configuration that the agent takes without a warning, and that fits the pod", func(ctx SpecContext) {
 		for _, path := range []string{base, beside} {
 			m := manifests.Render(ctx, path)
-			c, warnings, err := config.Parse([]byte(configMap(m, "clusterip-operator-proxyagent-config")["config.yaml"]))
+			c, warnings, err := config.Parse([]byte(configMap(m, "clusterip-operator-proxyagent-config")["config.yaml"]), "")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(warnings).To(BeEmpty())
 			Expect(c.Health.BindAddress).To(HaveSuffix(":" + strconv.Itoa(agentOf(m).ReadinessProbe.HTTPGet.Port.IntValue())))
@@ -54,7 +54,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 	})
 
 	It("keep out of kube-proxy's way beside it", func(ctx SpecContext) {
-		c, _, err := config.Parse([]byte(configMap(manifests.Render(ctx, beside), "clusterip-operator-proxyagent-config")["config.yaml"]))
+		c, _, err := config.Parse([]byte(configMap(manifests.Render(ctx, beside), "clusterip-operator-proxyagent-config")["config.yaml"]), "")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(c.ServiceProxyName).To(Equal("clusterip-operator"))
 		Expect(c.DropsUnallocated()).To(BeFalse())
@@ -72,7 +72,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 		Expect(agentOf(m).VolumeMounts).To(ContainElement(corev1.VolumeMount{Name: "config", MountPath: "/var/lib/kube-proxy", ReadOnly: true}))
 		Expect(podOf(m).Spec.Volumes).To(ContainElement(
 			HaveField("VolumeSource.ConfigMap", HaveField("Name", "kube-proxy"))))
-		c, _, err := config.Load("../../../proxyagent/config/testdata/kubeadm.yaml")
+		c, _, err := config.Load("../../../proxyagent/config/testdata/kubeadm.yaml", "")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(c.Client.Kubeconfig).To(Equal("/var/lib/kube-proxy/kubeconfig.conf"))
 	})
@@ -98,7 +98,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 			Expect(shown).NotTo(Equal(string(text)))
 			var fields map[string]any
 			Expect(yaml.UnmarshalStrict([]byte(shown), &fields)).To(Succeed(), shown)
-			_, _, err = config.Parse([]byte(shown))
+			_, _, err = config.Parse([]byte(shown), "")
 			Expect(err).NotTo(HaveOccurred(), shown)
 		}
 	})

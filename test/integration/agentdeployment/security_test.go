@@ -51,7 +51,7 @@ var _ = Describe("A pod of the agent", Ordered, func() {
 		network := HavePrefix("host namespaces (hostNetwork=true")
 		capabilities := HavePrefix("unrestricted capabilities (container proxyagent must not include NET_ADMIN, NET_RAW in")
 		root := ConsistOf(network, capabilities,
-			HavePrefix("restricted volume types (volumes xtables-lock, proc-sys-net use restricted volume type hostPath"),
+			HavePrefix("restricted volume types (volumes xtables-lock, run, proc-sys-net use restricted volume type hostPath"),
 			HavePrefix("probe or lifecycle host (container proxyagent uses probe or lifecycle host 127.0.0.1"), // its own node
 			HavePrefix("runAsNonRoot != true"),
 			HavePrefix("runAsUser=0 (pod must not set runAsUser=0"),
@@ -70,7 +70,7 @@ var _ = Describe("A pod of the agent", Ordered, func() {
 					paths[volume.Name] = volume.HostPath.Path
 				}
 			}
-			Expect(paths).To(Equal(map[string]string{"xtables-lock": "/run/xtables.lock", "proc-sys-net": "/proc/sys/net"}))
+			Expect(paths).To(Equal(map[string]string{"xtables-lock": "/run/xtables.lock", "run": "/run/clusterip-proxyagent", "proc-sys-net": "/proc/sys/net"}))
 			agent := pod.Containers[0]
 			Expect(*agent.SecurityContext.ReadOnlyRootFilesystem).To(BeTrue())
 			Expect(agent.Args).To(ContainElement("--sysctl-root=/host/proc/sys"))

@@ -1,11 +1,17 @@
 //go:build linux
 
+// Command proxyagent-trace says what the kernel of a node does with a packet. It is a program of
+// its own so that the agent, which runs for ever, makes no raw packets and has no library for that.
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -17,13 +23,29 @@ const traceHelp = `Send the first packet of a connection from SRC to DST through
 whomever it is, as the kernel reports it, and where the packet would go. It is dropped behind the last rule, and no agent has to run. What remains:
 counters, a client that session affinity remembers, and the answer that SRC gets from a rule that refuses.
 
-  proxyagent trace 10.244.1.7 10.96.0.10:53 --protocol udp
-  proxyagent trace node [2001:db8::7]:443`
+  proxyagent-trace 10.244.1.7 10.96.0.10:53 --protocol udp
+  proxyagent-trace node [2001:db8::7]:443`
 
-func newTrace() *cobra.Command {
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run returns 0 when it did what was asked and 1 when it could not.
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return 1
+	}
+	return 0
+}
+
+func newRoot() *cobra.Command {
 	var protocol, in string
 	cmd := &cobra.Command{
-		Use: "trace SRC DST:PORT", Short: "Say what the kernel does with a packet, rule by rule.", Long: traceHelp, Args: cobra.ExactArgs(2),
+		SilenceErrors: true, SilenceUsage: true,
+		Use: "proxyagent-trace SRC DST:PORT", Short: "Say what the kernel does with a packet, rule by rule.", Long: traceHelp, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := traceOptions(args[0], args[1], protocol)
 			if err != nil {

@@ -1,0 +1,45 @@
+//go:build linux
+
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
+
+// TestWhatAllNodesSeeAFewTell has two nodes with the same facts: of those that are the same on
+// every node one tells, of the other each.
+func TestWhatAllNodesSeeAFewTell(t *testing.T) {
+	port := func(name string) model.PortName {
+		return model.PortName{Service: model.ServiceName{Namespace: "ns", Name: name}, Protocol: model.TCP}
+	}
+	for node, tells := range map[string]string{"node-a": "web", "node-b": "other"} {
+		recorder := events.NewFakeRecorder(100)
+		source := eventSource{
+			recorder: recorder, node: &corev1.ObjectReference{Name: node}, log: logr.Discard(),
+			tells: func(n model.ServiceName) bool { return n.Name == tells },
+		}
+		source.Disputed(model.Dispute{Addr: netip.MustParseAddr("10.96.0.1"), Loser: port("web").Service, Reason: model.ClusterIPOfOther})
+		for _, reason := range model.DegradationReasons {
+			source.Degraded(model.IPv6, model.Degradation{Port: port("web"), Reason: reason})
+		}
+		close(recorder.Events)
+		var told []string
+		for event := range recorder.Events {
+			told = append(told, event)
+			if names := strings.Contains(event, node); names != strings.Contains(event, string(model.RulesRefused)) {
+				t.Errorf("%s: names the node: %t: %s", node, names, event)
+			}
+		}
+		if want := map[string]int{"web": 1 + len(model.DegradationReasons), "other": 1}[tells]; len(told) != want {
+			t.Errorf("%s tells %q, want %d events", node, told, want)
+		}
+	}
+}

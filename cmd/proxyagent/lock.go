@@ -1,0 +1,126 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// lockFolder is where the lock lies. In pods it is the folder of the host, so that agents in
+	// different pods of a node see each other.
+	lockFolder = "/run/clusterip-proxyagent"
+	// earlierLock is the abstract socket that the version before held instead. Any process of the
+	// network namespace can bind it, so it no longer decides anything against an agent, unless a
+	// process of root has it.
+	earlierLock = "@clusterip-proxyagent"
+	// handoverTimeout is how long the previous agent may take to end.
+	handoverTimeout = 15 * time.Second
+)
+
+var errRunning = errors.New("another proxyagent runs in this network namespace: stop it first, two would take away each other's rules")
+
+// lock is held until it is closed, at the latest by the kernel when the process ends.
+type lock struct {
+	*os.File
+	earlier net.Listener // keeps an agent of the version before waiting; nil if another process has it
+}
+
+// lockNamespace waits until no other agent runs in this network namespace, and keeps other agents
+// waiting until the lock is closed. Two agents would remove each other's rules for ever.
+func lockNamespace(ctx context.Context, folder string) (io.Closer, error) {
+	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
+	defer cancel()
+	l, err := openLock(folder)
+	if err != nil {
+		return nil, fmt.Errorf("making sure that no other agent runs here: %w", err)
+	}
+	for {
+		err := l.try()
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, errRunning) || ctx.Err() != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// openLock makes the file. Its mode is part of the lock: a process that may read a file can keep
+// others from locking it.
+func openLock(folder string) (*lock, error) {
+	err := os.MkdirAll(folder, 0o755)
+	var file *os.File
+	if err == nil {
+		file, err = os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w (the agent needs to be root, in a pod with the host's folder %s mounted)", err, folder)
+	}
+	return &lock{File: file}, err
+}
+
+// try takes the lock, or returns errRunning. One file serves all network namespaces of a machine:
+// each locks the byte whose number is that of its inode.
+func (l *lock) try() error {
+	var namespace unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &namespace); err != nil {
+		return fmt.Errorf("reading which network namespace this is: %w", err)
+	}
+	// A lock of the open file, of which closing another descriptor of the same file takes nothing
+	// away.
+	err := unix.FcntlFlock(l.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(namespace.Ino), Len: 1})
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
+		return errRunning
+	}
+	if err != nil {
+		return fmt.Errorf("locking %s: %w", l.Name(), err)
+	}
+	l.earlier, err = net.Listen("unix", earlierLock)
+	if errors.Is(err, syscall.EADDRINUSE) && ofRoot(earlierLock) {
+		return errRunning
+	}
+	return nil
+}
+
+// ofRoot reports whether a process of root listens on a socket.
+func ofRoot(socket string) bool {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	uid := ^uint32(0)
+	err = raw.Control(func(fd uintptr) {
+		if listener, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			uid = listener.Uid
+		}
+	})
+	return err == nil && uid == 0
+}
+
+// Close lets the next agent begin.
+func (l *lock) Close() error {
+	if l.earlier != nil {
+		_ = l.earlier.Close()
+	}
+	return l.File.Close()
+}

@@ -1,0 +1,154 @@
+package flows_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+const keepsUnreplied = "entries of TCP and SCTP stay as they are while the client tries again"
+
+// fronts are the addresses and ports at which a Service of every protocol shall be served, before
+// there is one.
+type fronts struct {
+	cluster, external, lb netip.Addr
+	nodePort              uint16
+}
+
+// reserve chooses fronts that no other scenario has.
+func (t *T) reserve() fronts {
+	s := t.create(spec{nodePort: true, ports: everyProtocol, externalIPs: t.virtual()})
+	f := fronts{s.clusterIP(), s.externalIP(), virtualAddr(t.F), s.nodePort(0)}
+	t.Delete(t.ctx, s.Name)
+	return f
+}
+
+// serve creates the Service. Its node port has the same number over each protocol.
+func (f fronts) serve(t *T, endpoints ...endpoint) service {
+	return t.create(spec{lb: []string{f.lb.String()}, externalIPs: []string{f.external.String()}, ports: everyProtocol, change: func(o *corev1.Service) {
+		o.Spec.ClusterIP = f.cluster.String()
+		for i := range o.Spec.Ports {
+			o.Spec.Ports[i].NodePort = int32(f.nodePort)
+		}
+	}}, endpoints...)
+}
+
+// flows go to all of them over some protocols, each always from the same port.
+func (f fronts) flows(t *T, protocols ...model.Protocol) (all []Flow) {
+	for _, p := range protocols {
+		for _, to := range []Flow{
+			flow(t.Pod1, f.cluster, 80), flow(t.Pod1, f.lb, 80), flow(t.Client, f.external, 80), flow(t.Client, f.lb, 80),
+			flow(t.Client, t.Node.Addr(t.F), f.nodePort), flow(t.Pod1, t.Node.Addr(t.F), f.nodePort),
+		} {
+			one := t.udp(to.from, to.To.Addr(), to.To.Port())
+			one.Protocol, one.Timeout = p, 100*time.Millisecond*framework.Slowness
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// ask has all flows ask once, and tells which of them did not reach the endpoint.
+func ask(t *T, flows []Flow, e endpoint) (missing []Flow, err error) {
+	for _, f := range flows {
+		if got := f.dial(); got.Outcome != network.Connected || got.Endpoint.Addr() != e.Addr(t.F) {
+			missing, err = append(missing, f), errors.Join(err, fmt.Errorf("%s from %s to %s: %s", f.Protocol, f.from.Host(), f.To, got))
+		}
+	}
+	return missing, err
+}
+
+// retry has clients ask again and again, each from its port, until each has reached the endpoint.
+func (t *T) retry(what string, flows []Flow, e endpoint) {
+	t.eventually(what, func() (err error) {
+		flows, err = ask(t, flows, e)
+		return err
+	})
+}
+
+// inVain has clients ask without an answer.
+func (t *T) inVain(flows []Flow, e endpoint) {
+	for range 2 {
+		if missing, _ := ask(t, flows, e); len(missing) != len(flows) {
+			t.fail("%d of %d flows find an endpoint", len(flows)-len(missing), len(flows))
+		}
+	}
+}
+
+// silent is an endpoint on the other node that answers nothing.
+func (t *T) silent(n int) endpoint {
+	e, h := on(t.RemotePod, n), map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[t.F]
+	_, err := t.RemotePod.Run(t.ctx, "nft", fmt.Sprintf("add table %[1]s silent%[2]d; add chain %[1]s silent%[2]d drops { type filter hook prerouting priority -300; }; add rule %[1]s silent%[2]d drops %[1]s daddr %[3]s drop", h, n, e.Addr(t.F)))
+	t.must(err)
+	return e
+}
+
+var beganScenarios = []scenario{
+	{number: "159", name: "clients that asked before there was a Service reach it, from the same port, over every protocol at every front",
+		differs: map[kind]string{withIPTables: keepsUnreplied, withNFTables: keepsUnreplied}, run: func(t *T) {
+			at, a := t.reserve(), on(t.Pod2, 1)
+			flows := at.flows(t, model.Protocols...)
+			t.expect("no Service", flow(t.Client, at.lb, 80), dropped)
+			t.inVain(flows, a)
+			at.serve(t, a)
+			t.retry("with a Service", flows, a)
+		}},
+	{number: "160", name: "clients whose endpoint is replaced while they ask reach the next one, from the same port, over every protocol at every front",
+		differs: map[kind]string{withIPTables: keepsUnreplied, withNFTables: keepsUnreplied}, run: func(t *T) {
+			at, a, b := t.reserve(), t.silent(20), on(t.Pod2, 1)
+			s := at.serve(t, a)
+			t.expect("a new connection", flow(t.Client, at.lb, 80), dropped)
+			flows := at.flows(t, model.Protocols...)
+			t.inVain(flows, a)
+			s.setEndpoints(b)
+			t.retry("with another endpoint", flows, b)
+		}},
+	{number: "161", name: "SCTP: an association's port reaches the next endpoint when its own has gone",
+		differs: map[kind]string{withIPTables: keepsUnreplied, withNFTables: keepsUnreplied}, run: func(t *T) {
+			at, a, b := t.reserve(), on(t.RemotePod, 1), on(t.Pod2, 1)
+			s := at.serve(t, a)
+			flows := at.flows(t, model.SCTP)
+			all := func(e endpoint) func() error { // conntrack forgets one that is silent for three seconds
+				return func() error { _, err := ask(t, flows, e); return err }
+			}
+			t.eventually("the first endpoint", all(a))
+			s.setEndpoints(terminating(a), b)
+			t.eventually("a new connection reaches the second one", func() error {
+				_, _ = ask(t, flows, a)
+				_, err := ask(t, []Flow{over(model.SCTP, flow(t.Pod1, at.cluster, 80))}, b)
+				return err
+			})
+			t.eventually("one that terminates keeps what it has", all(a))
+			s.setEndpoints(b)
+			t.eventually("the second endpoint", all(b))
+		}},
+}
+
+// beforeTheProxy: flows that began while no proxy ran, and flows of a Service that was deleted then.
+func beforeTheProxy(t *T) {
+	gone, coming, a, b := t.reserve(), t.reserve(), on(t.Pod2, 1), on(t.Pod2, 2)
+	s := gone.serve(t, a)
+	old, fresh := gone.flows(t, model.UDP, model.SCTP), coming.flows(t, model.Protocols...)
+	t.retry("the first Service", slices.Clone(old), a)
+	t.must(t.proxy.Stop())
+	t.Delete(t.ctx, s.Name)
+	coming.serve(t, b)
+	t.inVain(fresh, b)
+	t.retry("without a proxy they go on", slices.Clone(old), a)
+	t.must(t.proxy.Start(t.ctx))
+	t.retry("the second Service", fresh, b)
+	t.eventually("flows of the first one end", func() error {
+		if missing, _ := ask(t, old, a); len(missing) != len(old) {
+			return fmt.Errorf("%d of %d go on", len(old)-len(missing), len(old))
+		}
+		return nil
+	})
+}
