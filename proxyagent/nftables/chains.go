@@ -2,15 +2,11 @@
 
 package nftables
 
-import (
-	"maps"
-	"net/netip"
-	"reflect"
-)
+import "reflect"
 
 // layout is how chains are written as things stand.
 func (t *Tables) layout() layout {
-	return layout{t.globals, t.used[firewalled] > 0, t.used[hairpin] > 0, len(t.sticky) > 0}
+	return layout{t.globals, t.used[firewalled] > 0, t.used[hairpin] > 0}
 }
 
 // differing are the chains that have to be written, and those that have to be taken away.
@@ -21,15 +17,10 @@ func (t *Tables) differing() (write map[string]chain, remove []string) {
 	if t.written == nil || !reflect.DeepEqual(*t.written, l) {
 		t.compareLayouts(l, static)
 	}
-	for vip, before := range t.touched {
-		if _, stays := t.chains[rememberAt(vip)]; stays && !maps.Equal(before, t.fronts[vip]) {
-			t.pending[rememberAt(vip)] = state{there: len(before) > 0}
-		}
-	}
 	for name, s := range t.pending {
 		c, wanted := static[name]
-		if id, ok := t.chains[name]; ok {
-			c, wanted = t.render(l, id), true
+		if r, ok := t.chains[name]; ok {
+			c, wanted = chain{rules: l.route(r)}, true
 		}
 		if wanted {
 			write[name] = c
@@ -56,21 +47,10 @@ func (t *Tables) compareLayouts(l layout, static map[string]chain) {
 			t.pending[name] = state{there: true}
 		}
 	}
-	for name, id := range t.chains {
-		if t.written == nil || !reflect.DeepEqual(t.render(*t.written, id), t.render(l, id)) {
+	for name, r := range t.chains {
+		if t.written == nil || !reflect.DeepEqual(t.written.route(r), l.route(r)) {
 			t.pending[name] = state{there: t.pending[name].there || t.written != nil}
 		}
-	}
-}
-
-func (t *Tables) render(l layout, id chainID) chain {
-	switch {
-	case id.vip.IsValid():
-		return chain{rules: l.rememberAt(t.fronts[id.vip])}
-	case id.seconds > 0:
-		return chain{rules: l.remember(id.route, id.seconds)}
-	default:
-		return chain{rules: l.route(id.route)}
 	}
 }
 
@@ -78,5 +58,5 @@ func (t *Tables) render(l layout, id chainID) chain {
 // into new maps: a map never gets smaller.
 func (t *Tables) settled(left leaving) {
 	l := t.layout()
-	t.written, t.changed, t.pending, t.maps, t.touched = &l, left.elements, left.chains, states{}, map[netip.Addr]map[stickyFront]string{}
+	t.written, t.changed, t.pending = &l, left.elements, left.chains
 }

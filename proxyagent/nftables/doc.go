@@ -10,8 +10,13 @@
 // number of endpoints; the chain draws an index below this number and finds the endpoint of
 // destination and index in another map. So a Service that comes, goes or changes is a few elements,
 // whose cost does not depend on how many others there are. Chains change with the Globals, and
-// where a number of endpoints is new. Each Service port with session affinity takes chains and two
-// maps of its own.
+// where a number of endpoints or a time-out of session affinity is new.
+//
+// Session affinity takes one map for all ports: packets write into it which endpoint a client of a
+// port has. A set has the endpoints that clients may keep, so that those of an endpoint that goes
+// are forgotten with it. A port takes an element for each front and endpoint (rule.go has how,
+// layout.go the rules). Its fronts lead to a chain that all ports share which have as many
+// endpoints and this time-out.
 //
 // Schedulers are other ways to draw the index, and other sequences of endpoints behind it (spread.go): each as often as it weighs, or a look-up table. A port that is served in turn has a chain of
 // its own, which counts for it; a hash of the client's address can be shared.

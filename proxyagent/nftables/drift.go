@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -44,7 +43,7 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 		err = p.write(ctx, now)
 	}
 	if err != nil {
-		p.known = p.known && errors.Is(err, errProgram)
+		p.known = false
 		return nil, err
 	}
 	return found, nil
@@ -54,7 +53,7 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 // says nothing. The next one does.
 type journal struct {
 	buckets map[bucket]struct{}
-	names   map[string]struct{} // of chains, and of maps of clients
+	names   map[string]struct{} // of chains, and of sets that are not compared
 }
 
 func (j *journal) note(changes map[key]change, names ...string) {
@@ -106,7 +105,7 @@ func (p *Proxier) compare(ctx context.Context, beside bool) (found []string, err
 		c.found = append(c.found, "table "+table)
 	}
 	p.compareChains(c)
-	p.compareClients(c)
+	p.compareOthers(c)
 	if !first || len(c.sets) > 0 { // otherwise all that is wanted is noted as a change already
 		if err := p.compareSets(ctx, c, beside); err != nil || p.superseded(c) {
 			return nil, err
@@ -166,22 +165,22 @@ func (p *Proxier) compareChains(c *comparison) {
 	p.handles = handles
 }
 
-func (p *Proxier) compareClients(c *comparison) {
-	t := p.tables
-	t.maps = states{}
-	for d := range t.sticky {
-		for _, name := range clientMaps(d) {
-			if !c.clients[name] && !c.has(name) {
-				t.maps[name] = state{}
-				c.found = append(c.found, "map "+name)
-			}
-			delete(c.clients, name)
+// compareOthers looks for the sets that packets write into, and for those of other versions.
+func (p *Proxier) compareOthers(c *comparison) {
+	p.remembers, p.unwanted = true, nil
+	for name := range remembering {
+		if !c.others[string(name)] && !c.has(string(name)) {
+			p.remembers = false
 		}
+		delete(c.others, string(name))
 	}
-	for name := range c.clients {
+	if !p.remembers && p.tables.affinity > 0 {
+		c.found = append(c.found, "set "+string(clients))
+	}
+	for name := range c.others {
 		if !c.has(name) {
-			t.maps[name] = state{there: true, right: true}
-			c.found = append(c.found, "map "+name)
+			p.unwanted = append(p.unwanted, name)
+			c.found = append(c.found, "set "+name)
 		}
 	}
 }
@@ -324,23 +323,11 @@ func (p *Proxier) apply(d model.Delta) {
 		if p.tables.withheld[name] != nil && port != nil {
 			changed = append(changed, name)
 		}
-		if port != nil && port.AffinitySeconds > 0 && lost(p.tables.ports[name], port) {
-			p.stale[name] = struct{}{}
-		}
 	}
 	if p.tables.Apply(d); len(changed) > 0 {
 		p.tables.withhold(changed...)
 		p.withheldAt = time.Time{}
 	}
-}
-
-// lost reports whether an endpoint is gone that clients of a port may be remembered for; at the start nobody knows.
-func lost(before, after *model.ServicePort) bool {
-	gone := func(was, is []netip.AddrPort) bool {
-		stay := endpointsOf(is)
-		return slices.ContainsFunc(was, func(e netip.AddrPort) bool { return stay[e] == 0 })
-	}
-	return before == nil || gone(before.Cluster, after.Cluster) || gone(before.Local, after.Local)
 }
 
 // admitAgain has ports that are withheld wait to be written, if the kernel takes them by now.

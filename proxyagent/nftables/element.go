@@ -3,6 +3,7 @@
 package nftables
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
@@ -37,12 +38,14 @@ const (
 	balanced   set = "balanced"   // fronts whose endpoints IPVS chooses
 	hairpin    set = "hairpin"    // source and front of an endpoint that meets itself
 
-	sticky set = "sticky" // virtual IP with session affinity : chain that remembers clients
+	affinity     set = "affinity"      // front of a port with session affinity : number of the port
+	nodeAffinity set = "node-affinity" // the same for node ports
+	kept         set = "kept"          // number of a port with session affinity, endpoint that its clients may keep
 )
 
-// These lead to chains of their own ports. All others lead to the number of a route, and that to
-// its chain: for each element with a chain that comes, the kernel goes through all of them in a
-// table.
+// These maps lead to chains of one port, and to those with session affinity, for whose time-out a
+// number has no room. All others lead to the number of a route, and that to its chain: for each
+// element with a chain that comes, the kernel goes through all of them in a table.
 const (
 	frontRoutes        = fronts + routesOf
 	anywhereRoutes     = anywhere + routesOf
@@ -57,8 +60,12 @@ const (
 	through set = "through-routes"
 )
 
-// nodeSticky has the node ports with session affinity, a map for each protocol : chain that remembers clients.
-var nodeSticky = map[model.Protocol]set{model.TCP: "node-sticky-tcp", model.UDP: "node-sticky-udp", model.SCTP: "node-sticky-sctp"}
+// Sets that packets write into. They exist once a port has session affinity, because the kernel
+// makes room for all their elements at once: 16 MiB for clients.
+const (
+	clients   set = "clients"   // client, number of the port : endpoint
+	newcomers set = "newcomers" // number of the port, with the rate at which it may get new clients
+)
 
 // kind is what the values of a set are.
 type kind int
@@ -67,22 +74,36 @@ const (
 	member   kind = iota // none
 	verdict              // a chain to go to, or drop
 	endpoint             // address and port
-	number               // of a route
+	routed               // the number of a route
+	identity             // the number of a port but its last field, after a field that nothing reads
+	client               // address and port, after the last field of the number of a port
 )
 
-// schema is what a set holds: A stands for an address of the family, P for a protocol, S for a port, I for an index.
+// types are the fields of values; rule.go says why two kinds have one more.
+var types = map[kind]string{endpoint: "AS", routed: "I", identity: "III", client: "IAS"}
+
+// schema is what a set holds: A stands for an address of the family, P for a protocol, S for a
+// port, I for an index, III for the number of a port. most is how much fits; 0: no limit.
 type schema struct {
 	key  string
 	kind kind
+	most uint32
 }
 
 var schemas = map[set]schema{
-	fronts: {"APS", verdict}, picked: {"APSI", endpoint}, local: {"APSI", endpoint}, anywhere: {"APS", verdict}, unserved: {"APS", verdict},
-	nodeFronts: {"PS", verdict}, nodePicked: {"PSI", endpoint}, nodeLocal: {"PSI", endpoint}, nodeAnywhere: {"PS", verdict}, nodeUnserved: {"PS", verdict},
-	frontRoutes: {"APS", number}, anywhereRoutes: {"APS", number}, nodeFrontRoutes: {"PS", number}, nodeAnywhereRoutes: {"PS", number}, routes: {"I", verdict}, through: {"I", verdict},
-	vips: {"A", member}, active: {"A", member}, allocated: {"A", member}, firewalled: {"APS", member}, balanced: {"APS", member}, allowed: {"APSA", member}, hairpin: {"AAPS", member},
-	sticky: {"A", verdict}, nodeSticky[model.TCP]: {"S", verdict}, nodeSticky[model.UDP]: {"S", verdict}, nodeSticky[model.SCTP]: {"S", verdict},
+	fronts: {key: "APS", kind: verdict}, picked: {key: "APSI", kind: endpoint}, local: {key: "APSI", kind: endpoint},
+	anywhere: {key: "APS", kind: verdict}, unserved: {key: "APS", kind: verdict},
+	nodeFronts: {key: "PS", kind: verdict}, nodePicked: {key: "PSI", kind: endpoint}, nodeLocal: {key: "PSI", kind: endpoint},
+	nodeAnywhere: {key: "PS", kind: verdict}, nodeUnserved: {key: "PS", kind: verdict},
+	frontRoutes: {key: "APS", kind: routed}, anywhereRoutes: {key: "APS", kind: routed},
+	nodeFrontRoutes: {key: "PS", kind: routed}, nodeAnywhereRoutes: {key: "PS", kind: routed},
+	routes: {key: "I", kind: verdict}, through: {key: "I", kind: verdict},
+	vips: {key: "A"}, active: {key: "A"}, allocated: {key: "A"}, firewalled: {key: "APS"}, balanced: {key: "APS"}, allowed: {key: "APSA"}, hairpin: {key: "AAPS"},
+	affinity: {key: "APS", kind: identity}, nodeAffinity: {key: "PS", kind: identity}, kept: {key: "IIIAS"},
 }
+
+// remembering are the sets that packets write into. What they hold is not compared.
+var remembering = map[set]schema{clients: {key: "AIII", kind: client, most: 1 << 20}, newcomers: {key: "III", most: 1 << 16}}
 
 // key is an element without its value, in the bytes of the kernel: each field fills up four of them. to is the end of an interval, empty without.
 type key struct {
@@ -114,6 +135,21 @@ func index(i int) string { return string(binary.NativeEndian.AppendUint32(nil, u
 
 func destination(e netip.AddrPort) string { return addr(e.Addr()) + padded(e.Port()) }
 
+// numberOf is the number of a port with session affinity, once for clients that may have any
+// endpoint, and once for those on this node. It is a digest: nothing has to be stored over a
+// restart.
+func numberOf(name model.PortName, onlyLocal bool) string {
+	sum := sha256.Sum256([]byte(name.String()))
+	return string(sum[:8]) + string(localField(onlyLocal))
+}
+
+func localField(onlyLocal bool) []byte {
+	if onlyLocal {
+		return number32(1)
+	}
+	return number32(0)
+}
+
 // last is the last address of a prefix.
 func last(p netip.Prefix) netip.Addr {
 	b := p.Masked().Addr().AsSlice()
@@ -130,13 +166,14 @@ func describe(f model.Family, k key, value string) string {
 	if k.to != "" {
 		text += " to " + spell(f, schemas[k.set].key, k.to)
 	}
-	switch schemas[k.set].kind {
+	switch kind := schemas[k.set].kind; kind {
+	case member:
 	case verdict:
 		text += " : " + value
-	case endpoint:
-		text += " : " + spell(f, "AS", value)
-	case number:
+	case routed:
 		text += " : " + routeOf(value).name()
+	default:
+		text += " : " + spell(f, types[kind], value)
 	}
 	return text
 }

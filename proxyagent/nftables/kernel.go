@@ -105,24 +105,24 @@ func (k *kernel) remove() error {
 
 func (k *kernel) close() { _ = k.conn.CloseLasting() }
 
-// set describes one of the sets that exist always.
+// set describes one of our sets.
 func (k *kernel) set(name set) *nftables.Set {
-	schema := schemas[name]
-	s := &nftables.Set{Table: k.table, Name: string(name), KeyType: k.fields(schema.key), Interval: name == allowed, Concatenation: len(schema.key) > 1}
+	schema, written := remembering[name]
+	if !written {
+		schema = schemas[name]
+	}
+	s := &nftables.Set{
+		Table: k.table, Name: string(name), KeyType: k.fields(schema.key), Interval: name == allowed, Concatenation: len(schema.key) > 1,
+		Dynamic: written, HasTimeout: written, Size: schema.most,
+	}
 	switch schema.kind {
+	case member:
 	case verdict:
 		s.IsMap, s.DataType = true, nftables.TypeVerdict
-	case endpoint:
-		s.IsMap, s.DataType = true, k.fields("AS")
-	case number:
-		s.IsMap, s.DataType = true, k.fields("I")
+	default:
+		s.IsMap, s.DataType = true, k.fields(types[schema.kind])
 	}
 	return s
-}
-
-// clients describes a map of clients.
-func (k *kernel) clients(name string) *nftables.Set {
-	return &nftables.Set{Table: k.table, Name: name, KeyType: k.fields("A"), DataType: k.fields("AS"), IsMap: true, Dynamic: true, HasTimeout: true, Size: 65536}
 }
 
 func (k *kernel) fields(of string) nftables.SetDatatype {

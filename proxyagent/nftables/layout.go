@@ -3,7 +3,6 @@
 package nftables
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -42,7 +41,8 @@ type route struct {
 	n       int
 	by      picker
 	counter string // digest of a port whose connections are counted to pick in turn, whose chain is its own
-	sticky  string // digest of a port with session affinity, likewise
+	// affinity is for how many seconds clients keep their endpoint; 0: they have none.
+	affinity int
 }
 
 func (r route) name() string {
@@ -60,16 +60,17 @@ func (r route) name() string {
 	case inTurn:
 		words = append(words, "in-turn", r.counter)
 	}
-	if r.sticky != "" {
-		words = append(words, r.sticky)
+	if r.affinity > 0 {
+		words = append(words, fmt.Sprintf("for-%ds", r.affinity))
 	}
 	return strings.Join(words, "-")
 }
 
-// own reports whether the chain of the route is of one port.
-func (r route) own() bool { return r.counter != "" || r.sticky != "" }
+// direct reports whether fronts lead to the chain of the route itself, and not by a number: it is
+// of one port, or has a time-out, for which a number has no room.
+func (r route) direct() bool { return r.counter != "" || r.affinity > 0 }
 
-// number stands for a route that many ports share: its fields side by side.
+// number stands for a route: its fields side by side.
 func (r route) number() string {
 	n := r.n<<6 | int(r.by)<<4
 	for i, holds := range []bool{r.node, r.outside, r.local, r.through} {
@@ -104,13 +105,12 @@ type hook struct {
 type chain struct {
 	hook  hook
 	rules []rule
-	text  []string // rules for the program nft: the library does not know one of their expressions
 }
 
 // layout writes rules.
 type layout struct {
 	model.Globals
-	firewall, hairpin, affinity bool // some port needs these rules
+	firewall, hairpin bool // some port needs these rules
 }
 
 func (l layout) load() *fields { return load(l.Family) }
@@ -174,7 +174,7 @@ func (l layout) route(r route) (all []rule) {
 		endpoints = in.local
 	}
 	anywhere := func() rule {
-		if r.own() {
+		if r.direct() {
 			return key(l.load()).vmap(in.anywhere)
 		}
 		return key(l.load()).follow(in.anywhere+routesOf, through)
@@ -202,10 +202,25 @@ func (l layout) route(r route) (all []rule) {
 	if r.n == 0 {
 		return all
 	}
-	if r.sticky != "" {
-		all = append(all, and(l.load().saddr().find(clients(r)), rule{dnat(l.Family)}))
+	load := func() *fields { return key(loadAt(l.Family, values)) }
+	picked := load().pick(r.by, r.n).find(endpoints)
+	if r.affinity > 0 {
+		all = append(all, l.affinity(r, load().numbered(in, r.local), picked)...)
 	}
-	return append(all, and(key(l.load()).pick(r.by, r.n).find(string(endpoints)), rule{dnat(l.Family)}))
+	return append(all, and(picked, rule{dnat(l.Family)}))
+}
+
+// affinity are the rules by which a client gets the endpoint that it had before, as long as there
+// is that endpoint, and a new one is remembered. Of first connections at the same time all get the
+// endpoint of the fastest one. Where there is no room for a client, or its port has too many new
+// ones, the last rule ends early, and the one behind it serves without.
+func (l layout) affinity(r route, client, picked rule) []rule {
+	f, again := l.Family, rule{constant(values-1, localField(r.local))}
+	return []rule{
+		and(client, known(f, true), again, rule{remember(f, r.affinity), dnat(f)}),
+		and(client, known(f, false), again, rule{forget(f)}),
+		and(client, hidden(f, r.local), picked, rule{admit(r.affinity), remember(f, r.affinity), lookUpClient(f), dnat(f)}),
+	}
 }
 
 // localSource matches the traffic of pods on this node, or of all else; nil where they are not known.
@@ -294,70 +309,5 @@ func (l layout) hooks() map[string]chain {
 		chainForward:      {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_FORWARD, 0}, rules: forward},
 		"filter-output":   {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_LOCAL_OUT, 0}, rules: []rule{toNew}},
 	}
-	if l.affinity {
-		h := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[l.Family]
-		// First packets alone: one that is sent again may go to an endpoint that has been forgotten meanwhile.
-		const first = "ct state new ct status dnat ct status & confirmed == 0"
-		remember := []string{fmt.Sprintf(first+" ct original %s daddr vmap @%s", h, sticky)}
-		for _, p := range model.Protocols {
-			remember = append(remember, fmt.Sprintf(first+" ct original %[1]s daddr != @%[2]s ct original %[1]s daddr != @%[3]s meta l4proto %[4]s ct original proto-dst vmap @%[5]s", h, active, vips, strings.ToLower(p.String()), nodeSticky[p]))
-		}
-		all["remember-input"] = chain{hook: hook{nftables.ChainTypeFilter, unix.NF_INET_LOCAL_IN, 10}, text: remember}
-		all["remember-postrouting"] = chain{hook: hook{nftables.ChainTypeFilter, unix.NF_INET_POST_ROUTING, 90}, text: remember}
-	}
 	return all
 }
-
-// clients is the map from the clients of a port with session affinity to their endpoints.
-func clients(r route) string {
-	if r.local {
-		return "clients-local-" + r.sticky
-	}
-	return "clients-" + r.sticky
-}
-
-// rememberName names the chain that remembers the clients of a route. Its name tells all that its rules depend on.
-func rememberName(r route, seconds int) string {
-	kind := ""
-	switch {
-	case r.outside && r.local:
-		kind = "-outside"
-	case r.local:
-		kind = "-local"
-	}
-	return fmt.Sprintf("remember%s-%d-%s", kind, seconds, r.sticky)
-}
-
-// rememberAt names the chain that tells the ports of a virtual IP apart.
-func rememberAt(vip netip.Addr) string { return fmt.Sprintf("remember-at-%x", vip.AsSlice()) }
-
-func (l layout) rememberAt(fronts map[stickyFront]string) (all []rule) {
-	for _, f := range slices.SortedFunc(maps.Keys(fronts), func(a, b stickyFront) int {
-		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.port, b.port))
-	}) {
-		all = append(all, and(isProtocol(f.protocol), originalPort(f.port), rule{goTo(fronts[f])}))
-	}
-	return all
-}
-
-// remember are the rules that note which endpoint a client has got.
-func (l layout) remember(r route, seconds int) []rule {
-	note := func(r route) rule { return append(remember(l.Family, clients(r), seconds), returned) }
-	if !r.outside || !r.local {
-		return []rule{note(r)}
-	}
-	all := route{sticky: r.sticky}
-	rules := []rule{and(isLocal(true, true), note(all)), note(r)}
-	if here := l.localSource(true); here != nil {
-		rules = slices.Insert(rules, 0, and(here, note(all)))
-	}
-	return rules
-}
-
-// clientMaps are the maps of the clients of a port with session affinity.
-func clientMaps(digest string) [2]string {
-	return [...]string{"clients-" + digest, "clients-local-" + digest}
-}
-
-// digestOf is the digest in the name of such a map.
-func digestOf(name string) string { return name[strings.LastIndexByte(name, '-')+1:] }

@@ -4,7 +4,6 @@ package nftables
 
 import (
 	"maps"
-	"net/netip"
 	"time"
 )
 
@@ -56,9 +55,5 @@ func (t *Tables) lookedUpLate(k key) bool {
 
 // snapshot is what all needs, for a comparison that runs beside changes.
 func (t *Tables) snapshot() *Tables {
-	fronts := map[netip.Addr]map[stickyFront]string{}
-	for vip := range t.fronts {
-		fronts[vip] = nil
-	}
-	return &Tables{ports: maps.Clone(t.ports), plain: maps.Clone(t.plain), wanted: maps.Clone(t.wanted), routes: maps.Clone(t.routes), fronts: fronts}
+	return &Tables{ports: maps.Clone(t.ports), plain: maps.Clone(t.plain), wanted: maps.Clone(t.wanted), routes: maps.Clone(t.routes)}
 }

@@ -16,11 +16,10 @@ type contributed struct {
 	runs    map[run][]netip.AddrPort
 	members map[key]struct{} // that other ports may want too
 	routes  map[route]struct{}
-	sticky  map[netip.Addr]route // virtual IPs with session affinity
 }
 
 func (c contributed) lead(s set, of string, r route) {
-	if r.own() {
+	if r.direct() {
 		c.values[key{set: s, of: of}] = r.name()
 	} else {
 		c.values[key{set: s + routesOf, of: of}] = r.number()
@@ -40,38 +39,53 @@ func (r run) key(i int) key { return key{set: r.set, of: r.front + index(i)} }
 
 // contribution is a pure function of a port. With plain, its scheduler and weights do not count.
 func contribution(p *model.ServicePort, plain bool) contributed {
-	c := contributed{spread: spreadOf(p, plain), values: map[key]string{}, runs: map[run][]netip.AddrPort{}, members: map[key]struct{}{}, routes: map[route]struct{}{}, sticky: map[netip.Addr]route{}}
+	c := contributed{spread: spreadOf(p, plain), values: map[key]string{}, runs: map[run][]netip.AddrPort{}, members: map[key]struct{}{}, routes: map[route]struct{}{}}
 	for _, vip := range p.ClusterIPs {
 		c.add(active, addr(vip))
-		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), vip, false)
+		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), false)
 	}
 	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
 		c.add(vips, addr(vip))
-		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), vip, true)
+		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), true)
 		if p.Balanced && p.HealthCheckNodePort != 0 {
 			c.add(balanced, addr(vip)+service(model.TCP, p.HealthCheckNodePort)) // the agent answers there
 		}
 	}
 	if p.NodePort != 0 {
-		c.front(p, atNode, service(p.Name.Protocol, p.NodePort), netip.Addr{}, true)
+		c.front(p, atNode, service(p.Name.Protocol, p.NodePort), true)
 	}
 	for _, e := range p.Hairpin {
 		c.add(hairpin, addr(e.Addr())+addr(e.Addr())+service(p.Name.Protocol, e.Port()))
+	}
+	if p.AffinitySeconds > 0 {
+		c.keep(p.Name, false, p.Cluster)
+		c.keep(p.Name, true, p.Local)
 	}
 	c.firewall(p)
 	return c
 }
 
+// keep lets clients keep their endpoints. An endpoint that goes leaves this set, and with it all
+// its clients at once, however many they are.
+func (c contributed) keep(name model.PortName, local bool, all []netip.AddrPort) {
+	for _, e := range all {
+		c.values[key{set: kept, of: numberOf(name, local) + destination(e)}] = ""
+	}
+}
+
+// affinityTo is the value of a front of a port.
+func affinityTo(name model.PortName) string { return index(0) + numberOf(name, false)[:8] }
+
 // place are the maps of one kind of front.
-type place struct{ fronts, picked, local, anywhere, unserved set }
+type place struct{ fronts, picked, local, anywhere, unserved, affinity set }
 
 var (
-	atAddress = place{fronts, picked, local, anywhere, unserved}
-	atNode    = place{nodeFronts, nodePicked, nodeLocal, nodeAnywhere, nodeUnserved}
+	atAddress = place{fronts, picked, local, anywhere, unserved, affinity}
+	atNode    = place{nodeFronts, nodePicked, nodeLocal, nodeAnywhere, nodeUnserved, nodeAffinity}
 )
 
 // front leads from one front of a port to its endpoints.
-func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.Addr, outside bool) {
+func (c contributed) front(p *model.ServicePort, in place, of string, outside bool) {
 	isLocal := p.InternalLocal
 	if outside {
 		isLocal = p.ExternalLocal
@@ -80,15 +94,15 @@ func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.
 	if isLocal {
 		usable = c.local
 	}
-	r := route{node: in.fronts == nodeFronts, outside: outside, local: isLocal, n: len(usable), by: c.picker}
+	r := route{node: in.fronts == nodeFronts, outside: outside, local: isLocal, n: len(usable), by: c.picker, affinity: p.AffinitySeconds}
 	if c.picker == inTurn {
 		r.counter = model.Digest(p.Name.String())
 	}
 	if p.AffinitySeconds > 0 {
-		r.sticky = model.Digest(p.Name.String())
+		c.values[key{set: in.affinity, of: of}] = affinityTo(p.Name)
 	}
 	if p.Balanced {
-		r.n, r.by, r.counter = 0, atRandom, ""
+		r.n, r.by, r.counter, r.affinity = 0, atRandom, "", 0
 	}
 	if p.Balanced && !r.node && len(usable) > 0 {
 		c.add(balanced, of)
@@ -102,16 +116,10 @@ func (c contributed) front(p *model.ServicePort, in place, of string, vip netip.
 		c.runs[run{in.local, of}] = c.local
 	}
 	if split {
-		c.lead(in.anywhere, of, route{node: r.node, through: true, n: len(c.cluster), by: r.by, counter: r.counter, sticky: r.sticky})
+		c.lead(in.anywhere, of, route{node: r.node, through: true, n: len(c.cluster), by: r.by, counter: r.counter, affinity: r.affinity})
 	}
 	if len(usable) > 0 || split {
 		c.lead(in.fronts, of, r)
-		switch {
-		case r.sticky != "" && r.node:
-			c.values[key{set: nodeSticky[p.Name.Protocol], of: single(p.NodePort)}] = rememberName(r, p.AffinitySeconds)
-		case r.sticky != "":
-			c.sticky[vip] = r
-		}
 	}
 	c.withoutEndpoints(p, key{set: in.unserved, of: of}, usable)
 }

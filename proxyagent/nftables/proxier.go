@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,7 +34,8 @@ type Proxier struct {
 	declared   bool                                  // the table is awake, and has all sets
 	anew       bool                                  // what is there is to be replaced as a whole
 	handles    map[string]string                     // of the rules of each chain, after the last write or comparison
-	stale      map[model.PortName]struct{}           // ports with session affinity whose clients may be remembered for endpoints that are gone
+	remembers  bool                                  // the table has the sets that packets write into
+	unwanted   []string                              // sets of other versions that it has
 	unhashed   map[model.PortName]*model.ServicePort // ports that ask for a hash, which the kernel does not have
 	hash       bool                                  // the kernel has one
 	hashAt     time.Time                             // when it was last asked
@@ -56,7 +56,7 @@ func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Dura
 		return nil, err
 	}
 	return &Proxier{
-		tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute), stale: map[model.PortName]struct{}{},
+		tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute),
 		unhashed: map[model.PortName]*model.ServicePort{}, tryHash: func() error { return tryHash(f) },
 	}, nil
 }
@@ -82,9 +82,6 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 		err = p.isolate(ctx)
 		p.refused = errors.Is(err, errRefused)
 	}
-	if err == nil || errors.Is(err, errProgram) {
-		err = errors.Join(err, p.generations.Write(func() (int, error) { return p.forget(ctx) }))
-	}
 	return full, err
 }
 
@@ -98,8 +95,8 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (err error) {
 	if err == nil {
 		err = p.generations.Write(func() (int, error) { return p.program(ctx, now) })
 	}
-	if err == nil || errors.Is(err, errProgram) {
-		return err
+	if err == nil {
+		return nil
 	}
 	p.known, p.journal = false, nil
 	return errors.Join(err, p.kernel.reconnect())
@@ -110,9 +107,10 @@ func (p *Proxier) program(ctx context.Context, now time.Time) (transactions int,
 	left := p.tables.leave(now)
 	chains, old := p.tables.differing()
 	old = slices.DeleteFunc(old, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
-	clients, unwanted := p.clients()
+	remember := p.tables.affinity > 0
+	declared := p.declared && (p.remembers || !remember)
 	p.changes = len(p.tables.changed)
-	if p.declared && len(chains)+len(old)+len(clients)+len(unwanted)+p.changes == 0 {
+	if declared && len(chains)+len(old)+len(p.unwanted)+p.changes == 0 {
 		p.tables.settled(left)
 		return 0, nil
 	}
@@ -121,38 +119,24 @@ func (p *Proxier) program(ctx context.Context, now time.Time) (transactions int,
 		t.conn.AddTable(t.table) // to take away what may not be there fails
 		t.conn.DelTable(t.table)
 	}
-	if !p.declared || len(clients) > 0 {
-		t.declare(!p.declared, clients)
+	if !declared {
+		t.declare(remember)
 	}
 	t.write(chains)
 	t.change(p.tables.changed)
-	t.remove(old, unwanted)
-	p.journal.note(p.tables.changed, slices.Concat(slices.Collect(maps.Keys(chains)), old, clients, unwanted)...)
+	t.remove(old, p.unwanted)
+	p.journal.note(p.tables.changed, slices.Concat(slices.Collect(maps.Keys(chains)), old, p.unwanted)...)
+	if remember && !p.remembers {
+		p.journal.note(nil, string(clients), string(newcomers))
+	}
 	if t.flush(); t.err != nil {
 		return 0, fmt.Errorf("writing the table %s: %w", table, t.err)
 	}
-	transactions, err = p.kernel.writeText(ctx, chains)
-	p.declared, p.anew = true, false
+	p.declared, p.anew, p.unwanted = true, false, nil
+	p.remembers = p.remembers || remember
 	p.tables.settled(left)
-	if err != nil {
-		for name := range hooksOfText(chains) {
-			p.tables.pending[name] = state{there: true}
-		}
-	}
 	p.readHandles(ctx, chains, old)
-	return 1 + transactions, err
-}
-
-// clients are the maps of clients that are missing, and those that nobody needs.
-func (p *Proxier) clients() (missing, unwanted []string) {
-	for name, s := range p.tables.maps {
-		if _, wanted := p.tables.sticky[digestOf(name)]; wanted {
-			missing = append(missing, name)
-		} else if s.there {
-			unwanted = append(unwanted, name)
-		}
-	}
-	return missing, unwanted
+	return 1, nil
 }
 
 // readHandles takes up the handles of chains that were written. Many are read at once. A chain
@@ -180,29 +164,6 @@ func (p *Proxier) readHandles(ctx context.Context, written map[string]chain, rem
 			p.tables.pending[name] = state{there: true}
 		}
 	}
-}
-
-// forget makes the clients of endpoints that are gone choose again.
-func (p *Proxier) forget(ctx context.Context) (transactions int, err error) {
-	for name := range p.stale {
-		port := p.tables.ports[name]
-		if port == nil || port.AffinitySeconds == 0 {
-			delete(p.stale, name)
-			continue
-		}
-		for i, endpoints := range [][]netip.AddrPort{port.Cluster, port.Local} {
-			usable := map[string]bool{}
-			for _, e := range endpoints {
-				usable[destination(e)] = true
-			}
-			n, err := p.kernel.forget(ctx, clientMaps(model.Digest(name.String()))[i], usable)
-			if transactions += n; err != nil {
-				return transactions, errors.Join(err, p.kernel.reconnect())
-			}
-		}
-		delete(p.stale, name)
-	}
-	return transactions, nil
 }
 
 // Degraded lists the ports whose elements the kernel refuses, and those that are served otherwise than they ask, sorted.

@@ -3,24 +3,19 @@
 package nftables
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -151,7 +146,7 @@ func TestTheKernelHasWhatThePlanWants(t *testing.T) {
 		for name := range d.Ports {
 			syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{name: nil}})
 		}
-		if len(p.tables.chains)+len(p.tables.routes)+len(p.tables.sticky)+len(p.tables.fronts) > 0 || len(maps.Collect(p.tables.all())) != len(d.Allocated) {
+		if len(p.tables.chains)+len(p.tables.routes)+p.tables.affinity > 0 || len(maps.Collect(p.tables.all())) != len(d.Allocated) {
 			t.Errorf("left: %v", p.tables)
 		}
 	})
@@ -295,76 +290,6 @@ func stickyPort(d model.Delta) *model.ServicePort {
 	return d.Ports[model.PortName{Service: model.ServiceName{Namespace: "default", Name: "b"}, Protocol: model.UDP}]
 }
 
-// TestWithoutTheProgramServicesAreServed has Syncs fail, and nothing else: neither clients nor chains that exist are lost.
-func TestWithoutTheProgramServicesAreServed(t *testing.T) {
-	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
-		path := os.Getenv("PATH")
-		t.Setenv("PATH", t.TempDir())
-		for range 3 {
-			if _, err := p.Sync(t.Context(), d); !errors.Is(err, errProgram) {
-				t.Fatalf("got %v", err)
-			}
-			d = model.Delta{Globals: d.Globals, Ports: d.Ports}
-		}
-		if diff := cmp.Diff(maps.Collect(p.tables.all()), elements(t, p), cmp.AllowUnexported(key{})); diff != "" {
-			t.Errorf("the kernel differs (-want +have):\n%s", diff)
-		}
-		leaves := d.Ports[model.PortName{Service: model.ServiceName{Namespace: "default", Name: "c"}, Protocol: model.SCTP}]
-		if _, err := p.Sync(t.Context(), model.Delta{Ports: map[model.PortName]*model.ServicePort{leaves.Name: nil}}); !errors.Is(err, errProgram) {
-			t.Fatalf("got %v", err)
-		}
-		t.Setenv("PATH", path)
-		joins(t, p, stickyPort(d), stickyPort(d).Cluster[0])
-		syncOne(t, p)
-		if n := remembered(t, p, stickyPort(d)); n != 1 {
-			t.Errorf("%d clients are left of 1", n)
-		}
-		if text := ruleset(t, "list", "ruleset"); strings.Contains(text, model.Digest(leaves.Name.String())) || strings.Count(text, "! confirmed") != 8 {
-			t.Errorf("its chains have to go, and clients be remembered:\n%s", text)
-		}
-	})
-}
-
-// joins has a client of a port go to an endpoint.
-func joins(t *testing.T, p *Proxier, port *model.ServicePort, to netip.AddrPort) {
-	t.Helper()
-	m := p.kernel.clients(clientMaps(model.Digest(port.Name.String()))[0])
-	client := to.Addr().Next().Next()
-	if err := p.kernel.conn.SetAddElements(m, []nftables.SetElement{{Key: client.AsSlice(), Val: []byte(destination(to)), Timeout: time.Hour}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.kernel.flush(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func remembered(t *testing.T, p *Proxier, port *model.ServicePort) (n int) {
-	t.Helper()
-	err := p.kernel.list(t.Context(), clientMaps(model.Digest(port.Name.String()))[0], func() { n = 0 }, func(element) { n++ })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// TestClientsOfAnEndpointThatIsGoneChooseAgain, those of others stay.
-func TestClientsOfAnEndpointThatIsGoneChooseAgain(t *testing.T) {
-	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
-		syncOne(t, p, d)
-		port := *stickyPort(d)
-		joins(t, p, &port, port.Cluster[0])
-		joins(t, p, &port, port.Cluster[1])
-		port.Cluster = port.Cluster[1:]
-		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
-		if n := remembered(t, p, &port); n != 1 {
-			t.Errorf("%d clients are left, want 1", n)
-		}
-		if len(p.stale) > 0 {
-			t.Errorf("still to be done: %v", p.stale)
-		}
-	})
-}
-
 // link gives the namespace an address of its own and a way to everywhere else, at whose end nobody answers. It returns the address.
 func link(t *testing.T, f model.Family) netip.Addr {
 	t.Helper()
@@ -383,33 +308,6 @@ func link(t *testing.T, f model.Family) netip.Addr {
 	}
 	t.Cleanup(func() { _ = exec.Command("ip", "link", "delete", "node").Run() })
 	return node
-}
-
-// TestARetransmissionRemembersNobody has the endpoint go that a first packet went to: what is sent again is translated as before, but must not bind the client to what is gone.
-func TestARetransmissionRemembersNobody(t *testing.T) {
-	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
-		gone := netip.AddrPortFrom(link(t, d.Globals.Family).Next(), 8080)
-		port := *stickyPort(d)
-		port.Name.Protocol, port.AffinitySeconds, port.Cluster, port.Local, port.Hairpin = model.TCP, 3600, []netip.AddrPort{gone}, nil, nil
-		syncOne(t, p, model.Delta{Globals: d.Globals, Ports: map[model.PortName]*model.ServicePort{port.Name: &port}})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go func() {
-			_, _ = new(net.Dialer).DialContext(ctx, "tcp", netip.AddrPortFrom(port.ClusterIPs[0], port.Port).String())
-		}()
-		until(t, func() bool { return remembered(t, p, &port) == 1 })
-		other := port
-		other.Cluster = []netip.AddrPort{netip.AddrPortFrom(gone.Addr().Next(), 8080)}
-		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: &other}})
-		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
-		ruleset(t, "add", "table", h, "sent")
-		ruleset(t, "add", "chain", h, "sent", "out", "{ type filter hook postrouting priority 200; }")
-		ruleset(t, "add", "rule", h, "sent", "out", "tcp", "dport", "8080", "counter")
-		until(t, func() bool { return !strings.Contains(ruleset(t, "list", "table", h, "sent"), "packets 0") })
-		if n := remembered(t, p, &other); n != 0 {
-			t.Errorf("%d clients are remembered for an endpoint that is gone", n)
-		}
-	})
 }
 
 // TestUntrackedPacketsDoNotReachLoopback has a packet with an address of elsewhere come to 127.0.0.1: connection tracking has no status of it.
@@ -447,18 +345,6 @@ func TestUntrackedPacketsDoNotReachLoopback(t *testing.T) {
 			t.Errorf("got a packet of %q, %v", b[:n], err)
 		}
 	})
-}
-
-// until waits until something holds.
-func until(t *testing.T, holds func() bool) {
-	t.Helper()
-	for range 500 {
-		if holds() {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatal("it does not come")
 }
 
 // TestATableOfAnotherVersionIsReplaced has sets of other types in the way, which the kernel does not change.
@@ -522,22 +408,6 @@ func TestWhatOthersTookAwayIsNotTakenAwayAgain(t *testing.T) {
 		if len(p.Degraded()) != 1 {
 			t.Errorf("%v", p.Degraded())
 		}
-	})
-}
-
-func TestThousandsOfPortsWithSessionAffinity(t *testing.T) {
-	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
-		if d.Globals.Family == model.IPv6 {
-			return // the socket knows no family
-		}
-		vip, endpoints := d.Ports[stickyPort(d).Name].ClusterIPs[0], stickyPort(d).Cluster
-		many := model.Delta{Globals: d.Globals, Ports: map[model.PortName]*model.ServicePort{}}
-		for i := range 3000 {
-			vip = vip.Next()
-			name := model.PortName{Service: model.ServiceName{Namespace: "default", Name: strconv.Itoa(i)}, Protocol: model.TCP}
-			many.Ports[name] = &model.ServicePort{Name: name, ClusterIPs: []netip.Addr{vip}, Port: 80, AffinitySeconds: 60, HasEndpoints: true, Cluster: endpoints}
-		}
-		syncOne(t, p, many)
 	})
 }
 

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
-	"slices"
 	"syscall"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
@@ -23,7 +21,7 @@ type there struct {
 	sets    map[set]struct{}  // those of schemas
 	prints  map[bucket]uint64 // the sums of the fingerprints of their elements
 	rules   map[string]string // by chain: its policy and the handles of its rules, which are never used twice
-	clients map[string]bool   // maps of clients, and sets of other versions
+	others  map[string]bool   // sets that packets write into, and those of other versions
 }
 
 // bucket is one of the parts into which the elements of a set fall by their keys. While a
@@ -42,7 +40,7 @@ func (k key) bucket() bucket {
 
 // read reads everything; of elements it keeps nothing. It may run beside a transaction.
 func (k *kernel) read(ctx context.Context) (t there, err error) {
-	t = there{sets: map[set]struct{}{}, prints: map[bucket]uint64{}, rules: map[string]string{}, clients: map[string]bool{}}
+	t = there{sets: map[set]struct{}{}, prints: map[bucket]uint64{}, rules: map[string]string{}, others: map[string]bool{}}
 	exists, flags, err := k.tableFlags()
 	if err != nil || !exists {
 		return t, err
@@ -60,7 +58,7 @@ func (k *kernel) read(ctx context.Context) (t there, err error) {
 	}
 	for _, name := range names {
 		if _, ours := schemas[set(name)]; !ours {
-			t.clients[name] = true
+			t.others[name] = true
 			continue
 		}
 		var sums map[bucket]uint64
@@ -254,48 +252,6 @@ func (k *kernel) invalidDropped(ctx context.Context) (n uint64, err error) {
 		}
 	})
 	return n, err
-}
-
-// forget deletes the clients of a map whose endpoint is not usable any more, in as many transactions as it returns. It looks twice, for a dump may leave some out; no two need agree, as packets
-// write into the map all the time.
-func (k *kernel) forget(ctx context.Context, name string, usable map[string]bool) (transactions int, err error) {
-	for range 2 {
-		var gone []nftables.SetElement
-		err = k.list(ctx, name, func() { gone = nil }, func(e element) {
-			if !usable[e.value] {
-				gone = append(gone, nftables.SetElement{Key: []byte(e.of)})
-			}
-		})
-		for some := range slices.Chunk(gone, perMessage) {
-			if err == nil {
-				err = k.delete(name, some, &transactions)
-			}
-		}
-		if err != nil {
-			return transactions, fmt.Errorf("forgetting clients: %w", err)
-		}
-	}
-	return transactions, nil
-}
-
-// delete deletes clients. One of them may have run out meanwhile: then they are deleted one by one.
-func (k *kernel) delete(name string, some []nftables.SetElement, transactions *int) error {
-	if err := k.conn.SetDeleteElements(k.clients(name), some); err != nil {
-		return err
-	}
-	err := k.flush()
-	if err == nil {
-		*transactions++
-	}
-	if err == nil || !errors.Is(err, syscall.ENOENT) || len(some) == 1 {
-		return ignore(err, syscall.ENOENT)
-	}
-	for _, e := range some {
-		if err := k.delete(name, []nftables.SetElement{e}, transactions); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func ignore(err error, which syscall.Errno) error {

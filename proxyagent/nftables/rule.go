@@ -5,6 +5,7 @@ package nftables
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/google/nftables/expr"
@@ -13,25 +14,34 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// rule is what the kernel evaluates. Rules are written by netlink and not by the program nft: some of ours it cannot say (a key with the original port of a connection), others it cannot
-// read back (a key with a random number, kernel data of nft 1.0.6), and so rules and elements are one transaction.
+// rule is what the kernel evaluates. Rules are written by netlink and not by the program nft: it
+// ends with an error where sets of others are newer than itself, and some of ours it cannot say or
+// read back (a key with a random number). And so rules and elements are one transaction.
 type rule []expr.Any
 
-// Registers of four bytes each: keys begin in the first one, values that are looked up in the ninth.
+// Registers of four bytes each: most keys begin in the first one, values that are looked up in the
+// ninth. Three of them before the values have the number of a port with session affinity, and those
+// before the number the client's address: both client and number, and number and endpoint, are
+// keys.
 const (
 	keys   = unix.NFT_REG32_00
+	number = unix.NFT_REG32_05
 	values = unix.NFT_REG32_08
 	spare  = unix.NFT_REG32_15
 )
 
-// fields loads fields of a packet side by side into registers, from keys on.
+// fields loads fields of a packet side by side into registers, which begin with from.
 type fields struct {
-	f    model.Family
-	next uint32
+	f          model.Family
+	from, next uint32
 	rule
 }
 
-func load(f model.Family) *fields { return &fields{f: f, next: keys} }
+func load(f model.Family) *fields { return loadAt(f, keys) }
+
+func loadAt(f model.Family, register uint32) *fields {
+	return &fields{f: f, from: register, next: register}
+}
 
 func (l *fields) put(size int, e func(register uint32) expr.Any) *fields {
 	l.rule = append(l.rule, e(l.next))
@@ -69,13 +79,13 @@ func (l *fields) port() *fields { return l.payload(expr.PayloadBaseTransportHead
 // hashSeed is the same on all nodes: whichever of them a client's packets come to, they find the same endpoint.
 const hashSeed = 0x636c7573
 
-// pick loads an index below a number. What the index depends on is where values go later.
+// pick loads an index below a number.
 func (l *fields) pick(by picker, n int) *fields {
 	if by == bySource {
-		client := &fields{f: l.f, next: values}
-		l.rule = append(l.rule, client.saddr().rule...)
+		client := loadAt(l.f, clientAt(l.f)).saddr()
+		l.rule = append(l.rule, client.rule...)
 		return l.put(4, func(r uint32) expr.Any {
-			return &expr.Hash{SourceRegister: values, DestRegister: r, Length: uint32(l.f.Bits() / 8), Modulus: uint32(n), Seed: hashSeed, Type: expr.HashTypeJenkins}
+			return &expr.Hash{SourceRegister: client.from, DestRegister: r, Length: uint32(l.f.Bits() / 8), Modulus: uint32(n), Seed: hashSeed, Type: expr.HashTypeJenkins}
 		})
 	}
 	kind := map[picker]uint32{atRandom: unix.NFT_NG_RANDOM, inTurn: unix.NFT_NG_INCREMENTAL}[by]
@@ -86,19 +96,19 @@ func (l *fields) pick(by picker, n int) *fields {
 func (l *fields) front() *fields { return l.daddr().node() }
 func (l *fields) node() *fields  { return l.protocol().port() }
 
-// in goes on if the key is in a set; vmap goes where a map leads; find puts what a map has into the registers of values.
+// in goes on if the key is in a set; vmap goes where a map leads; find puts what a map has into
+// registers, those of values if nothing else is said.
 func (l *fields) in(s set) rule {
-	return append(l.rule, &expr.Lookup{SourceRegister: keys, SetName: string(s)})
+	return append(l.rule, &expr.Lookup{SourceRegister: l.from, SetName: string(s)})
 }
 func (l *fields) notIn(s set) rule {
-	return append(l.rule, &expr.Lookup{SourceRegister: keys, SetName: string(s), Invert: true})
+	return append(l.rule, &expr.Lookup{SourceRegister: l.from, SetName: string(s), Invert: true})
 }
-func (l *fields) vmap(s set) rule {
-	return append(l.rule, &expr.Lookup{SourceRegister: keys, SetName: string(s), DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true})
-}
+func (l *fields) vmap(s set) rule { return l.findAt(s, unix.NFT_REG_VERDICT) }
+func (l *fields) find(m set) rule { return l.findAt(m, values) }
 
-func (l *fields) find(m string) rule {
-	return append(l.rule, &expr.Lookup{SourceRegister: keys, SetName: m, DestRegister: values, IsDestRegSet: true})
+func (l *fields) findAt(m set, register uint32) rule {
+	return append(l.rule, &expr.Lookup{SourceRegister: l.from, SetName: string(m), DestRegister: register, IsDestRegSet: true})
 }
 
 // follow goes to the chain of the route to which a map leads. In between, the number of the route
@@ -108,7 +118,7 @@ func (l *fields) follow(m, to set) rule {
 	mark := func(register uint32, set bool) expr.Any {
 		return &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: set}
 	}
-	return append(l.find(string(m)), mark(spare, false), mark(values, true), mark(keys, false), mark(spare, true),
+	return append(l.find(m), mark(spare, false), mark(values, true), mark(keys, false), mark(spare, true),
 		&expr.Lookup{SourceRegister: keys, SetName: string(to), DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true})
 }
 
@@ -216,11 +226,6 @@ func isProtocol(p model.Protocol) rule {
 	return rule{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keys}, compare(expr.CmpOpEq, []byte{byte(p)})}
 }
 
-// originalPort matches the port that the packet came to, before it was translated.
-func originalPort(port uint16) rule {
-	return rule{&expr.Ct{Register: keys, Key: expr.CtKeyPROTODST}, compare(expr.CmpOpEq, []byte(single(port)))}
-}
-
 // refuse answers with a reset, or that the port cannot be reached.
 func refuse(f model.Family, reset bool) expr.Any {
 	if reset {
@@ -242,12 +247,74 @@ var (
 	returned   expr.Any = &expr.Verdict{Kind: expr.VerdictReturn}
 )
 
-// remember notes where the packet goes as the endpoint of its client, for some seconds from now.
-func remember(f model.Family, m string, seconds int) rule {
-	l := load(f).saddr()
-	l.next = values
-	l.daddr().port()
-	return append(l.rule, &expr.Dynset{SrcRegKey: keys, SrcRegData: values, SetName: m, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(seconds) * time.Second})
+// Session affinity. The program nft aborts when it lists a rule in which what a map has is a key,
+// or a field of one: 1.0.6 does, and other programs of the node may run it. So each map here has a
+// field more than is needed, and what it has begins one register before the key. nft looks at the
+// register where the key begins, which has had a constant: that is what it lists.
+
+// numbered loads the number of a port from the map of its front, whose key was loaded, and the
+// address of the client before it. The last field of the number is local.
+func (l *fields) numbered(in place, onlyLocal bool) rule {
+	zero := number32(0)
+	before := rule{constant(number, zero), constant(number+1, append(zero, localField(onlyLocal)...))}
+	return and(before, l.findAt(in.affinity, number-1), loadAt(l.f, clientAt(l.f)).saddr().rule)
+}
+
+func constant(register uint32, data []byte) expr.Any {
+	return &expr.Immediate{Register: register, Data: data}
+}
+
+// clientAt is the register where the key of clients begins.
+func clientAt(f model.Family) uint32 { return number - uint32(f.Bits()/32) }
+
+// known goes on if the client has an endpoint, which is among the values then, and if the port has
+// it still, or has not.
+func known(f model.Family, still bool) rule {
+	size := f.Bits() / 8
+	return rule{
+		constant(values, make([]byte, size)), constant(values+uint32(size/4), make([]byte, 4)), lookUpClient(f),
+		&expr.Lookup{SourceRegister: number, SetName: string(kept), Invert: !still},
+	}
+}
+
+func lookUpClient(f model.Family) expr.Any {
+	return &expr.Lookup{SourceRegister: clientAt(f), SetName: string(clients), DestRegister: values - 1, IsDestRegSet: true}
+}
+
+// hidden has values that a map will have begin in the middle of a constant.
+func hidden(f model.Family, onlyLocal bool) (r rule) {
+	register := uint32(values - 1)
+	for data := range slices.Chunk(append(localField(onlyLocal), make([]byte, f.Bits()/8+4)...), 8) {
+		r, register = append(r, constant(register, data)), register+2
+	}
+	return r
+}
+
+// remember notes the values as endpoint of the client, for some seconds from now. A client that has
+// an endpoint keeps it.
+func remember(f model.Family, seconds int) expr.Any {
+	return write(f, unix.NFT_DYNSET_OP_UPDATE, seconds)
+}
+
+// forget has the client choose again.
+func forget(f model.Family) expr.Any { return write(f, dynsetDelete, 0) }
+
+// dynsetDelete is NFT_DYNSET_OP_DELETE of linux/netfilter/nf_tables.h.
+const dynsetDelete = 2
+
+func write(f model.Family, operation uint32, seconds int) expr.Any {
+	return &expr.Dynset{SrcRegKey: clientAt(f), SrcRegData: values - 1, SetName: string(clients), Operation: operation, Timeout: time.Duration(seconds) * time.Second}
+}
+
+// mostNew is how many new clients of a port are remembered within its time-out, so that one port
+// cannot take the room of all others.
+const mostNew = 1 << 16
+
+// admit goes on as long as a port does not get too many new clients.
+func admit(seconds int) expr.Any {
+	const day = 24 * 60 * 60
+	limit := &expr.Limit{Type: expr.LimitTypePkts, Rate: max(1, mostNew*day/uint64(seconds)), Unit: expr.LimitTimeDay, Burst: mostNew}
+	return &expr.Dynset{SrcRegKey: number, SetName: string(newcomers), Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(seconds) * time.Second, Exprs: []expr.Any{limit}}
 }
 
 // and joins rules.

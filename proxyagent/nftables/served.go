@@ -22,7 +22,7 @@ func (p *Proxier) Served() []model.ServicePort {
 
 // readServed reads the fronts of an earlier agent.
 func (k *kernel) readServed(ctx context.Context) (all []model.ServicePort, err error) {
-	for _, s := range []set{fronts, nodeFronts} {
+	for _, s := range []set{fronts, frontRoutes, nodeFronts, nodeFrontRoutes} {
 		others := len(all)
 		err = k.list(ctx, string(s), func() { all = all[:others] }, func(e element) {
 			if port := portAt(e.of); port.Name.Protocol == model.UDP || port.Name.Protocol == model.SCTP {

@@ -20,25 +20,22 @@ type Tables struct {
 	ports    map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
 	withheld map[model.PortName]*model.ServicePort // as they should be; ports has them as if they had no endpoint
 
-	wanted map[key]int                           // members of sets that several ports may want, by how many do
-	used   map[set]int                           // how many different members of a set are wanted
-	routes map[route]int                         // chains that elements lead to, by how many
-	sticky map[string]struct{}                   // digests of ports with session affinity
-	fronts map[netip.Addr]map[stickyFront]string // chains that remember clients, by virtual IP
+	wanted map[key]int   // members of sets that several ports may want, by how many do
+	used   map[set]int   // how many different members of a set are wanted
+	routes map[route]int // chains that elements lead to, by how many
 
 	spreads map[model.ServiceName]map[model.PortName]int // elements that ports take because of schedulers and weights, of those that do
 	plain   map[model.ServiceName]struct{}               // Services for which that is too much
 	lacking map[model.PortName][]model.DegradationReason // what ports do without
 
-	size    int               // elements
-	prints  map[bucket]uint64 // the sums of the fingerprints of all elements
-	changed map[key]change    // differ from the kernel
+	affinity int               // ports with session affinity
+	size     int               // elements
+	prints   map[bucket]uint64 // the sums of the fingerprints of all elements
+	changed  map[key]change    // differ from the kernel
 
-	chains  map[string]chainID // that exist because of ports
-	pending states             // chains that differ from the kernel, whatever the layout
-	maps    states             // maps of clients that do
-	written *layout            // of the chains in the kernel; nil: not known
-	touched map[netip.Addr]map[stickyFront]string
+	chains  map[string]route // that exist because of ports
+	pending states           // chains that differ from the kernel, whatever the layout
+	written *layout          // of the chains in the kernel; nil: not known
 }
 
 // change is one element that may differ from the kernel.
@@ -48,14 +45,7 @@ type change struct {
 	left          time.Time // since when nothing leads to what is to be taken away: see leave
 }
 
-// chainID says what a chain is for: a route, remembering its clients for some seconds, or the ports of a virtual IP with session affinity.
-type chainID struct {
-	route   route
-	seconds int
-	vip     netip.Addr
-}
-
-// state is whether the kernel has a chain or map, and as it should be.
+// state is whether the kernel has a chain, and as it should be.
 type state struct{ there, right bool }
 
 // states has those that may differ from the kernel.
@@ -83,10 +73,9 @@ func (s states) goes(name string) {
 func NewTables(f model.Family) *Tables {
 	return &Tables{
 		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{}, withheld: map[model.PortName]*model.ServicePort{},
-		wanted: map[key]int{}, used: map[set]int{}, routes: map[route]int{}, sticky: map[string]struct{}{}, fronts: map[netip.Addr]map[stickyFront]string{},
+		wanted: map[key]int{}, used: map[set]int{}, routes: map[route]int{},
 		spreads: map[model.ServiceName]map[model.PortName]int{}, plain: map[model.ServiceName]struct{}{}, lacking: map[model.PortName][]model.DegradationReason{},
-		prints: map[bucket]uint64{}, changed: map[key]change{},
-		chains: map[string]chainID{}, pending: states{}, maps: states{}, touched: map[netip.Addr]map[stickyFront]string{},
+		prints: map[bucket]uint64{}, changed: map[key]change{}, chains: map[string]route{}, pending: states{},
 	}
 }
 
@@ -112,12 +101,7 @@ func (t *Tables) all() iter.Seq2[key, string] {
 			}
 		}
 		for r := range t.routes {
-			if !r.own() && !yield(r.key(), r.name()) {
-				return
-			}
-		}
-		for vip := range t.fronts {
-			if !yield(key{set: sticky, of: addr(vip)}, rememberAt(vip)) {
+			if !r.direct() && !yield(r.key(), r.name()) {
 				return
 			}
 		}
@@ -215,76 +199,27 @@ func (t *Tables) put(p *model.ServicePort, present bool) map[run][]netip.AddrPor
 			delete(t.routes, r)
 		}
 		if before == 0 || !present && before == 1 {
-			t.chain(r.name(), chainID{route: r}, present)
-			if !r.own() {
+			t.chain(r, present)
+			if !r.direct() {
 				t.mark(r.key(), r.name(), present)
 			}
 		}
-		if r.sticky != "" && !r.through {
-			t.chain(rememberName(r, p.AffinitySeconds), chainID{route: r, seconds: p.AffinitySeconds}, present)
-		}
 	}
-	if p.AffinitySeconds == 0 {
-		return c.runs
-	}
-	d := model.Digest(p.Name.String())
-	for _, name := range clientMaps(d) {
-		if present {
-			t.maps.comes(name)
-		} else {
-			t.maps.goes(name)
-		}
-	}
-	if delete(t.sticky, d); present {
-		t.sticky[d] = struct{}{}
-	}
-	for vip, r := range c.sticky {
-		t.stick(vip, stickyFront{p.Name.Protocol, p.Port}, rememberName(r, p.AffinitySeconds), present)
+	if p.AffinitySeconds > 0 {
+		t.affinity += sign(present)
 	}
 	return c.runs
 }
 
 // chain notes that a chain comes or goes.
-func (t *Tables) chain(name string, id chainID, comes bool) {
-	_, there := t.chains[name]
-	switch {
-	case there == comes: // two fronts of a port share a chain that remembers
-	case comes:
-		t.chains[name] = id
+func (t *Tables) chain(r route, comes bool) {
+	name := r.name()
+	if comes {
+		t.chains[name] = r
 		t.pending.comes(name)
-	default:
+	} else {
 		delete(t.chains, name)
 		t.pending.goes(name)
-	}
-}
-
-// stickyFront is a port with session affinity of a virtual IP.
-type stickyFront struct {
-	protocol model.Protocol
-	port     uint16
-}
-
-// stick notes that clients of a front are remembered. The chain of a virtual IP tells its ports apart: nft cannot read back rules in which the original port of a connection is one
-// part of a key.
-func (t *Tables) stick(vip netip.Addr, f stickyFront, chain string, present bool) {
-	all := t.fronts[vip]
-	if _, known := t.touched[vip]; !known {
-		t.touched[vip] = maps.Clone(all)
-	}
-	if all == nil {
-		all = map[stickyFront]string{}
-		t.fronts[vip] = all
-	}
-	before := len(all)
-	if delete(all, f); present {
-		all[f] = chain
-	}
-	if len(all) == 0 {
-		delete(t.fronts, vip)
-	}
-	if (before > 0) != (len(all) > 0) {
-		t.mark(key{set: sticky, of: addr(vip)}, rememberAt(vip), present)
-		t.chain(rememberAt(vip), chainID{vip: vip}, present)
 	}
 }
 

@@ -5,14 +5,11 @@ package nftables
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
-	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/google/nftables"
@@ -43,24 +40,20 @@ func (t *transaction) flush() {
 // declaring is held while sets are added: the library counts them for all families together, without a lock.
 var declaring sync.Mutex
 
-// declare adds the table with its sets, which may be there, and maps of clients.
-func (t *transaction) declare(all bool, clients []string) {
+// declare adds the table with its sets, which may be there; with remember those too that packets
+// write into.
+func (t *transaction) declare(remember bool) {
 	t.conn.AddTable(t.table)
-	sets := make([]*nftables.Set, 0, len(schemas)+len(clients))
-	if all {
-		for _, name := range slices.Sorted(maps.Keys(schemas)) {
-			sets = append(sets, t.set(name))
-		}
-	}
-	for _, name := range clients {
-		sets = append(sets, t.clients(name))
+	names := slices.Sorted(maps.Keys(schemas))
+	if remember {
+		names = slices.AppendSeq(names, maps.Keys(remembering))
 	}
 	declaring.Lock()
 	defer declaring.Unlock()
-	for _, s := range sets {
-		t.err = cmp.Or(t.err, t.conn.AddSet(s, nil))
+	for _, name := range names {
+		t.err = cmp.Or(t.err, t.conn.AddSet(t.set(name), nil))
 	}
-	t.size += len(sets) * messageSize
+	t.size += len(names) * messageSize
 }
 
 // write gives chains their rules. The chains themselves come first: rules of one lead to another.
@@ -79,46 +72,6 @@ func (t *transaction) write(chains map[string]chain) {
 			t.conn.AddRule(&nftables.Rule{Table: t.table, Chain: &nftables.Chain{Name: name, Table: t.table}, Exprs: r})
 		}
 	}
-}
-
-// hooksOfText are the chains of which the program nft has to write the rules.
-func hooksOfText(chains map[string]chain) map[string]chain {
-	all := maps.Clone(chains)
-	maps.DeleteFunc(all, func(_ string, c chain) bool { return len(c.text) == 0 })
-	return all
-}
-
-// writeText writes their rules, in as many transactions as it returns.
-func (k *kernel) writeText(ctx context.Context, chains map[string]chain) (transactions int, err error) {
-	var b strings.Builder
-	for name, content := range hooksOfText(chains) {
-		for _, r := range content.text {
-			fmt.Fprintf(&b, "add rule %s %s %s %s\n", map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6"}[k.table.Family], table, name, r)
-		}
-	}
-	if b.Len() == 0 {
-		return 0, nil
-	}
-	if err := nft(ctx, b.String()); err != nil {
-		return 0, err
-	}
-	return 1, nil
-}
-
-// errProgram is for what the program nft could not do. All else is in the kernel then: Services are served, but new clients of those with session affinity are not remembered.
-var errProgram = errors.New("the program nft failed")
-
-// nft applies text as one transaction.
-func nft(ctx context.Context, text string) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	c := exec.CommandContext(ctx, "nft", "-f", "-")
-	c.Stdin = strings.NewReader(text)
-	out, err := c.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %w: %s", errProgram, err, strings.TrimSpace(string(out)))
-	}
-	return nil
 }
 
 // change brings elements to what is wanted: those that the kernel has are deleted first.
@@ -151,17 +104,18 @@ func (t *transaction) send(all map[set][]nftables.SetElement, send func(*nftable
 	}
 }
 
-// remove takes away chains that nothing leads to any more, and maps of clients.
-func (t *transaction) remove(chains, clients []string) {
-	t.size += (2*len(chains) + len(clients)) * messageSize
+// remove takes away chains that nothing leads to any more, and sets. Elements of a set may lead to
+// one of the chains.
+func (t *transaction) remove(chains, sets []string) {
+	t.size += (2*len(chains) + len(sets)) * messageSize
 	for _, name := range chains {
 		t.conn.FlushChain(&nftables.Chain{Name: name, Table: t.table})
 	}
+	for _, name := range sets {
+		t.conn.DelSet(&nftables.Set{Name: name, Table: t.table})
+	}
 	for _, name := range chains {
 		t.conn.DelChain(&nftables.Chain{Name: name, Table: t.table})
-	}
-	for _, name := range clients {
-		t.conn.DelSet(t.clients(name))
 	}
 }
 
@@ -172,7 +126,7 @@ func elementOf(k key, value string, withValue bool) nftables.SetElement {
 	}
 	switch kind := schemas[k.set].kind; {
 	case !withValue || kind == member:
-	case kind == endpoint || kind == number:
+	case kind != verdict:
 		e.Val = []byte(value)
 	case value == drop:
 		e.VerdictData = &expr.Verdict{Kind: expr.VerdictDrop}
@@ -198,7 +152,7 @@ func try(g model.Globals, ports ...*model.ServicePort) error {
 	wanted.Apply(d)
 	chains, _ := wanted.differing()
 	t := transaction{kernel: k}
-	t.declare(true, slices.Collect(maps.Keys(wanted.maps)))
+	t.declare(wanted.affinity > 0)
 	t.write(chains)
 	t.change(wanted.changed)
 	t.conn.DelTable(t.table)
@@ -217,8 +171,7 @@ func Usable(f model.Family) error {
 		Name: model.PortName{Protocol: model.TCP}, ClusterIPs: []netip.Addr{a}, LoadBalancerIPs: []netip.Addr{endpoints[1].Addr().Next()}, Port: 80, NodePort: 30000,
 		SourceRanges: []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}, AffinitySeconds: 1, HasEndpoints: true, Cluster: endpoints, Hairpin: endpoints,
 	}
-	_, err := exec.LookPath("nft") // for session affinity
-	if err = errors.Join(err, try(model.Globals{Family: f, NodePortAny: true}, all)); err != nil {
+	if err := try(model.Globals{Family: f, NodePortAny: true}, all); err != nil {
 		return fmt.Errorf("writing tables of nftables (it takes kernel 5.13 or later, and NET_ADMIN): %w", err)
 	}
 	return nil

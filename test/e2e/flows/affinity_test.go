@@ -66,6 +66,14 @@ var affinityScenarios = []scenario{
 		t.sticks("a client", fromRange(t, flow(t.Client, s.lb(), 80)))
 		t.expect("another one", flow(t.Client, s.lb(), 80), dropped)
 	}},
+	{number: "107b", kinds: []kind{oursNFT, oursLegacy, oursNative}, name: "affinity: to one of a node port, at an address of the node that is another Service's external IP", run: func(t *T) {
+		alt := network.AltNodeAddr(t.F)
+		other := t.create(spec{externalIPs: []string{alt.String()}, ports: []port{{port: 7010 + int32(t.F)}}}, t.local)
+		s := t.create(spec{affinitySeconds: 100, nodePort: true}, t.six()...)
+		t.expect("the other Service", flow(t.Client, alt, uint16(other.Spec.Ports[0].Port)), reaches(t.local))
+		client := t.Client.Addr(t.F) // on the way to either address
+		t.sticks("a client", bound(client, 0, flow(t.Client, alt, s.nodePort(0))), bound(client, 0, flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))))
+	}},
 	{number: "108", name: "affinity: TCP and UDP ports each have their own", run: func(t *T) {
 		s := t.create(spec{affinitySeconds: 100, ports: everyProtocol}, t.six()...)
 		for _, p := range model.Protocols {
