@@ -13,8 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 )
 
 // newer holds the messages of a newer nft that make a table with a set.
@@ -30,7 +28,6 @@ func newerSet(env *fixture) party {
 	var service *corev1.Service
 	return party{
 		what: "a set of a newer nft, beside a Service with session affinity", every: 100 * time.Millisecond,
-		pending: map[string]string{environment.Native: "the program nft ends with a signal, and all changes wait"},
 		enter: func(ctx context.Context) (err error) {
 			if err := env.Node.Do(writeNewer); err != nil {
 				return err

@@ -33,7 +33,6 @@ func (t tenant) crowd() party {
 	var service *corev1.Service
 	return party{
 		what: "a tenant with 10,000 endpoints, of which one goes and comes again", every: 500 * time.Millisecond, leave: t.leave,
-		pending: map[string]string{environment.Native: "an endpoint that goes renumbers all behind it"},
 		enter: func(ctx context.Context) (err error) {
 			if service, err = t.create(ctx, "crowd", framework.WithType(corev1.ServiceTypeNodePort)); err != nil {
 				return err
@@ -55,7 +54,6 @@ func (t tenant) broad() party {
 	var service *corev1.Service
 	return party{
 		what: "a tenant with 100 ports of 100 endpoints each, at the node, at external IPs and at load balancers", every: 200 * time.Millisecond, leave: t.leave,
-		pending: map[string]string{environment.Native: "an endpoint that goes renumbers all behind it"},
 		enter: func(ctx context.Context) (err error) {
 			service, err = t.create(ctx, "broad", framework.WithType(corev1.ServiceTypeLoadBalancer), func(s *corev1.Service) {
 				template := s.Spec.Ports[0]
@@ -92,7 +90,6 @@ func (t tenant) choosy() party {
 	}
 	return party{
 		what: "a tenant with 20,000 loadBalancerSourceRanges, of which one changes", every: time.Second, leave: t.leave,
-		pending: map[string]string{environment.Native: "the ranges are written as they come, each with a search through all"},
 		enter: func(ctx context.Context) error {
 			service, err := t.create(ctx, "choosy", framework.WithType(corev1.ServiceTypeLoadBalancer), func(s *corev1.Service) {
 				s.Spec.LoadBalancerSourceRanges = ranges
@@ -204,7 +201,6 @@ func (t tenant) sticky() party {
 	var front *corev1.Service
 	return party{
 		what: "a tenant with session affinity for 40,000 clients, whose endpoints go and come again", every: 100 * time.Millisecond, leave: t.leave,
-		pending: map[string]string{environment.Native: "each change with session affinity runs the program nft"},
 		enter: func(ctx context.Context) error {
 			for i := range many {
 				service, err := t.create(ctx, fmt.Sprintf("sticky-%d", i), environment.BothProtocols, framework.WithType(corev1.ServiceTypeNodePort), func(s *corev1.Service) {
