@@ -143,13 +143,15 @@ func (p *Proxier) compareChains(c *comparison) {
 	}
 	handles := map[string]string{}
 	for name, have := range c.rules {
-		_, ok := wanted[name]
-		if !ok && !c.has(name) {
-			t.pending[name] = state{there: true}
-			c.found = append(c.found, "chain "+name)
-		}
-		if ok || !c.has(name) {
+		was, known := p.handles[name]
+		switch _, ok := wanted[name]; {
+		case ok:
 			handles[name] = have
+		case !c.has(name):
+			handles[name], t.pending[name] = have, state{there: true}
+			c.found = append(c.found, "chain "+name)
+		case known: // it is leaving, and would stay if it were not known any more
+			handles[name] = was
 		}
 	}
 	for name := range wanted {

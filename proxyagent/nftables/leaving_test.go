@@ -99,6 +99,21 @@ func TestWhatPacketsUnderWayMayLookForStaysForAWhile(t *testing.T) {
 			t.Errorf("it repaired %q, %v", found, err)
 		}
 		agree(t, p)
+		if found, err := p.Check(t.Context(), time.Now().Add(2*underWay)); err != nil || len(found) > 0 {
+			t.Errorf("it repaired %q, %v", found, err)
+		}
+		chains, err := p.kernel.rules(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range p.tables.layout().static() {
+			delete(chains, name)
+		}
+		for name := range chains {
+			if _, wanted := p.tables.chains[name]; !wanted {
+				t.Errorf("the chain %s has not left", name)
+			}
+		}
 	})
 }
 

@@ -116,9 +116,13 @@ func (env *fixture) answersFrom(pod *network.Namespace, extra int) {
 // stableRules waits until the agent's rules do not change any more, and returns them.
 func (env *fixture) stableRules(ctx context.Context) (rules ruleset.Snapshot) {
 	GinkgoHelper()
+	still := 400 * time.Millisecond
+	if env.Mode == environment.Native {
+		still = 2 * time.Second // what packets under way may look for leaves a second later
+	}
 	Eventually(func() string {
 		rules = env.Ours(ctx)
-		time.Sleep(400 * time.Millisecond)
+		time.Sleep(still)
 		return rules.Diff(env.Ours(ctx))
 	}).WithTimeout(environment.Soon).Should(BeEmpty())
 	return rules

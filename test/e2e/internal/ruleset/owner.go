@@ -22,7 +22,7 @@ func KubeProxy(name string) bool { return strings.HasPrefix(name, "KUBE-") || na
 var allocated = regexp.MustCompile(`(?ms)^table \S+ clusterip-proxyagent set allocated \{\n.*?^table \S+ clusterip-proxyagent \}\n?`)
 
 // Lasting leaves out the members of sets that come and go by themselves: of those with a time-out with the traffic, and who has which address whenever an
-// API server comes upon leaked IPAddresses and takes them away.
+// API server comes upon leaked IPAddresses and takes them away. Of endpoints in the native table it leaves out the order.
 func (s Snapshot) Lasting() Snapshot {
 	passing := []string{"CIPA-4-ALLOC", "CIPA-6-ALLOC"}
 	for line := range strings.SplitSeq(s["ipset"], "\n") {
@@ -32,12 +32,29 @@ func (s Snapshot) Lasting() Snapshot {
 	}
 	s = maps.Clone(s)
 	if text, ok := s["nft"]; ok {
-		s["nft"] = allocated.ReplaceAllString(text, "")
+		s["nft"] = unordered(allocated.ReplaceAllString(text, ""))
 	}
 	return s.filter(func(line string) bool {
 		words := fields(line)
 		return len(words) < 2 || words[0] != "add" || !slices.Contains(passing, words[1])
 	})
+}
+
+// numbered matches an endpoint of the native table: front, index and endpoint.
+var numbered = regexp.MustCompile(`^(table \S+ clusterip-proxyagent) (?:elements = \{ )?(.+) \. 0x[0-9a-f]{8} : (\S+ \. \d+)(?:,| \})$`)
+
+// unordered puts endpoints behind all else, without their indexes: when one goes the last one takes its
+// place, so their order tells what was before.
+func unordered(text string) string {
+	var rest, endpoints []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if m := numbered.FindStringSubmatch(line); m != nil {
+			endpoints = append(endpoints, strings.Join(m[1:], " "))
+		} else {
+			rest = append(rest, line)
+		}
+	}
+	return strings.Join(append(rest, slices.Sorted(slices.Values(endpoints))...), "\n")
 }
 
 // Of leaves what belongs to an owner: its chains with their rules, the jumps to them, its sets, its native tables, and what it has in IPVS.
