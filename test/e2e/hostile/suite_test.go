@@ -72,7 +72,7 @@ var _ = each(func(env *fixture) {
 // each runs specs in all modes, each mode with one Environment for all of them.
 func each(specs func(env *fixture)) bool {
 	for _, mode := range environment.Modes {
-		Describe("The well-behaved Service in mode "+mode, Ordered, ContinueOnFailure, func() {
+		Describe("The well-behaved Service in mode "+mode, environment.LabelsOf(environment.Modes, mode, "hostile"), Ordered, ContinueOnFailure, func() {
 			env := &fixture{Environment: &environment.Environment{Mode: mode}}
 			BeforeAll(func(ctx SpecContext) { env.open(ctx, mode) })
 			specs(env)
