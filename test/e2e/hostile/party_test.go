@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -53,8 +54,9 @@ func (p party) spec(env *fixture) {
 	It("endures "+p.what, row)
 }
 
-// Changes that are measured: before and after the party, and beside it once it has entered.
-const calmChanges, changesBeside = 8, 16
+// Changes that are measured: before and after the party, and at least so many beside it once it has
+// entered, and until it has acted so often.
+const calmChanges, changesBeside, leastActs = 8, 16, 8
 
 // hopeless is what no change may take: more of them need not be waited for.
 const hopeless = 15 * time.Second
@@ -69,11 +71,11 @@ func (env *fixture) endure(ctx context.Context, p party) {
 	turns := env.turns()
 	attack := p.begin()
 	var beside delays
-	for more := changesBeside; more > 0; {
-		if beside = append(beside, env.change(ctx)); attack.hasEntered() {
-			more--
+	for more := changesBeside; more > 0 || p.act != nil && attack.acts.Load() < leastActs; more-- {
+		if beside = append(beside, env.change(ctx)); !attack.hasEntered() {
+			more++
 		}
-		if beside.worst() > hopeless {
+		if beside.worst() > hopeless || attack.hasEnded() {
 			break
 		}
 	}
@@ -111,14 +113,15 @@ type attack struct {
 	stop    context.CancelFunc
 	working sync.WaitGroup
 	entered chan struct{}
-	acts    int
+	ended   chan struct{}
+	acts    atomic.Int64
 	took    time.Duration
 	err     error
 }
 
 func (p party) begin() *attack {
 	ctx, stop := context.WithCancel(context.Background())
-	a := &attack{stop: stop, entered: make(chan struct{})}
+	a := &attack{stop: stop, entered: make(chan struct{}), ended: make(chan struct{})}
 	a.working.Go(func() { a.work(ctx, p) })
 	DeferCleanup(func() {
 		stop()
@@ -132,17 +135,22 @@ func (a *attack) work(ctx context.Context, p party) {
 		a.err = p.enter(ctx)
 	}
 	close(a.entered)
+	if a.err != nil {
+		close(a.ended)
+	}
 	if p.act == nil || a.err != nil {
 		return
 	}
 	pace := time.NewTicker(p.every)
 	defer pace.Stop()
 	for start := time.Now(); ctx.Err() == nil; a.took = time.Since(start) {
-		if err := p.act(ctx, a.acts); err != nil && ctx.Err() == nil {
-			a.err = fmt.Errorf("act %d: %w", a.acts, err)
+		i := int(a.acts.Load())
+		if err := p.act(ctx, i); err != nil && ctx.Err() == nil {
+			a.err = fmt.Errorf("act %d: %w", i, err)
+			close(a.ended)
 			return
 		}
-		a.acts++
+		a.acts.Add(1)
 		select {
 		case <-ctx.Done():
 		case <-pace.C:
@@ -159,9 +167,19 @@ func (a *attack) hasEntered() bool {
 	}
 }
 
+// hasEnded reports whether the party could not go on.
+func (a *attack) hasEnded() bool {
+	select {
+	case <-a.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // end returns how often it acted and for how long.
-func (a *attack) end() (acts int, took time.Duration, err error) {
+func (a *attack) end() (acts int64, took time.Duration, err error) {
 	a.stop()
 	a.working.Wait()
-	return a.acts, a.took, a.err
+	return a.acts.Load(), a.took, a.err
 }

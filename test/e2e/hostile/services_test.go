@@ -32,7 +32,7 @@ func (t tenant) crowd() party {
 	const parts = 10
 	var service *corev1.Service
 	return party{
-		what: "a tenant with 10,000 endpoints, of which one goes and comes again", every: 500 * time.Millisecond, leave: t.leave,
+		what: "a tenant with 10,000 endpoints, of which one goes and comes again", every: 200 * time.Millisecond, leave: t.leave,
 		enter: func(ctx context.Context) (err error) {
 			if service, err = t.create(ctx, "crowd", framework.WithType(corev1.ServiceTypeNodePort)); err != nil {
 				return err
@@ -81,15 +81,14 @@ func (t tenant) broad() party {
 func (t tenant) choosy() party {
 	const many = 20_000
 	ranges := make([]string, many)
-	for i := range ranges { // one in another, and many twice
-		address, bits := netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 24+i%9
+	for i := range ranges { // of which no two make one
+		ranges[i] = fmt.Sprintf("100.%d.%d.%d/32", 64+i>>15, i>>7&0xff, i<<1&0xff)
 		if i%2 == 1 {
-			address, bits = netip.MustParseAddr(fmt.Sprintf("2001:db8:18:%x::", i)), 50+i%15
+			ranges[i] = fmt.Sprintf("2001:db8:64:%x::/64", i<<1)
 		}
-		ranges[i] = netip.PrefixFrom(address, bits).Masked().String()
 	}
 	return party{
-		what: "a tenant with 20,000 loadBalancerSourceRanges, of which one changes", every: time.Second, leave: t.leave,
+		what: "a tenant with 20,000 loadBalancerSourceRanges, of which one changes", every: 300 * time.Millisecond, leave: t.leave,
 		enter: func(ctx context.Context) error {
 			service, err := t.create(ctx, "choosy", framework.WithType(corev1.ServiceTypeLoadBalancer), func(s *corev1.Service) {
 				s.Spec.LoadBalancerSourceRanges = ranges

@@ -72,7 +72,7 @@ var _ = each(func(env *fixture) {
 // each runs specs in all modes, each mode with one Environment for all of them.
 func each(specs func(env *fixture)) bool {
 	for _, mode := range environment.Modes {
-		Describe("The well-behaved Service in mode "+mode, Ordered, ContinueOnFailure, func() {
+		Describe("The well-behaved Service in mode "+mode, environment.LabelsOf(environment.Modes, mode, "hostile"), Ordered, ContinueOnFailure, func() {
 			env := &fixture{Environment: &environment.Environment{Mode: mode}}
 			BeforeAll(func(ctx SpecContext) { env.open(ctx, mode) })
 			specs(env)
@@ -87,6 +87,7 @@ func (env *fixture) open(ctx context.Context, mode string) {
 	GinkgoHelper()
 	env.Environment = environment.Open(ctx, environment.Cluster, mode)
 	env.Options.Race = false
+	GinkgoT().Setenv("GOGC", "100") // as in a pod, whatever hack/test.sh says for the sake of speed
 	prompt := map[string]any{"minSyncPeriod": "10ms"}
 	env.Options.Config = map[string]any{"iptables": prompt, "nftables": prompt}
 	env.steady = env.Serve(ctx, "steady", env.servers(), framework.WithType(corev1.ServiceTypeNodePort), environment.BothProtocols)
