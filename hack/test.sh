@@ -59,7 +59,7 @@ suites() {
 		case $what in
 		core) ! grep -qsE 'RunSpecs\(.*Label\("(all|soak)"' "$dir"/*_test.go ;;
 		all) ! grep -qsE 'RunSpecs\(.*Label\("soak"' "$dir"/*_test.go ;;
-		soak) grep -qs 'Label("soak")' "$dir"/*_test.go ;;
+		soak) grep -qsE 'Label\("soak"|LabelsOf\(' "$dir"/*_test.go ;;
 		cluster) grep -qs 'cluster\.Fetch(' "$dir"/*_test.go ;;
 		esac && echo "$package" || true
 	done
