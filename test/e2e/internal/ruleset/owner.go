@@ -43,14 +43,17 @@ func (s Snapshot) Lasting() Snapshot {
 // numbered matches an endpoint of the native table: front, index and endpoint.
 var numbered = regexp.MustCompile(`^(table \S+ clusterip-proxyagent) (?:elements = \{ )?(.+) \. 0x[0-9a-f]{8} : (\S+ \. \d+)(?:,| \})$`)
 
-// unordered puts endpoints behind all else, without their indexes: when one goes the last one takes its
+// remembered matches a client that the native table remembers for a while.
+var remembered = regexp.MustCompile(`^table \S+ clusterip-proxyagent .* timeout \d\S*(?: : .*)?(?:,| \})$`)
+
+// unordered leaves clients out, and puts endpoints behind all else, without their indexes: when one goes the last one takes its
 // place, so their order tells what was before.
 func unordered(text string) string {
 	var rest, endpoints []string
 	for line := range strings.SplitSeq(text, "\n") {
 		if m := numbered.FindStringSubmatch(line); m != nil {
 			endpoints = append(endpoints, strings.Join(m[1:], " "))
-		} else {
+		} else if !remembered.MatchString(line) {
 			rest = append(rest, line)
 		}
 	}
