@@ -161,12 +161,13 @@ func (t tenant) scribbler() party {
 // ports, those of the node and of a pod, and one of the ServiceCIDR that no Service has. A port of
 // the node's own address is the tenant's then, as external IPs are meant, unless it is a node port.
 func (t tenant) claimant() party {
+	var service, moving *corev1.Service // read by the tenant: the spec writes its own one
 	claim := func(s *corev1.Service) {
 		s.Spec.ExternalIPs, s.Status.LoadBalancer.Ingress = nil, nil
 		for _, f := range network.Families {
 			unallocated := environment.VIP(t.env.steady, f).Addr().Prev()
 			for _, a := range []string{
-				environment.VIP(t.env.steady, f).Addr().String(), environment.VIP(t.env.moving, f).Addr().String(),
+				environment.VIP(t.env.steady, f).Addr().String(), environment.VIP(moving, f).Addr().String(),
 				t.env.Node.Addr(f).String(), network.AltNodeAddr(f).String(), t.env.Pod2.Addr(f).String(), unallocated.String(),
 			} {
 				s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, a)
@@ -174,10 +175,12 @@ func (t tenant) claimant() party {
 			}
 		}
 	}
-	var service *corev1.Service
 	return party{
 		what: "a tenant who asks for the addresses of other Services, of the node and of a pod", every: 100 * time.Millisecond, leave: t.leave,
 		enter: func(ctx context.Context) (err error) {
+			if moving, err = t.env.Services().Get(ctx, "moving", metav1.GetOptions{}); err != nil {
+				return err
+			}
 			service, err = t.create(ctx, "claimant", framework.WithType(corev1.ServiceTypeLoadBalancer), environment.BothProtocols, claim)
 			if err != nil {
 				return err
