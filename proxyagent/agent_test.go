@@ -228,7 +228,8 @@ func TestWhatASyncTells(t *testing.T) {
 	})
 }
 
-// TestFlows looks at all ports at first, at changed ones later, and at all again after a sync failed.
+// TestFlows looks at all ports at first, at changed ones later, and at all again after a sync
+// failed.
 func TestFlows(t *testing.T) {
 	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		at := func(seconds int, name string) {
@@ -259,8 +260,8 @@ func TestFlows(t *testing.T) {
 	})
 }
 
-// TestASearchForFlowsStopsNothing although it takes a minute: there is one at a time, and the next one
-// looks for what came meanwhile.
+// TestASearchForFlowsStopsNothing although it takes a minute: there is one at a time, and the next
+// one looks for what came meanwhile.
 func TestASearchForFlowsStopsNothing(t *testing.T) {
 	runAgent(t, Options{ProbePeriod: time.Hour}, func(s *fixture) {
 		s.flows[model.IPv4].took = time.Minute

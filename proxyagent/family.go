@@ -255,8 +255,8 @@ func (f *family) search(ctx context.Context) {
 	})
 }
 
-// found deletes some of the stale connections that a search has found, and has the rest wait for their
-// turn; after the last it plans the next search.
+// found deletes some of the stale connections that a search has found, and has the rest wait for
+// their turn; after the last it plans the next search.
 func (f *family) found(ctx context.Context, remove func(context.Context) (more bool)) {
 	if remove(ctx) {
 		f.searched <- remove

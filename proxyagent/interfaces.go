@@ -25,8 +25,8 @@ type Backend interface {
 	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
 	// Check repairs changes by others and lists them. It is cheap when there are none.
 	Check(ctx context.Context, now time.Time) ([]string, error)
-	// Served lists, once, the fronts of UDP and SCTP that the rules of an earlier agent led to endpoints
-	// when the first Sync began. Of each port only the fronts count.
+	// Served lists, once, the fronts of UDP and SCTP that the rules of an earlier agent led to
+	// endpoints when the first Sync began. Of each port only the fronts count.
 	Served() []model.ServicePort
 	// Counts returns for each table how many rules there are and how many the last sync wrote.
 	Counts() (total, written map[string]int)
@@ -45,8 +45,9 @@ type Flows interface {
 	Reconcile(g model.Globals, d model.Delta, now time.Time)
 	// Next is when the next search is due, zero when there is nothing to look for.
 	Next() time.Time
-	// Search returns what reads the kernel for a search, nil when none is due. That may take long and
-	// run beside all other methods; what it returns deletes what is stale then, some in each call.
+	// Search returns what reads the kernel for a search, nil when none is due. That may take long
+	// and run beside all other methods; what it returns deletes what is stale then, some in each
+	// call.
 	Search(now time.Time) (read func(context.Context) (remove func(context.Context) (deleted int, more bool, err error)))
 }
 

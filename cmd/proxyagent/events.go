@@ -22,7 +22,8 @@ type eventSource struct {
 	recorder events.EventRecorder
 	node     *corev1.ObjectReference
 	log      logr.Logger
-	// tells reports whether this node is one of those that tell of a Service what is the same on all.
+	// tells reports whether this node is one of those that tell of a Service what is the same on
+	// all.
 	tells func(model.ServiceName) bool
 }
 

@@ -89,10 +89,11 @@ func decide(in inputs) decision {
 // age is how long ago the IPAddress was created.
 func (in inputs) age() time.Duration { return in.now.Sub(in.object.CreationTimestamp.Time) }
 
-// desired is the IPAddress that should stand at the address, nil for none, and when that may change by itself. A reservation comes
-// before a cool-down. It stays while its range is being deleted, and holds it, for somebody has asked for it; an address that
-// merely cools holds no Service up. One that is surplus is over: no skew of clocks matters, for another
-// replica sees what made it surplus before it sees the deletion.
+// desired is the IPAddress that should stand at the address, nil for none, and when that may change
+// by itself. A reservation comes before a cool-down. It stays while its range is being deleted, and
+// holds it, for somebody has asked for it; an address that merely cools holds no Service up. One
+// that is surplus is over: no skew of clocks matters, for another replica sees what made it surplus
+// before it sees the deletion.
 func desired(in inputs) (want *networkingv1.IPAddress, again time.Duration) {
 	switch r := in.reservation; {
 	case in.claimed:

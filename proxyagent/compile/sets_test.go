@@ -193,7 +193,8 @@ func onlyPort(t *testing.T, p model.Plan) model.ServicePort {
 	return model.ServicePort{}
 }
 
-// TestServing has endpoints that flows may stay with, whatever new ones use; flows of TCP are not asked about.
+// TestServing has endpoints that flows may stay with, whatever new ones use; flows of TCP are not
+// asked about.
 func TestServing(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		s := aService(f, "web", 0, "10.96.0.1")

@@ -1,9 +1,9 @@
-// Package conntrack takes flows out of the kernel's connection tracking that do not go where the rules
-// would send them.
+// Package conntrack takes flows out of the kernel's connection tracking that do not go where the
+// rules would send them.
 //
-// The kernel evaluates the rules for the first packet of a flow only. A client that keeps its source
-// port keeps its flow, also one that began before there was a Service or whose endpoint has gone, and
-// its packets are lost. Once the flow is deleted, the next packet is evaluated again.
+// The kernel evaluates the rules for the first packet of a flow only. A client that keeps its
+// source port keeps its flow, also one that began before there was a Service or whose endpoint has
+// gone, and its packets are lost. Once the flow is deleted, the next packet is evaluated again.
 //
 //	Plan, Delta ──> index    the endpoints of each front, and which fronts may have stale flows
 //	                  │
@@ -18,19 +18,20 @@
 //	nowhere       endpoints                       yes; at node ports only if nothing answered
 //	nowhere       no endpoints                    no
 //
-// That is so for UDP and SCTP. A connection of TCP to an endpoint that has gone fails, and the client
-// opens another: only those that were never answered are looked at, a second after the change.
+// That is so for UDP and SCTP. A connection of TCP to an endpoint that has gone fails, and the
+// client opens another: only those that were never answered are looked at, a second after the
+// change.
 //
-// All endpoints of a port that serve count, also those that terminate and those that only traffic from
-// some sources goes to: existing flows may continue, and the addresses of a flow do not say by which
-// policy it was sent.
+// All endpoints of a port that serve count, also those that terminate and those that only traffic
+// from some sources goes to: existing flows may continue, and the addresses of a flow do not say by
+// which policy it was sent.
 //
-// It promises that no other flow is touched, that a flow is deleted by its full tuple and identity, so
-// that a new one with the same addresses stays, and that the table is only read when there may be
-// something to find: beside the agent's loop, and in a tenth of the time at most.
+// It promises that no other flow is touched, that a flow is deleted by its full tuple and identity,
+// so that a new one with the same addresses stays, and that the table is only read when there may
+// be something to find: beside the agent's loop, and in a tenth of the time at most.
 //
 // Beside that, a [Counter] counts connections to some addresses, of all protocols.
 //
-// Start with flow.go, which is pure, then reconcile.go and search.go. [Table] is the interface to the
-// kernel.
+// Start with flow.go, which is pure, then reconcile.go and search.go. [Table] is the interface to
+// the kernel.
 package conntrack

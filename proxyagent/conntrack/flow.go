@@ -12,10 +12,11 @@ import (
 type Flow struct {
 	Protocol model.Protocol
 	// Source and Destination are what the client sent. ReplySource is where an answer comes from
-	// before it is translated back: the endpoint, or Destination when the rules did not translate it.
+	// before it is translated back: the endpoint, or Destination when the rules did not translate
+	// it.
 	Source, Destination, ReplySource netip.AddrPort
-	// Answered is true when there was a packet in each direction; over SCTP, when the client accepted
-	// what came.
+	// Answered is true when there was a packet in each direction; over SCTP, when the client
+	// accepted what came.
 	Answered bool
 	// ID tells the flow from an earlier or later one with the same addresses.
 	ID uint32
@@ -43,8 +44,8 @@ type Query struct {
 
 // Table is connection tracking as a Reconciler needs it. It may be used by several goroutines.
 type Table interface {
-	// Flows returns the flows of a Query that are wanted. The kernel walks its whole table; an error
-	// means that nothing can be said.
+	// Flows returns the flows of a Query that are wanted. The kernel walks its whole table; an
+	// error means that nothing can be said.
 	Flows(ctx context.Context, q Query, wanted func(Flow) bool) ([]Flow, error)
 	// Delete deletes exactly this flow, and reports false when it is gone already.
 	Delete(ctx context.Context, f Flow) (bool, error)
@@ -120,8 +121,8 @@ func (c staleCheck) servedNodePorts(addr netip.Addr) bool {
 }
 
 // abandonedBy returns a function that reports whether a front which is not in a Plan belonged to a
-// deleted Service, or to a port that a Service no longer has. A virtual IP that is allocated but not
-// in the Plan may be served by another proxy.
+// deleted Service, or to a port that a Service no longer has. A virtual IP that is allocated but
+// not in the Plan may be served by another proxy.
 func abandonedBy(p model.Plan) func(front) bool {
 	ours := make(map[netip.Addr]bool)
 	for _, port := range p.Ports {

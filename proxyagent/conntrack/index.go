@@ -156,8 +156,8 @@ func (x *portIndex) add(p model.ServicePort) {
 	}
 }
 
-// setNodeAddrs changes the addresses of node ports, and returns the fronts that may have stale flows
-// now.
+// setNodeAddrs changes the addresses of node ports, and returns the fronts that may have stale
+// flows now.
 func (x *portIndex) setNodeAddrs(n nodeAddrs) (suspects []front) {
 	x.nodes = n
 	for f, port := range x.owners {

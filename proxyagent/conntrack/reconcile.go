@@ -11,16 +11,16 @@ const (
 	// opened just then is unanswered for a moment, and must not be cut; clients ask again after a
 	// second.
 	settle = time.Second
-	// share limits reading the table to a tenth of the time: the kernel walks all of it, however few
-	// flows it sends.
+	// share limits reading the table to a tenth of the time: the kernel walks all of it, however
+	// few flows it sends.
 	share = 10
 	// retry is when a search that failed is tried again.
 	retry = 10 * time.Second
 )
 
-// Reconciler deletes stale flows of one family. It has to get every Delta, in order, after the rules
-// for it are in the kernel. Its methods must not be called by several goroutines at once; what Search
-// returns runs beside them.
+// Reconciler deletes stale flows of one family. It has to get every Delta, in order, after the
+// rules for it are in the kernel. Its methods must not be called by several goroutines at once;
+// what Search returns runs beside them.
 //
 // Costs: nothing for a Delta that makes no flow stale, as one with more endpoints than before;
 // otherwise one walk of the kernel's table for each protocol concerned, however many Deltas came
@@ -44,13 +44,13 @@ func New(family model.Family, t Table) *Reconciler {
 	return &Reconciler{family: family, table: t, index: newPortIndex(), suspects: make(map[front]time.Time)}
 }
 
-// Start takes over a Plan whose rules are in the kernel: all of its fronts may have stale flows. Those
-// of UDP and SCTP to addresses inside of its Ranges that it does not serve are stale too if they were
-// translated: of Services that were deleted while no agent ran. So are those to the fronts of before,
-// which the rules of an earlier agent served.
+// Start takes over a Plan whose rules are in the kernel: all of its fronts may have stale flows.
+// Those of UDP and SCTP to addresses inside of its Ranges that it does not serve are stale too if
+// they were translated: of Services that were deleted while no agent ran. So are those to the
+// fronts of before, which the rules of an earlier agent served.
 //
-// It may be called again after a failure: fronts that the Reconciler knows and the Plan does not have
-// count as removed.
+// It may be called again after a failure: fronts that the Reconciler knows and the Plan does not
+// have count as removed.
 func (r *Reconciler) Start(plan model.Plan, before []model.ServicePort, now time.Time) {
 	for _, port := range before {
 		r.suspect(now, frontsOf(port)...)

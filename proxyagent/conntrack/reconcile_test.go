@@ -288,7 +288,8 @@ func TestStartAgain(t *testing.T) {
 	}
 }
 
-// TestFailuresAreMadeUpFor lets reading and deleting fail, and looks whether the next search does what is left.
+// TestFailuresAreMadeUpFor lets reading and deleting fail, and looks whether the next search does
+// what is left.
 func TestFailuresAreMadeUpFor(t *testing.T) {
 	before, after := planOf(anyNodePort, service("x", vip, a), service("y", "10.96.0.11", a)), planOf(anyNodePort, service("x", vip, b))
 	stays, stale, lone := to(dns, b), to(dns, a), to("10.96.0.11:53", a)
@@ -377,7 +378,8 @@ func TestNodePortsOnLoopback(t *testing.T) {
 	}
 }
 
-// TestWhatIsAskedFor pins that the kernel sends no flows of other Services where it can tell them apart.
+// TestWhatIsAskedFor pins that the kernel sends no flows of other Services where it can tell them
+// apart.
 func TestWhatIsAskedFor(t *testing.T) {
 	addr := netip.MustParseAddr(vip)
 	second := with(service("second", vip, a), func(p *model.ServicePort) { p.Port = 54 })
@@ -407,7 +409,8 @@ func TestWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatAreBeingOpened of TCP get a second to be answered. Others are looked at at once.
+// TestConnectionsThatAreBeingOpened of TCP get a second to be answered. Others are looked at at
+// once.
 func TestConnectionsThatAreBeingOpened(t *testing.T) {
 	r := New(model.IPv4, newFake())
 	if r.Start(planOf(anyNodePort, tcp(service("web", vip, a))), nil, now); r.Next() != now.Add(time.Second) || r.Search(now) != nil {
@@ -418,7 +421,8 @@ func TestConnectionsThatAreBeingOpened(t *testing.T) {
 	}
 }
 
-// TestWhatComesDuringASearch has a flow to an endpoint that is new when the table has been read, and one to a front that is lost then.
+// TestWhatComesDuringASearch has a flow to an endpoint that is new when the table has been read,
+// and one to a front that is lost then.
 func TestWhatComesDuringASearch(t *testing.T) {
 	lost := service("y", "10.96.0.11", a)
 	first := planOf(anyNodePort, service("x", vip, a), lost)

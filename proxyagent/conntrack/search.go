@@ -77,8 +77,8 @@ func (s *search) read(ctx context.Context, family model.Family, table Table, nee
 	return nil
 }
 
-// queries are as narrow as the suspects of each protocol allow. A connection of TCP that was answered
-// has an end of its own.
+// queries are as narrow as the suspects of each protocol allow. A connection of TCP that was
+// answered has an end of its own.
 func (s *search) queries(family model.Family) (all []Query) {
 	for _, p := range model.Protocols {
 		q, n := Query{Family: family, Protocol: p, Unanswered: p == model.TCP}, 0
@@ -106,8 +106,8 @@ func (s *search) queries(family model.Family) (all []Query) {
 	return all
 }
 
-// finish deletes some of what was found and is stale still: the index knows the rules that are in the
-// kernel now, and a flow of an endpoint that came meanwhile stays.
+// finish deletes some of what was found and is stale still: the index knows the rules that are in
+// the kernel now, and a flow of an endpoint that came meanwhile stays.
 func (r *Reconciler) finish(ctx context.Context, s *search, now time.Time) (deleted int, more bool, err error) {
 	some := s.found[:min(len(s.found), perTurn)]
 	s.found, s.index = s.found[len(some):], r.index

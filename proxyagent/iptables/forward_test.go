@@ -92,7 +92,7 @@ func (r router) send(n int, to netip.AddrPort) {
 	}))
 }
 
-// TestOneWayUDPPassesADroppingForward sends flows that nobody answers, as to syslog or statsd:
+// TestOneWayUDPPassesADroppingForward sends flows that no endpoint answers, as to syslog or statsd:
 // every datagram arrives, by each front, and not the first one alone. What another program
 // translates is left to the policy.
 func TestOneWayUDPPassesADroppingForward(t *testing.T) {

@@ -93,8 +93,8 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	return full, p.program(ctx)
 }
 
-// Served lists, once, the fronts of UDP and SCTP that the rules led to endpoints when the first Sync
-// began: the flows to those that no Service has any more are stale.
+// Served lists, once, the fronts of UDP and SCTP that the rules led to endpoints when the first
+// Sync began: the flows to those that no Service has any more are stale.
 func (p *Proxier) Served() []model.ServicePort {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -46,7 +46,8 @@ type ServicePort struct {
 	Port                         uint16
 	// NodePort is zero when there is none, or when another Service has it.
 	NodePort uint16
-	// SourceRanges are the sources that may use LoadBalancerIPs, none inside of another; empty: all.
+	// SourceRanges are the sources that may use LoadBalancerIPs, none inside of another; empty:
+	// all.
 	SourceRanges []netip.Prefix
 	// AffinitySeconds is how long a client stays with its endpoint after its last new connection; zero: not at all.
 	AffinitySeconds int
@@ -65,8 +66,9 @@ type ServicePort struct {
 	Balanced bool
 	// HealthCheckNodePort of the Service: load balancers may reach it. Zero without.
 	HealthCheckNodePort uint16
-	// Serving are the endpoints that serve, ready or not, anywhere: an existing flow to one of them may go on. Only for
-	// UDP, whose flows have no end of their own, and SCTP, whose clients keep their source port; nil for TCP.
+	// Serving are the endpoints that serve, ready or not, anywhere: an existing flow to one of them
+	// may go on. Only for UDP, whose flows have no end of their own, and SCTP, whose clients keep
+	// their source port; nil for TCP.
 	Serving []netip.AddrPort
 	// HasEndpoints is true when any endpoint in the cluster could serve, here or elsewhere, also where the policy forbids its use.
 	HasEndpoints bool

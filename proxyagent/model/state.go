@@ -37,8 +37,8 @@ type Service struct {
 	// Held is true for a Service that has no virtual IPs for a moment, because its ClusterIPs are being exchanged: the rest is as it was before, and its endpoints as
 	// they are. It yields to every other Service.
 	Held bool
-	// Foreign is true for a Service that another proxy serves. It has no endpoints here, and is known
-	// only so that its addresses are not served for another Service.
+	// Foreign is true for a Service that another proxy serves. It has no endpoints here, and is
+	// known only so that its addresses are not served for another Service.
 	Foreign bool
 	// Endpoints are those of all EndpointSlices, of both families. The same address may come twice, from two slices.
 	Endpoints []Endpoint

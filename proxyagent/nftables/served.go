@@ -10,8 +10,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Served lists, once, the fronts of UDP and SCTP that the table led to endpoints when the first Sync
-// began: the flows to those that no Service has any more are stale.
+// Served lists, once, the fronts of UDP and SCTP that the table led to endpoints when the first
+// Sync began: the flows to those that no Service has any more are stale.
 func (p *Proxier) Served() []model.ServicePort {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,9 +9,9 @@
 // outage and changes of status or annotations are not reported. Every other event marks a name, and [Source.Take] builds what is marked from the
 // stores. So an event costs what its own Service costs, however many others there are.
 //
-// Services of other proxies are followed for the addresses that they claim. Nodes other than the own
-// one are followed only while a Service has weights of endpoints that depend on them, and only where
-// an admin allows it: peers.go.
+// Services of other proxies are followed for the addresses that they claim. Nodes other than the
+// own one are followed only while a Service has weights of endpoints that depend on them, and only
+// where an admin allows it: peers.go.
 //
 // It promises that nothing is ever reported gone because the API server, or one API of it, cannot be reached: what was known stays.
 //

@@ -21,7 +21,7 @@ const tellers = 3
 // them for longer than it takes the cluster to see that. Where too few are known more nodes tell;
 // none is chosen by any other, and nothing is asked of the API server.
 //
-// Whoever may write EndpointSlices can name nodes that do not exist, and so keep events from being
+// A tenant that may write EndpointSlices can name nodes that do not exist, and so keep events from being
 // written. Kubernetes gives that right to no tenant, and metrics and logs have each fact on each
 // node.
 func (s *Source) Tells(n model.ServiceName) bool {

@@ -100,8 +100,8 @@ func TestNamespaceEndsItsOwnCoolDowns(t *testing.T) {
 	}
 }
 
-// After a restart the objects come in any order. The controller that deletes them is told of the same ones,
-// each once, and what is deleted is free.
+// After a restart the objects come in any order. The controller that deletes them is told of the
+// same ones, each once, and what is deleted is free.
 func TestSurplusIsTheSameAfterARestart(t *testing.T) {
 	const surplus = 40
 	for _, prefix := range wideRanges {

@@ -9,8 +9,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// servedRule is a rule that leads a front to endpoints: of a virtual IP or, without address, of a node
-// port. Ranges of ports, and prefixes, lead to chains with such rules.
+// servedRule is a rule that leads a front to endpoints: of a virtual IP or, without address, of a
+// node port. Ranges of ports, and prefixes, lead to chains with such rules.
 var servedRule = regexp.MustCompile(`-A ` + Prefix + `\S+ (?:-d (\S+)/(?:32|128) )?-p (udp|sctp) .*--dport (\d+) `)
 
 // Served lists the fronts of UDP and SCTP in what iptables-save prints of the table nat, as ports.

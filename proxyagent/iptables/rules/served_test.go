@@ -9,7 +9,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestServed has each form in which iptables-save prints the rules of a front, and rules that are none of one.
+// TestServed has each form in which iptables-save prints the rules of a front, and rules that are
+// none of one.
 func TestServed(t *testing.T) {
 	got := ""
 	for _, p := range Served([]byte(`*nat

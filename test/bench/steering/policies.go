@@ -35,7 +35,8 @@ func (e *environment) createPolicies(ctx context.Context, n int, ranges bool) er
 		}
 		if ranges {
 			p.Spec.ServiceCIDRs, p.Spec.Exclusive = []string{p.Name}, true
-			// Without webhooks the API server draws from these ranges too, and would refuse what it drew.
+			// Without webhooks the API server draws from these ranges too, and would refuse what it
+			// drew.
 			p.Spec.Enforcement = v1alpha1.EnforcementWebhook
 		}
 		return e.client.Create(ctx, p)

@@ -163,9 +163,9 @@ var affinityScenarios = []scenario{
 		}},
 }
 
-// settle waits until kube-proxy is done with all that was changed before. A Service that is served says
-// that its rules are written; flows are looked at after that, which the next one proves. Without that,
-// an expectation that all stays as it was holds before kube-proxy has looked.
+// settle waits until kube-proxy is done with all that was changed before. A Service that is served
+// says that its rules are written; flows are looked at after that, which the next one proves.
+// Without that, an expectation that all stays as it was holds before kube-proxy has looked.
 func (t *T) settle() {
 	if t.kind.ours() {
 		return

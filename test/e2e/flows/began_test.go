@@ -132,7 +132,8 @@ var beganScenarios = []scenario{
 		}},
 }
 
-// beforeTheProxy: flows that began while no proxy ran, and flows of a Service that was deleted then.
+// beforeTheProxy: flows that began while no proxy ran, and flows of a Service that was deleted
+// then.
 func beforeTheProxy(t *T) {
 	gone, coming, a, b := t.reserve(), t.reserve(), on(t.Pod2, 1), on(t.Pod2, 2)
 	s := gone.serve(t, a)

@@ -37,7 +37,8 @@ func (t *T) each(flows []Flow, w want, protocols ...model.Protocol) {
 	}
 }
 
-// narrow makes the last step to an endpoint on the other node too narrow for packets of the usual size.
+// narrow makes the last step to an endpoint on the other node too narrow for packets of the usual
+// size.
 func (t *T) narrow(n int) endpoint {
 	e := on(t.RemotePod, n)
 	_, err := t.Remote.Run(t.ctx, "ip", "route", "add", netip.PrefixFrom(e.Addr(t.F), t.F.Bits()).String(), "via", t.RemotePod.Addr(t.F).String(), "dev", "pod1", "onlink", "mtu", "1280")
@@ -135,7 +136,7 @@ var packetScenarios = []scenario{
 	}, differs: map[kind]string{oursIPVS: localInIPVS, withIPVS: localInIPVS}},
 }
 
-// ping asks for an echo: connected if it comes, refused if somebody says at once that it will not.
+// ping asks for an echo: connected if it comes, refused if the node says at once that it will not.
 func (t *T) ping(from *network.Namespace, to netip.Addr) (outcome network.Outcome, err error) {
 	proto, echo := "ip4:1", []byte{8, 0, 0xf7, 0xfd, 0, 1, 0, 1} // with its checksum
 	level, tell := unix.IPPROTO_IP, unix.IP_RECVERR
@@ -171,7 +172,8 @@ func (t *T) ping(from *network.Namespace, to netip.Addr) (outcome network.Outcom
 	return network.Failed, err
 }
 
-// linkLocal is the node's address on the wire that it shares with the client, as the client says it.
+// linkLocal is the node's address on the wire that it shares with the client, as the client says
+// it.
 func (t *T) linkLocal() (a netip.Addr) {
 	t.must(t.Node.Do(func() error {
 		eth, err := net.InterfaceByName("eth0")

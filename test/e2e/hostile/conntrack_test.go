@@ -33,7 +33,7 @@ const slowFlows = "changes wait while the flows to endpoints that went are looke
 // (about 80 MiB for the 262,144 of most machines) and finds its own in longer lists.
 //
 // A table full of connections that were answered cannot be endured: the kernel drops each new
-// connection then, whoever asks for it, before any rule of the agent is looked at.
+// connection then, of any program, before any rule of the agent is looked at.
 func fullTable(env *fixture) party {
 	return party{
 		what:    "a table of connections that is full of unanswered datagrams",

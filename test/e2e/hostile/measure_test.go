@@ -52,11 +52,11 @@ const (
 )
 
 // perLegacyRule is what a change takes for each rule that there is: iptables-legacy
-// reads and writes the whole table, whoever made it.
+// reads and writes the whole table, of all programs.
 const perLegacyRule = 10 * time.Microsecond
 
-// prompt expects that changes beside a party and as many rules took no longer than calm ones, as the
-// limits above have it.
+// prompt expects that changes beside a party and as many rules took no longer than calm ones, as
+// the limits above have it.
 func (env *fixture) prompt(beside, calm delays, rules int64, during turns) {
 	GinkgoHelper()
 	allowance := goal

@@ -75,7 +75,8 @@ type Probe struct {
 	Source netip.AddrPort
 	// Timeout defaults to DefaultTimeout.
 	Timeout time.Duration
-	// Size is how many bytes are sent and come back besides. Over UDP that takes fragments from 1,473 on.
+	// Size is how many bytes are sent and come back besides. Over UDP that takes fragments from
+	// 1,473 on.
 	Size int
 }
 

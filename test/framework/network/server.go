@@ -24,9 +24,10 @@ type Server struct {
 	closers []func() error
 }
 
-// Serve starts a server. Over TCP it greets, then sends back what it receives, until the client closes. Over UDP it answers each
-// datagram, and sends one that begins with ?? back after that line, over SCTP each INIT; to an INIT for a port without a server it
-// says ABORT. Close ends it, as does the end of the Topology.
+// Serve starts a server. Over TCP it greets, then sends back what it receives, until the client
+// closes. Over UDP it answers each datagram, and sends one that begins with ?? back after that
+// line, over SCTP each INIT; to an INIT for a port without a server it says ABORT. Close ends it,
+// as does the end of the Topology.
 func (n *Namespace) Serve(protocol model.Protocol, port uint16) (*Server, error) {
 	s := &Server{host: n.Host()}
 	var err error

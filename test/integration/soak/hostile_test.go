@@ -33,8 +33,8 @@ import (
 
 // What a hostile hour may cost at most.
 const (
-	// slowest is the 99th percentile of the creations of friends, unless they wait longer for the API
-	// server where there is no operator.
+	// slowest is the 99th percentile of the creations of friends, unless they wait longer for the
+	// API server where there is no operator.
 	slowest = 300 * time.Millisecond
 	// mostMemory is the resident memory of a replica, in bytes. The pod may have twice as much.
 	mostMemory = 256 << 20

@@ -21,8 +21,9 @@ func KubeProxy(name string) bool { return strings.HasPrefix(name, "KUBE-") || na
 // allocated matches the set of the native table that is like CIPA-4-ALLOC.
 var allocated = regexp.MustCompile(`(?ms)^table \S+ clusterip-proxyagent set allocated \{\n.*?^table \S+ clusterip-proxyagent \}\n?`)
 
-// Lasting leaves out the members of sets that come and go by themselves: of those with a time-out with the traffic, and who has which address whenever an
-// API server comes upon leaked IPAddresses and takes them away. Of endpoints in the native table it leaves out the order.
+// Lasting leaves out the members of sets that come and go by themselves: of those with a time-out
+// with the traffic, and who has which address whenever an API server comes upon leaked IPAddresses
+// and takes them away. Of endpoints in the native table it leaves out the order.
 func (s Snapshot) Lasting() Snapshot {
 	passing := []string{"CIPA-4-ALLOC", "CIPA-6-ALLOC"}
 	for line := range strings.SplitSeq(s["ipset"], "\n") {
@@ -46,8 +47,8 @@ var numbered = regexp.MustCompile(`^(table \S+ clusterip-proxyagent) (?:elements
 // remembered matches a client that the native table remembers for a while.
 var remembered = regexp.MustCompile(`^table \S+ clusterip-proxyagent .* timeout \d\S*(?: : .*)?(?:,| \})$`)
 
-// unordered leaves clients out, and puts endpoints behind all else, without their indexes: when one goes the last one takes its
-// place, so their order tells what was before.
+// unordered leaves clients out, and puts endpoints behind all else, without their indexes: when one
+// goes the last one takes its place, so their order tells what was before.
 func unordered(text string) string {
 	var rest, endpoints []string
 	for line := range strings.SplitSeq(text, "\n") {
