@@ -281,7 +281,7 @@ var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, fun
 			}
 			return now.Data
 		}
-		change(ctx, dataObject(), `{"data":{"ipv4":""}}`)
+		change(ctx, dataObject(), `{"data":{"ipv4-lengths":""}}`)
 		Eventually(as).WithTimeout(soon).Should(Equal(before.Data))
 		Expect(admin.Delete(ctx, dataObject())).To(Succeed())
 		Eventually(as).WithTimeout(soon).Should(Equal(before.Data))
@@ -409,7 +409,7 @@ var _ = Describe("What looking an address up costs", Ordered, func() {
 		Expect(got.LeftOut).To(BeEmpty())
 		Expect(size).To(BeNumerically(">", 900<<10))
 		Expect(len(got.Data["selectors"])).To(BeNumerically(">", 120<<10))
-		Expect(strings.Count(got.Data["ipv4-28"], " ")).To(BeNumerically(">", 500), "positions of selectors")
+		Expect(strings.Count(got.Data["28-0.0.0.0-0"], " ")).To(BeNumerically(">", 500), "positions of selectors")
 
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: v1alpha1.ExclusiveName}, Data: got.Data}
 		Eventually(func() error { // the operator of the spec before may have left its own

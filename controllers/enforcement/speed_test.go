@@ -31,7 +31,7 @@ func BenchmarkCreation(b *testing.B) {
 	if err := cp.InstallEnforcement(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	for _, ranges := range []int{1, 100, 1000} {
+	for _, ranges := range []int{1, 1000, 4000} {
 		b.Run(fmt.Sprintf("ranges=%d", ranges), func(b *testing.B) {
 			m := meter{b: b, cp: cp, client: newClient(b, cp.AdminConfig())}
 			m.data = table(ranges)
@@ -70,8 +70,8 @@ func table(ranges int) map[string]string {
 	if len(enforced.LeftOut) > 0 {
 		panic(fmt.Sprint("left out: ", len(enforced.LeftOut)))
 	}
-	enforced.Data["ipv4"] = "32 " + enforced.Data["ipv4"]
-	enforced.Data["ipv4-32"] = "\n" + closed + "/32 nobody closed"
+	enforced.Data["ipv4-lengths"] = "32/0 " + enforced.Data["ipv4-lengths"]
+	enforced.Data["32-0.0.0.0-0"] = "\n" + closed + "/32 nobody closed"
 	return enforced.Data
 }
 

@@ -24,17 +24,19 @@ const plenty = 1 << 20
 // admits reads the data as the API server does, and returns the line by which it decides.
 func admits(t *testing.T, data map[string]string, a netip.Addr, svc Service) (policy string, may bool) {
 	t.Helper()
-	family := "ipv6"
+	family := "ipv6-lengths"
 	if a.Is4() {
-		family = "ipv4"
+		family = "ipv4-lengths"
 	}
 	for length := range strings.FieldsSeq(data[family]) {
-		bits, err := strconv.Atoi(length)
-		if err != nil {
+		var bits, part int
+		if _, err := fmt.Sscanf(length, "%d/%d", &bits, &part); err != nil {
 			t.Fatal(err)
 		}
 		p, _ := a.Prefix(bits)
-		_, after, found := strings.Cut(data[family+"-"+length], "\n"+p.String()+" ")
+		network, _ := a.Prefix(part)
+		key := strings.ReplaceAll(strings.ReplaceAll(network.String(), "/", "-"), ":", "_")
+		_, after, found := strings.Cut(data[fmt.Sprintf("%d-%s", bits, key)], "\n"+p.String()+" ")
 		if !found {
 			continue
 		}
@@ -162,6 +164,31 @@ func size(data map[string]string) (n int) {
 	return n
 }
 
+// The API server searches a short text, however many ranges there are, and copies few keys.
+func TestEnforceWritesParts(t *testing.T) {
+	w := tenants(1000)
+	for _, p := range w.Policies {
+		p.Spec.Enforcement = v1alpha1.EnforcementAPIServer
+	}
+	data := Compile(w).Enforce(plenty).Data
+	if data["ipv4-lengths"] != "32/19 24/19" || data["ipv6-lengths"] != "112/107" || len(data) != 3*parts+3 {
+		t.Errorf("%d keys, lengths %q and %q", len(data), data["ipv4-lengths"], data["ipv6-lengths"])
+	}
+	for key, text := range data {
+		if key != selectorsKey && len(text) > 5_000 {
+			t.Errorf("%s has %d bytes", key, len(text))
+		}
+	}
+	for i := range 1000 {
+		a := addr(fmt.Sprintf("10.%d.%d.7", i/256, i%256))
+		own := Service{NamespaceLabels: map[string]string{"tenant": fmt.Sprint("tenant-", i)}}
+		_, stranger := admits(t, data, a, Service{})
+		if _, may := admits(t, data, a, own); stranger || !may {
+			t.Errorf("%s: a stranger %v, its own Service %v", a, stranger, may)
+		}
+	}
+}
+
 // What users write has no place in the data but between the separators.
 func TestEnforceWritesLines(t *testing.T) {
 	w := Inputs{ServiceCIDRs: []addressindex.ServiceCIDR{ready("red", "10.120.0.0/25", "fd00:120::/112")}}
@@ -176,11 +203,11 @@ func TestEnforceWritesLines(t *testing.T) {
 	p.Spec.ServiceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"empty": ""}}
 	w.Policies = append(w.Policies, p)
 	want := map[string]string{
-		"ipv4": "32 25", "ipv6": "127 112",
-		"ipv4-25":  "\n10.120.0.0/25 red selectors 0",
-		"ipv4-32":  "\n10.120.0.9/32 red service team/web",
-		"ipv6-112": "\nfd00:120::/112 red selectors 0",
-		"ipv6-127": "\nfd00:120::10/127 red closed",
+		"ipv4-lengths": "32/0 25/0", "ipv6-lengths": "127/0 112/0",
+		"25-0.0.0.0-0": "\n10.120.0.0/25 red selectors 0",
+		"32-0.0.0.0-0": "\n10.120.0.9/32 red service team/web",
+		"112-__-0":     "\nfd00:120::/112 red selectors 0",
+		"127-__-0":     "\nfd00:120::10/127 red closed",
 		"selectors": "namespace NotIn example.com/zone ,a,b\nnamespace DoesNotExist old\nnamespace In tenant red\n" +
 			"service In empty ",
 	}
