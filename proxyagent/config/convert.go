@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -183,12 +182,7 @@ func canonical(text string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	ones, _ := parsed.Mask.Size()
-	addr, ok := netip.AddrFromSlice(parsed.IP)
-	if !ok {
-		return "", false
-	}
-	return netip.PrefixFrom(addr, ones).String(), true
+	return parsed.String(), true
 }
 
 // convertNodePortAddresses also knows the words that kube-proxy has since 1.37.
