@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -182,7 +183,12 @@ func canonical(text string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	return parsed.String(), true
+	ones, _ := parsed.Mask.Size()
+	addr, ok := netip.AddrFromSlice(parsed.IP)
+	if !ok {
+		return "", false
+	}
+	return netip.PrefixFrom(addr, ones).String(), true
 }
 
 // convertNodePortAddresses also knows the words that kube-proxy has since 1.37.
