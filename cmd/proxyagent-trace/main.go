@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clusterip-operator/clusterip-operator/cmd/proxyagent-trace/trace"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/trace"
 )
 
 const traceHelp = `Send the first packet of a connection from SRC to DST through the rules of this node, and say what becomes of it: each rule that matches, of

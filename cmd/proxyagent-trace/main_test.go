@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clusterip-operator/clusterip-operator/cmd/proxyagent-trace/trace"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/trace"
 )
 
 func TestMistakesOnTheCommandLine(t *testing.T) {

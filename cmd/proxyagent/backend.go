@@ -76,7 +76,7 @@ func choose(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) (choice, er
 func hasTable() (bool, error) {
 	var all []string
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
-		found, err := nftables.Cleanup(f, true)
+		found, err := nftables.Cleanup(f, false, true)
 		if err != nil && hasFamily(f) {
 			return false, err
 		}
@@ -122,7 +122,7 @@ func (b backend) open(o iptables.Options, c v1alpha1.ProxyAgentConfiguration) (p
 	if b == native || err != nil {
 		return rules, err
 	}
-	former, err := nftables.Cleanup(o.Family, true)
+	former, err := nftables.Cleanup(o.Family, false, true)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func cleanOthers(ctx context.Context, f model.Family, b backend) {
 	var did []string
 	var err error
 	if !b.tables() {
-		did, err = nftables.Cleanup(f, false)
+		did, err = nftables.Cleanup(f, false, false)
 	}
 	if b != balanced {
 		more, problem := ipvs.Cleanup(ctx, ipvs.CleanupOptions{Family: f})

@@ -103,8 +103,8 @@ func cleanup(ctx context.Context, modes []iptables.Mode, kubeProxy, dryRun bool)
 		}
 		did, err := iptables.Cleanup(ctx, o)
 		all, problems = append(all, did...), errors.Join(problems, err)
-		if len(modes) > 1 && !kubeProxy {
-			did, err := nftables.Cleanup(f, dryRun)
+		if len(modes) > 1 || kubeProxy {
+			did, err := nftables.Cleanup(f, kubeProxy, dryRun)
 			all, problems = append(all, did...), errors.Join(problems, err)
 		}
 	}

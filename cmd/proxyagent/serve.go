@@ -195,11 +195,11 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, b back
 		if err != nil {
 			return nil, fmt.Errorf("preparing %s (ipFamilies in the configuration can leave it out): %w", f, err)
 		}
-		connections, err := conntrack.Kernel()
+		connections, err := conntrack.Open()
 		if err != nil {
 			return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
 		}
-		counter, err := conntrack.NewCounter(f)
+		counter, err := conntrack.Open() // its own, so that nobody waits for it
 		if err != nil {
 			return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
 		}

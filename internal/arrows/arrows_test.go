@@ -79,7 +79,7 @@ var arrows = []arrow{
 	{"cmd/proxyagent", "sigs.k8s.io/controller-runtime", "the agent is small: informers are all that it needs of a cluster"},
 
 	{"cmd/proxyagent", "github.com/gopacket/*", "a process that runs on every node for ever makes no raw packets: cmd/proxyagent-trace does"},
-	{"cmd/proxyagent", module + "/proxyagent/trace", "a process that runs on every node for ever makes no raw packets: cmd/proxyagent-trace does"},
+	{"cmd/proxyagent", module + "/cmd/proxyagent-trace", "a process that runs on every node for ever makes no raw packets: cmd/proxyagent-trace does"},
 
 	{"internal/batch", module + "/*", "items of all kinds are done in batches, and none is known here"},
 	{"internal/plain", module + "/*", "it looks at characters, and knows no object"},

@@ -14,14 +14,8 @@ func balance(p *model.ServicePort, all endpoints, b *model.Balancing) {
 	}
 	p.Scheduler = b.Scheduler
 	if b.Weighs() {
-		p.Weights = weightsOf(all, func(a netip.AddrPort) bool { return contains(p.Cluster, a) || contains(p.Local, a) })
+		p.Weights = weightsOf(all, func(a netip.AddrPort) bool { return has(p.Cluster, a) || has(p.Local, a) })
 	}
-}
-
-// contains reports whether an address is among sorted ones.
-func contains(sorted []netip.AddrPort, a netip.AddrPort) bool {
-	_, found := slices.BinarySearchFunc(sorted, a, netip.AddrPort.Compare)
-	return found
 }
 
 // weightsOf returns the weights of those endpoints that may be used, divided by what all of them can be divided by: rules spell weights out. It is nil where all weigh the same.

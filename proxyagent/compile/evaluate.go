@@ -7,11 +7,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// outcome is a Service as it is served.
+// outcome is a Service as it is served now.
 type outcome struct {
-	ports []*model.ServicePort
-	// won may have an address once for each port; its order is that of the claims.
-	won      []netip.Addr
+	// served are the ports, sorted by name.
+	served []*model.ServicePort
+	// won are the addresses that the Service has, those from outside once for each port, in the
+	// order of the claims.
+	won []netip.Addr
+	// disputes are the addresses that it claims and does not get, sorted.
 	disputes []model.Dispute
 }
 
@@ -22,12 +25,12 @@ func (c *Compiler) evaluate(w *work, r *record) {
 	if r.service != nil {
 		next = c.outcomeOf(r)
 	}
-	w.replace(r.served, next.ports)
+	w.replace(r.served, next.served)
 	if !slices.Equal(r.won, next.won) {
 		c.countWinners(w, r.won, -1)
 		c.countWinners(w, next.won, 1)
 	}
-	r.served, r.won, r.disputes = next.ports, next.won, next.disputes
+	r.outcome = next
 	delete(c.misread, r)
 	if r.service != nil && len(r.served) > 0 && (r.service.Balancing.HasJunk() || c.closed(r)) {
 		c.misread[r] = struct{}{}
@@ -49,7 +52,7 @@ func (c *Compiler) outcomeOf(r *record) outcome {
 		if p := c.portOf(r, &r.ports[i], held, &o); hasFrontend(p) {
 			fill(p, all.of(p.Name.Port, p.Name.Protocol), c.location())
 			balance(p, all.of(p.Name.Port, p.Name.Protocol), r.service.Balancing)
-			o.ports = append(o.ports, p)
+			o.served = append(o.served, p)
 		}
 	}
 	o.disputes = onePerAddress(o.disputes)

@@ -121,8 +121,10 @@ func (c *Compiler) dropAdditional(n model.ServiceName, a netip.Addr) {
 // putSurroundings takes in the node, its addresses and the ServiceCIDRs.
 func (c *Compiler) putSurroundings(w *work, ch model.Changes) {
 	if ch.Node != nil {
-		if !sameLocation(c.node, *ch.Node) {
-			c.markAll(w)
+		if before := c.node; before.Name != ch.Node.Name || before.Zone != ch.Node.Zone || !slices.Equal(before.IPs, ch.Node.IPs) {
+			for _, r := range c.records {
+				w.stale[r] = struct{}{}
+			}
 		}
 		c.node = *ch.Node
 	}
@@ -140,15 +142,4 @@ func (c *Compiler) putSurroundings(w *work, ch model.Changes) {
 		c.touchAll(w)
 	}
 	c.globals, w.delta.Globals = next, &next
-}
-
-// sameLocation reports whether the two Nodes are the same to Services.
-func sameLocation(a, b model.Node) bool {
-	return a.Name == b.Name && a.Zone == b.Zone && slices.Equal(a.IPs, b.IPs)
-}
-
-func (c *Compiler) markAll(w *work) {
-	for _, r := range c.records {
-		w.stale[r] = struct{}{}
-	}
 }

@@ -12,19 +12,11 @@ type record struct {
 	name    model.ServiceName
 	service *model.Service
 	claims
-	// served are the ports as they are served now, sorted by name.
-	served []*model.ServicePort
-	// won are the addresses that the Service has, those from outside once for each port.
-	won []netip.Addr
-	// disputes are the addresses that it claims and does not get, sorted.
-	disputes []model.Dispute
+	outcome
 }
 
 // hasCluster reports whether the address is one of spec.clusterIPs.
-func (r *record) hasCluster(a netip.Addr) bool {
-	_, found := slices.BinarySearchFunc(r.cluster, a, netip.Addr.Compare)
-	return found
-}
+func (r *record) hasCluster(a netip.Addr) bool { return has(r.cluster, a) }
 
 // decision is whether a Service gets an address. The zero decision is that it has it.
 type decision struct {

@@ -132,9 +132,6 @@ func Settings(c v1alpha1.ProxyAgentConfiguration, family model.Family) (model.Se
 	}
 	s.NodePortPrimary = slices.Contains(c.NodePortAddresses, "primary")
 	s.NodePortCIDRs = ofFamily(c.NodePortAddresses, family)
-	if slices.ContainsFunc(s.NodePortCIDRs, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
-		s.NodePortCIDRs = nil // any address
-	}
 	return s, len(c.IPFamilies) == 0 || slices.Contains(c.IPFamilies, family.String())
 }
 

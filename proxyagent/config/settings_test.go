@@ -76,8 +76,9 @@ func TestSettings(t *testing.T) {
 		"node ports everywhere in one family": {
 			func(c *conf) { c.NodePortAddresses = []string{"192.0.2.0/24", "0.0.0.0/0", "fd00::/64"} },
 			func(s *model.Settings, is4 bool) {
-				if !is4 {
-					s.NodePortCIDRs = cidrs("fd00::/64")
+				s.NodePortCIDRs = cidrs("fd00::/64")
+				if is4 {
+					s.NodePortCIDRs = cidrs("192.0.2.0/24", "0.0.0.0/0")
 				}
 			},
 		},

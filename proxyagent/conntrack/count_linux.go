@@ -5,56 +5,30 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// Counter counts connections of one family, in the connection tracking of the kernel; see [Kernel] for which network namespace. It has a socket of its own, so that nobody waits
-// for it. It may be used by several goroutines, which wait for each other.
-type Counter struct {
-	family model.Family
-	conn   *nfnetlink.Conn
-}
-
-// NewCounter returns a Counter.
-func NewCounter(f model.Family) (*Counter, error) {
-	conn, err := nfnetlink.Open()
-	return &Counter{f, conn}, err
-}
-
-// Count sets the value of each address to the number of connections that were made to it, of all protocols. Those of TCP that have ended and are only remembered do not count. It reads
-// the whole table; after an error the values mean nothing.
-func (c *Counter) Count(ctx context.Context, of map[netip.Addr]int) error {
-	request := nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: nl.IPCTNL_MSG_CT_GET, Family: addressFamily(c.family)}
+// Count sets the value of each address, which are of one family, to the number of connections that
+// were made to it, of all protocols. Those of TCP that have ended and are only remembered do not
+// count. It reads the whole table; after an error the values mean nothing.
+func (k Kernel) Count(ctx context.Context, of map[netip.Addr]int) error {
 	return nfnetlink.Again(ctx, func() error {
+		bits := 0
 		for addr := range of {
-			of[addr] = 0
+			of[addr], bits = 0, addr.BitLen()
 		}
-		return c.conn.Dump(request, func(answer nfnetlink.Attrs) {
-			there, state := readConnection(answer)
-			if _, asked := of[there.dst]; asked && (there.protocol != unix.IPPROTO_TCP || !ended(state)) {
-				of[there.dst]++
+		return k.conn.Dump(request(nl.IPCTNL_MSG_CT_GET, bits, nil), func(answer nfnetlink.Attrs) {
+			addr := readTuple(answer.Get(nl.CTA_TUPLE_ORIG)).dst.Addr()
+			if _, asked := of[addr]; asked && !ended(answer) {
+				of[addr]++
 			}
 		})
 	})
 }
 
-// readConnection reads of an answer what the client sent, and the state of TCP.
-func readConnection(answer nfnetlink.Attrs) (there tuple, tcpState uint8) {
-	for kind, value := range answer.All() {
-		switch kind {
-		case nl.CTA_TUPLE_ORIG:
-			there = readTuple(value)
-		case nl.CTA_PROTOINFO:
-			tcpState = value.Get(nl.CTA_PROTOINFO_TCP).Get(nl.CTA_PROTOINFO_TCP_STATE).Byte()
-		}
-	}
-	return there, tcpState
-}
-
-// ended reports whether a TCP connection in this state has nothing more to carry. Before that, also one that is open in one direction only does.
-func ended(state uint8) bool {
+// ended reports whether a TCP connection has nothing more to carry. Before that, also one that is open in one direction only does.
+func ended(connection nfnetlink.Attrs) bool {
+	state := connection.Get(nl.CTA_PROTOINFO).Get(nl.CTA_PROTOINFO_TCP).Get(nl.CTA_PROTOINFO_TCP_STATE).Number()
 	return state == nl.TCP_CONNTRACK_LAST_ACK || state == nl.TCP_CONNTRACK_TIME_WAIT || state == nl.TCP_CONNTRACK_CLOSE
 }

@@ -30,7 +30,7 @@
 // so that a new one with the same addresses stays, and that the table is only read when there may
 // be something to find: beside the agent's loop, and in a tenth of the time at most.
 //
-// Beside that, a [Counter] counts connections to some addresses, of all protocols.
+// Beside that, [Kernel.Count] counts connections to some addresses, of all protocols.
 //
 // Start with flow.go, which is pure, then reconcile.go and search.go. [Table] is the interface to
 // the kernel.

@@ -10,21 +10,22 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// Kernel returns the connection tracking of the kernel, in the network namespace of the calling thread, which every thread of a process
-// shares unless it asked for another one. It may be used by several goroutines.
-func Kernel() (Table, error) {
+// Kernel is connection tracking as the kernel of one network namespace does it. It may be used by
+// several goroutines, which wait for each other. The zero value is of no use.
+type Kernel struct{ conn *nfnetlink.Conn }
+
+// Open reaches connection tracking in the network namespace of the calling thread, which every thread of a process
+// shares unless it asked for another one.
+func Open() (Kernel, error) {
 	conn, err := nfnetlink.Open()
-	return kernel{conn}, err
+	return Kernel{conn}, err
 }
 
-type kernel struct{ conn *nfnetlink.Conn }
-
 // Flows implements Table.
-func (k kernel) Flows(ctx context.Context, q Query, wanted func(Flow) bool) (flows []Flow, err error) {
+func (k Kernel) Flows(ctx context.Context, q Query, wanted func(Flow) bool) (flows []Flow, err error) {
 	err = nfnetlink.Again(ctx, func() error {
 		flows = nil
 		return k.dump(q, func(f Flow) {
@@ -38,11 +39,8 @@ func (k kernel) Flows(ctx context.Context, q Query, wanted func(Flow) bool) (flo
 
 // dump asks once. Kernels before 5.8, and before 5.14 for those that are unanswered, send more than
 // is asked for.
-func (k kernel) dump(q Query, each func(Flow)) error {
-	request := nfnetlink.Request{
-		Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: nl.IPCTNL_MSG_CT_GET, Family: addressFamily(q.Family), Attrs: q.filter(),
-	}
-	return k.conn.Dump(request, func(answer nfnetlink.Attrs) {
+func (k Kernel) dump(q Query, each func(Flow)) error {
+	return k.conn.Dump(request(nl.IPCTNL_MSG_CT_GET, q.Family.Bits(), q.filter()), func(answer nfnetlink.Attrs) {
 		if f, ok := readFlow(answer); ok {
 			each(f)
 		}
@@ -50,12 +48,10 @@ func (k kernel) dump(q Query, each func(Flow)) error {
 }
 
 // Delete implements Table.
-func (k kernel) Delete(ctx context.Context, f Flow) (bool, error) {
-	request := nfnetlink.Request{
-		Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: nl.IPCTNL_MSG_CT_DELETE,
-		Family: addressFamily(model.FamilyOf(f.Destination.Addr())), Attrs: identity(f),
-	}
-	err := nfnetlink.Again(ctx, func() error { return k.conn.Do(request) })
+func (k Kernel) Delete(ctx context.Context, f Flow) (bool, error) {
+	err := nfnetlink.Again(ctx, func() error {
+		return k.conn.Do(request(nl.IPCTNL_MSG_CT_DELETE, f.Destination.Addr().BitLen(), identity(f)))
+	})
 	if errors.Is(err, syscall.ENOENT) {
 		return false, nil
 	}
@@ -63,7 +59,7 @@ func (k kernel) Delete(ctx context.Context, f Flow) (bool, error) {
 }
 
 // LocalAddrs implements Table.
-func (k kernel) LocalAddrs() ([]netip.Addr, error) { return LocalAddrs() }
+func (k Kernel) LocalAddrs() ([]netip.Addr, error) { return LocalAddrs() }
 
 // LocalAddrs returns the addresses of the node's interfaces, of both families.
 func LocalAddrs() ([]netip.Addr, error) {
@@ -73,19 +69,14 @@ func LocalAddrs() ([]netip.Addr, error) {
 	}
 	var addrs []netip.Addr
 	for _, a := range all {
-		if network, ok := a.(*net.IPNet); ok {
-			if addr, ok := netip.AddrFromSlice(network.IP); ok {
-				addrs = append(addrs, addr.Unmap())
-			}
+		if network, err := netip.ParsePrefix(a.String()); err == nil {
+			addrs = append(addrs, network.Addr().Unmap())
 		}
 	}
 	return addrs, nil
 }
 
-// addressFamily is AF_INET or AF_INET6.
-func addressFamily(f model.Family) uint8 {
-	if f == model.IPv4 {
-		return unix.AF_INET
-	}
-	return unix.AF_INET6
+// request is about flows whose addresses have so many bits.
+func request(command uint8, bits int, attrs nfnetlink.Attrs) nfnetlink.Request {
+	return nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: command, Family: nfnetlink.Family(bits), Attrs: attrs}
 }

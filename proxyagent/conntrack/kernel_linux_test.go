@@ -42,7 +42,7 @@ func forEachSite(t *testing.T, test func(*testing.T, site, Table)) {
 	} {
 		t.Run(s.family.String(), func(t *testing.T) {
 			t.Cleanup(func() { run(t, "conntrack", "-F") })
-			table, err := Kernel()
+			table, err := Open()
 			must(t, err)
 			test(t, s, table)
 		})
@@ -106,7 +106,7 @@ func TestQueries(t *testing.T) {
 		} {
 			q.Family = s.family
 			var got []uint16
-			must(t, table.(kernel).dump(q, func(f Flow) { got = append(got, f.Source.Port()) }))
+			must(t, table.(Kernel).dump(q, func(f Flow) { got = append(got, f.Source.Port()) }))
 			if s.family == model.IPv6 && q.Addr.IsValid() { // what goes to other addresses comes, too
 				got = slices.DeleteFunc(got, func(port uint16) bool { return !slices.Contains(want, port) })
 			}
@@ -194,7 +194,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 		s.insert(t, "sctp", s.vip, s.a, 1000, "--state", "ESTABLISHED", "--orig-vtag", "1", "--reply-vtag", "2")
 		s.insert(t, "tcp", s.other, s.a, 2000)
 		s.insert(t, "tcp", s.a, s.a, 2001)
-		counter, err := NewCounter(s.family)
+		counter, err := Open()
 		must(t, err)
 		unused := s.other.Addr().Next()
 		got := map[netip.Addr]int{s.vip.Addr(): 100, s.other.Addr(): 0, unused: 100}

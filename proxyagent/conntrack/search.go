@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -48,12 +49,7 @@ func (r *Reconciler) Search(now time.Time) func(context.Context) func(context.Co
 	}
 }
 
-func (s *search) fronts() (all []front) {
-	for f := range s.suspects {
-		all = append(all, f)
-	}
-	return all
-}
+func (s *search) fronts() []front { return slices.Collect(maps.Keys(s.suspects)) }
 
 // read looks for flows that may be stale.
 func (s *search) read(ctx context.Context, family model.Family, table Table, needsLocal bool) error {

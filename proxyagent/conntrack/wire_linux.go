@@ -88,82 +88,44 @@ func writeTuple(a nfnetlink.Attrs, f Flow) nfnetlink.Attrs {
 // readFlow reads an answer, and reports false when it is about no complete flow of a
 // protocol that Services have.
 func readFlow(answer nfnetlink.Attrs) (Flow, bool) {
-	var f Flow
-	var there, back tuple
-	var state uint8
-	for kind, value := range answer.All() {
-		switch kind {
-		case nl.CTA_TUPLE_ORIG:
-			there = readTuple(value)
-		case nl.CTA_TUPLE_REPLY:
-			back = readTuple(value)
-		case nl.CTA_STATUS:
-			f.Answered = value.Net32()&statusSeenReply != 0
-		case nl.CTA_PROTOINFO:
-			state = value.Get(protoinfoSCTP).Get(sctpState).Byte()
-		case nl.CTA_ID:
-			f.ID = value.Net32()
-		case nl.CTA_ZONE:
-			f.Zone = value.Net16()
-		}
+	there, back := readTuple(answer.Get(nl.CTA_TUPLE_ORIG)), readTuple(answer.Get(nl.CTA_TUPLE_REPLY))
+	f := Flow{
+		Protocol: there.protocol, Source: there.src, Destination: there.dst, ReplySource: back.src,
+		Answered: answer.Get(nl.CTA_STATUS).Number()&statusSeenReply != 0,
+		ID:       uint32(answer.Get(nl.CTA_ID).Number()),
+		Zone:     uint16(answer.Get(nl.CTA_ZONE).Number()), SourceZone: there.zone,
 	}
-	f.Protocol = model.Protocol(there.protocol)
 	if f.Protocol == model.SCTP { // the answer may have been an ABORT
+		state := answer.Get(nl.CTA_PROTOINFO).Get(protoinfoSCTP).Get(sctpState).Number()
 		f.Answered = f.Answered && state >= cookieEchoed
 	}
-	f.Source, f.Destination, f.SourceZone = netip.AddrPortFrom(there.src, there.srcPort), netip.AddrPortFrom(there.dst, there.dstPort), there.zone
-	f.ReplySource = netip.AddrPortFrom(back.src, back.srcPort)
 	return f, there.isComplete() && back.isComplete()
 }
 
 // tuple is one direction of a flow.
 type tuple struct {
-	src, dst         netip.Addr
-	srcPort, dstPort uint16
-	protocol         uint8
-	zone             uint16
+	protocol model.Protocol
+	src, dst netip.AddrPort
+	zone     uint16
 }
 
 func (t tuple) isComplete() bool {
-	return slices.Contains(model.Protocols, model.Protocol(t.protocol)) && t.src.IsValid() && t.dst.IsValid()
+	return slices.Contains(model.Protocols, t.protocol) && t.src.IsValid() && t.dst.IsValid()
 }
 
 func readTuple(value nfnetlink.Attrs) tuple {
-	var t tuple
-	for kind, value := range value.All() {
-		switch kind {
-		case nl.CTA_TUPLE_IP:
-			t.readAddrs(value)
-		case nl.CTA_TUPLE_PROTO:
-			t.readPorts(value)
-		case tupleZone:
-			t.zone = value.Net16()
+	ip, ports := value.Get(nl.CTA_TUPLE_IP), value.Get(nl.CTA_TUPLE_PROTO)
+	end := func(v4, v6, port uint16) netip.AddrPort {
+		addr, ok := netip.AddrFromSlice(ip.Get(v4))
+		if !ok {
+			addr, _ = netip.AddrFromSlice(ip.Get(v6))
 		}
+		return netip.AddrPortFrom(addr, uint16(ports.Get(port).Number()))
 	}
-	return t
-}
-
-func (t *tuple) readAddrs(value nfnetlink.Attrs) {
-	for kind, value := range value.All() {
-		addr, _ := netip.AddrFromSlice(value)
-		switch kind {
-		case nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC:
-			t.src = addr
-		case nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST:
-			t.dst = addr
-		}
-	}
-}
-
-func (t *tuple) readPorts(value nfnetlink.Attrs) {
-	for kind, value := range value.All() {
-		switch kind {
-		case nl.CTA_PROTO_NUM:
-			t.protocol = value.Byte()
-		case nl.CTA_PROTO_SRC_PORT:
-			t.srcPort = value.Net16()
-		case nl.CTA_PROTO_DST_PORT:
-			t.dstPort = value.Net16()
-		}
+	return tuple{
+		protocol: model.Protocol(ports.Get(nl.CTA_PROTO_NUM).Number()),
+		src:      end(nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, nl.CTA_PROTO_SRC_PORT),
+		dst:      end(nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, nl.CTA_PROTO_DST_PORT),
+		zone:     uint16(value.Get(tupleZone).Number()),
 	}
 }

@@ -164,7 +164,9 @@ func (k *Kernel) Counts(ctx context.Context, prefix string) (map[string]int, err
 func (k *Kernel) Entries(ctx context.Context, name string) (map[Entry]struct{}, error) {
 	var entries map[Entry]struct{}
 	err := k.list(ctx, name, 0, func() { entries = make(map[Entry]struct{}) }, func(answer nfnetlink.Attrs) {
-		readEntries(answer, entries)
+		for _, data := range answer.Get(nl.IPSET_ATTR_ADT).All() {
+			entries[readEntry(data)] = struct{}{}
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the set %q: %w", name, err)

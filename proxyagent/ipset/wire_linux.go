@@ -18,10 +18,10 @@ type header struct {
 	name     string
 	kind     Type
 	family   uint8
-	limit    uint32
+	limit    int
 	expires  bool
 	elements int
-	from, to uint16
+	from, to int
 }
 
 // fits reports whether a set that exists can serve as s.
@@ -32,15 +32,7 @@ func (h header) fits(s Set) bool {
 	if s.Type == BitmapPort {
 		return h.from == 0 && h.to == 65535
 	}
-	return h.family == addressFamily(s.Family) && h.limit >= maxElements
-}
-
-// addressFamily is AF_INET or AF_INET6.
-func addressFamily(f model.Family) uint8 {
-	if f == model.IPv4 {
-		return syscall.AF_INET
-	}
-	return syscall.AF_INET6
+	return h.family == nfnetlink.Family(s.Family.Bits()) && h.limit >= maxElements
 }
 
 // begin are the attributes that each request begins with.
@@ -54,7 +46,7 @@ func begin(set string) nfnetlink.Attrs {
 
 // creation are the attributes of the request to create s.
 func creation(s Set) nfnetlink.Attrs {
-	family := addressFamily(s.Family)
+	family := nfnetlink.Family(s.Family.Bits())
 	if s.Type == BitmapPort {
 		family = syscall.AF_UNSPEC
 	}
@@ -123,72 +115,29 @@ func writeAddr(a nfnetlink.Attrs, kind uint16, addr netip.Addr) nfnetlink.Attrs 
 
 // readHeader reads the part of an answer that is about the set.
 func readHeader(answer nfnetlink.Attrs) header {
-	var h header
-	for kind, value := range answer.All() {
-		switch kind {
-		case nl.IPSET_ATTR_SETNAME:
-			h.name = value.Text()
-		case nl.IPSET_ATTR_TYPENAME:
-			h.kind = Type(value.Text())
-		case nl.IPSET_ATTR_FAMILY:
-			h.family = value.Byte()
-		case nl.IPSET_ATTR_DATA:
-			h.readProperties(value)
-		}
-	}
-	return h
-}
-
-func (h *header) readProperties(properties nfnetlink.Attrs) {
-	for kind, value := range properties.All() {
-		switch kind {
-		case nl.IPSET_ATTR_MAXELEM:
-			h.limit = value.Net32()
-		case nl.IPSET_ATTR_TIMEOUT:
-			h.expires = true
-		case nl.IPSET_ATTR_ELEMENTS:
-			h.elements = int(value.Net32())
-		case nl.IPSET_ATTR_PORT_FROM:
-			h.from = value.Net16()
-		case nl.IPSET_ATTR_PORT_TO:
-			h.to = value.Net16()
-		}
-	}
-}
-
-// readEntries adds the entries of an answer.
-func readEntries(answer nfnetlink.Attrs, entries map[Entry]struct{}) {
-	for kind, list := range answer.All() {
-		if kind != nl.IPSET_ATTR_ADT {
-			continue
-		}
-		for _, data := range list.All() {
-			entries[readEntry(data)] = struct{}{}
-		}
+	data := answer.Get(nl.IPSET_ATTR_DATA)
+	number := func(kind uint16) int { return int(data.Get(kind).Number()) }
+	return header{
+		name:     answer.Get(nl.IPSET_ATTR_SETNAME).Text(),
+		kind:     Type(answer.Get(nl.IPSET_ATTR_TYPENAME).Text()),
+		family:   uint8(answer.Get(nl.IPSET_ATTR_FAMILY).Number()),
+		limit:    number(nl.IPSET_ATTR_MAXELEM),
+		expires:  data.Get(nl.IPSET_ATTR_TIMEOUT) != nil,
+		elements: number(nl.IPSET_ATTR_ELEMENTS),
+		from:     number(nl.IPSET_ATTR_PORT_FROM), to: number(nl.IPSET_ATTR_PORT_TO),
 	}
 }
 
 func readEntry(data nfnetlink.Attrs) Entry {
-	var e Entry
-	var source netip.Addr
-	length := -1
-	for kind, value := range data.All() {
-		switch kind {
-		case nl.IPSET_ATTR_IP:
-			e.Addr = readAddr(value)
-		case nl.IPSET_ATTR_PORT:
-			e.Port = value.Net16()
-		case nl.IPSET_ATTR_PROTO:
-			e.Protocol = model.Protocol(value.Byte())
-		case nl.IPSET_ATTR_IP2:
-			source = readAddr(value)
-		case nl.IPSET_ATTR_CIDR2:
-			length = int(value.Byte())
-		}
+	e := Entry{
+		Addr:     readAddr(data.Get(nl.IPSET_ATTR_IP)),
+		Protocol: model.Protocol(data.Get(nl.IPSET_ATTR_PROTO).Number()),
+		Port:     uint16(data.Get(nl.IPSET_ATTR_PORT).Number()),
 	}
-	if source.IsValid() {
-		if length < 0 {
-			length = source.BitLen()
+	if source := readAddr(data.Get(nl.IPSET_ATTR_IP2)); source.IsValid() {
+		length := source.BitLen()
+		if cidr := data.Get(nl.IPSET_ATTR_CIDR2); cidr != nil {
+			length = int(cidr.Number())
 		}
 		e.Source = netip.PrefixFrom(source, length)
 	}

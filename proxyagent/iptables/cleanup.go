@@ -37,10 +37,6 @@ func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
 		did, err := cleanVariant(ctx, o, m)
 		done, problems = append(done, did...), append(problems, err)
 	}
-	if o.KubeProxy {
-		did, err := dropKubeProxyTable(ctx, o)
-		done, problems = append(done, did...), append(problems, err)
-	}
 	if o.Sets != nil && errors.Join(problems...) == nil {
 		did, err := cleanSets(ctx, o)
 		done, problems = append(done, did...), append(problems, err)
@@ -164,35 +160,5 @@ func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {
 // cleanedWith reports whether a set is removed with a family. Sets with names of unknown versions are removed with IPv6, which comes last,
 // so that no rule uses them any more.
 func cleanedWith(name string, f model.Family) bool {
-	if f == model.IPv4 {
-		return strings.HasPrefix(name, rules.SetPrefix(model.IPv4))
-	}
-	return !strings.HasPrefix(name, rules.SetPrefix(model.IPv4))
-}
-
-// dropKubeProxyTable removes what kube-proxy's nftables mode left.
-func dropKubeProxyTable(ctx context.Context, o CleanupOptions) ([]string, error) {
-	family := "ip"
-	if o.Family == model.IPv6 {
-		family = "ip6"
-	}
-	nft, err := exec.LookPath("nft")
-	if err != nil {
-		return nil, fmt.Errorf("nft is needed to look for what kube-proxy's nftables mode left, install the package nftables: %w", err)
-	}
-	tables, err := exec.CommandContext(ctx, nft, "list", "tables", family).Output()
-	if err != nil {
-		return nil, fmt.Errorf("listing the tables of nftables: %w", err)
-	}
-	if !strings.Contains(string(tables)+"\n", "table "+family+" kube-proxy\n") {
-		return nil, nil
-	}
-	did := []string{fmt.Sprintf("%s nftables: the table kube-proxy", o.Family)}
-	if o.DryRun {
-		return did, nil
-	}
-	if out, err := exec.CommandContext(ctx, nft, "delete", "table", family, "kube-proxy").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("removing the table kube-proxy of nftables: %w: %s", err, firstLines(string(out)))
-	}
-	return did, nil
+	return strings.HasPrefix(name, rules.SetPrefix(model.IPv4)) == (f == model.IPv4)
 }

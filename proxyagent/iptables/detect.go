@@ -3,6 +3,7 @@ package iptables
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -28,31 +29,23 @@ type evidence struct {
 // choose picks the variant, and says why. Whoever else writes rules on a node should use the same one: where both are in use, the kernel evaluates
 // both, in an order that is not defined.
 func choose(e evidence) (Mode, string, error) {
-	for _, m := range []Mode{NFT, Legacy} {
-		if e.drops[m] && !e.drops[m.other()] && e.there[m] {
-			return m, "its FORWARD drops, and no rule elsewhere could let Services pass", nil
+	for _, sign := range []struct {
+		of  func(m, other Mode) bool
+		why string
+	}{
+		{func(m, other Mode) bool { return e.drops[m] && !e.drops[other] }, "its FORWARD drops, and no rule elsewhere could let Services pass"},
+		{func(m, other Mode) bool { return e.hint[m] && !e.hint[other] }, "the kubelet left its hint there"},
+		{func(m, other Mode) bool { return e.rules[m] > e.rules[other] }, fmt.Sprintf("%d rules are there already", max(e.rules[NFT], e.rules[Legacy]))},
+		{func(m, _ Mode) bool { return m == e.standard }, "the program iptables is of this variant"},
+		{func(Mode, Mode) bool { return true }, "it is installed"},
+	} {
+		for _, m := range []Mode{NFT, Legacy} {
+			if e.there[m] && sign.of(m, m.other()) {
+				return m, sign.why, nil
+			}
 		}
 	}
-	for _, m := range []Mode{NFT, Legacy} {
-		if e.hint[m] && !e.hint[m.other()] && e.there[m] {
-			return m, "the kubelet left its hint there", nil
-		}
-	}
-	for _, m := range []Mode{NFT, Legacy} {
-		if e.rules[m] > e.rules[m.other()] && e.there[m] {
-			return m, fmt.Sprintf("%d rules are there already", e.rules[m]), nil
-		}
-	}
-	switch {
-	case e.standard != "" && e.there[e.standard]:
-		return e.standard, "the program iptables is of this variant", nil
-	case e.there[NFT]:
-		return NFT, "it is installed", nil
-	case e.there[Legacy]:
-		return Legacy, "it is installed", nil
-	default:
-		return "", "", fmt.Errorf("neither iptables-nft nor iptables-legacy is in PATH: install the package iptables (1.8 or later)")
-	}
+	return "", "", errors.New("neither iptables-nft nor iptables-legacy is in PATH: install the package iptables (1.8 or later)")
 }
 
 // Detect chooses the variant that this node uses. A mode that is not empty is taken as it is, if its programs are installed.

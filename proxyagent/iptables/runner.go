@@ -67,19 +67,15 @@ func newRunner(m Mode, f model.Family) (runner, error) {
 		name = "ip6tables"
 	}
 	name += "-" + string(m)
-	save, err := exec.LookPath(name + "-save")
-	if err != nil {
-		return runner{}, missing(name+"-save", err)
+	var paths [2]string
+	for i, program := range []string{name + "-save", name + "-restore"} {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			return runner{}, fmt.Errorf("%s is needed, install the package iptables (1.8 or later): %w", program, err)
+		}
+		paths[i] = path
 	}
-	restore, err := exec.LookPath(name + "-restore")
-	if err != nil {
-		return runner{}, missing(name+"-restore", err)
-	}
-	return runner{save: save, restore: restore}, nil
-}
-
-func missing(program string, err error) error {
-	return fmt.Errorf("%s is needed, install the package iptables (1.8 or later): %w", program, err)
+	return runner{save: paths[0], restore: paths[1]}, nil
 }
 
 // Save reads a table with its counters, or all of them with an empty name.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clusterip-operator/clusterip-operator/cmd/proxyagent-trace/trace"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/trace"
 )
 
 // TestTrace has a packet followed through IPVS, which reports nothing itself: the trace goes on behind it.

@@ -1,6 +1,7 @@
 package nfnetlink
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 )
@@ -19,9 +20,11 @@ type Attrs []byte
 
 // Put appends an attribute.
 func (a Attrs) Put(kind uint16, value ...byte) Attrs {
-	a = header(a, kind, len(value))
-	a = append(a, value...)
-	return pad(a)
+	a = append(header(a, kind, len(value)), value...)
+	for len(a)%4 != 0 {
+		a = append(a, 0)
+	}
+	return a
 }
 
 // PutNet appends an attribute whose value says of itself that it is in the byte order of the network.
@@ -39,9 +42,7 @@ func (a Attrs) PutNet32(kind uint16, value uint32) Attrs {
 
 // PutString appends a string with the zero byte that ends it.
 func (a Attrs) PutString(kind uint16, value string) Attrs {
-	a = header(a, kind, len(value)+1)
-	a = append(a, value...)
-	return pad(append(a, 0))
+	return a.Put(kind, append([]byte(value), 0)...)
 }
 
 // Nest appends an attribute that holds what inside appends. It must not become longer than 65,535 bytes, which the length of an
@@ -64,12 +65,12 @@ func (a Attrs) All() iter.Seq2[uint16, Attrs] {
 			if !yield(binary.NativeEndian.Uint16(rest[2:])&typeMask, rest[headerLen:length]) {
 				return
 			}
-			rest = rest[min(align(length), len(rest)):]
+			rest = rest[min((length+3)&^3, len(rest)):]
 		}
 	}
 }
 
-// Get returns the value of the first attribute of a type; empty when there is none.
+// Get returns the value of the first attribute of a type; nil when there is none.
 func (a Attrs) Get(kind uint16) Attrs {
 	for k, value := range a.All() {
 		if k == kind {
@@ -79,46 +80,19 @@ func (a Attrs) Get(kind uint16) Attrs {
 	return nil
 }
 
-// Net32 reads a number of four bytes in the byte order of the network; zero when the value has another length.
-func (a Attrs) Net32() uint32 {
-	if len(a) != 4 {
-		return 0
+// Number reads a number in the byte order of the network, of as many bytes as there are, up to
+// eight.
+func (a Attrs) Number() (n uint64) {
+	for _, b := range a {
+		n = n<<8 | uint64(b)
 	}
-	return binary.BigEndian.Uint32(a)
-}
-
-// Net64 reads a number of eight bytes in the byte order of the network; zero when the value has another length.
-func (a Attrs) Net64() uint64 {
-	if len(a) != 8 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(a)
-}
-
-// Net16 reads a number of two bytes in the byte order of the network; zero when the value has another length.
-func (a Attrs) Net16() uint16 {
-	if len(a) != 2 {
-		return 0
-	}
-	return binary.BigEndian.Uint16(a)
-}
-
-// Byte reads a number of one byte; zero when the value is empty.
-func (a Attrs) Byte() uint8 {
-	if len(a) == 0 {
-		return 0
-	}
-	return a[0]
+	return n
 }
 
 // Text reads a string up to the zero byte that ends it.
 func (a Attrs) Text() string {
-	for i, c := range a {
-		if c == 0 {
-			return string(a[:i])
-		}
-	}
-	return string(a)
+	text, _, _ := bytes.Cut(a, []byte{0})
+	return string(text)
 }
 
 // header appends the header of an attribute whose value has the given length.
@@ -126,13 +100,3 @@ func header(a Attrs, kind uint16, length int) Attrs {
 	a = binary.NativeEndian.AppendUint16(a, uint16(headerLen+length))
 	return binary.NativeEndian.AppendUint16(a, kind)
 }
-
-// pad appends zero bytes up to the next attribute.
-func pad(a Attrs) Attrs {
-	for len(a)%4 != 0 {
-		a = append(a, 0)
-	}
-	return a
-}
-
-func align(length int) int { return (length + 3) &^ 3 }

@@ -34,6 +34,14 @@ type Request struct {
 	Attrs  Attrs
 }
 
+// Family is the number of the address family whose addresses have so many bits: AF_INET or AF_INET6.
+func Family(bits int) uint8 {
+	if bits == 32 {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
 // Open opens a connection that also receives what the kernel tells to the groups, by number as in linux/netfilter/nfnetlink.h. It needs no privilege without groups;
 // they and most requests need CAP_NET_ADMIN.
 func Open(groups ...uint) (*Conn, error) {
@@ -54,7 +62,7 @@ func (c *Conn) Close() { c.socket.Close() }
 // Do sends a request and waits until the kernel has carried it out. Errors of the kernel are a syscall.Errno.
 func (c *Conn) Do(r Request) error {
 	r.Flags |= unix.NLM_F_ACK
-	return c.exchange(r, func([]byte) bool { return true })
+	return c.Get(r, func(Attrs) {})
 }
 
 // Dump asks for all there is and hands every answer to each, which must not keep it. When the table changed so much meanwhile that the answers
@@ -66,7 +74,11 @@ func (c *Conn) Dump(r Request, each func(Attrs)) error {
 
 // Get sends a request that the kernel answers with messages, each of which is handed to each.
 func (c *Conn) Get(r Request, each func(Attrs)) error {
-	return c.exchange(r, func(message []byte) bool {
+	request := nl.NewNetlinkRequest(int(r.Subsystem)<<8|int(r.Command), int(r.Flags))
+	request.Sockets = c.shared
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: r.Family, Version: nl.NFNETLINK_V0})
+	request.AddRawData(r.Attrs)
+	return request.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(message []byte) bool {
 		if len(message) >= nl.SizeofNfgenmsg {
 			each(message[nl.SizeofNfgenmsg:])
 		}
@@ -127,14 +139,6 @@ func Agree(ctx context.Context, f func() (sum uint64, err error)) error {
 		before = &sum
 		return err
 	})
-}
-
-func (c *Conn) exchange(r Request, each func([]byte) bool) error {
-	request := nl.NewNetlinkRequest(int(r.Subsystem)<<8|int(r.Command), int(r.Flags))
-	request.Sockets = c.shared
-	request.AddData(&nl.Nfgenmsg{NfgenFamily: r.Family, Version: nl.NFNETLINK_V0})
-	request.AddRawData(r.Attrs)
-	return request.ExecuteIter(unix.NETLINK_NETFILTER, 0, each)
 }
 
 // Interrupted reports whether an exchange failed only because the kernel was written meanwhile: it

@@ -79,15 +79,10 @@ func Generation() (n uint32, err error) {
 		return 0, err
 	}
 	defer conn.Close()
-	found := false
 	err = conn.Get(Request{Subsystem: unix.NFNL_SUBSYS_NFTABLES, Command: unix.NFT_MSG_GETGEN}, func(answer Attrs) {
-		for kind, value := range answer.All() {
-			if kind == unix.NFTA_GEN_ID {
-				n, found = value.Net32(), true
-			}
-		}
+		n = uint32(answer.Get(unix.NFTA_GEN_ID).Number())
 	})
-	if err == nil && !found {
+	if err == nil && n == 0 { // which the kernel leaves out when it counts
 		err = errors.New("the kernel's answer holds none")
 	}
 	if err != nil {

@@ -61,7 +61,7 @@ func BenchmarkAffinity(b *testing.B) {
 					}
 					b.ReportMetric(time.Since(start).Seconds(), unit)
 				}
-				if _, err := Cleanup(model.IPv4, false); err != nil {
+				if _, err := Cleanup(model.IPv4, false, false); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/mdlayher/netlink"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
 // kernel is our table of one family. The library writes; all is read without it, by a connection of its own: the library cannot read all of our rules, makes several times as much garbage
@@ -30,11 +31,7 @@ const socketBuffer = 1 << 20
 const answerTimeout = time.Minute
 
 func open(f model.Family) (*kernel, error) {
-	family := nftables.TableFamilyIPv4
-	if f == model.IPv6 {
-		family = nftables.TableFamilyIPv6
-	}
-	k := &kernel{table: &nftables.Table{Name: table, Family: family}}
+	k := &kernel{table: &nftables.Table{Name: table, Family: nftables.TableFamily(nfnetlink.Family(f.Bits()))}}
 	return k, k.connect()
 }
 
@@ -76,18 +73,22 @@ func (k *kernel) flush() error {
 	return err
 }
 
-// Cleanup takes our table away, and returns what it did in words. Nothing of others is touched.
-func Cleanup(f model.Family, dryRun bool) ([]string, error) {
+// Cleanup takes our table away, or that of kube-proxy's mode nftables, and returns what it did in
+// words. Nothing of others is touched.
+func Cleanup(f model.Family, kubeProxy, dryRun bool) ([]string, error) {
 	k, err := open(f)
 	if err != nil {
 		return nil, err
+	}
+	if kubeProxy {
+		k.table.Name = "kube-proxy"
 	}
 	defer k.close()
 	there, _, err := k.tableFlags()
 	if err != nil || !there {
 		return nil, err
 	}
-	did := []string{fmt.Sprintf("%s nftables: the table %s", f, table)}
+	did := []string{fmt.Sprintf("%s nftables: the table %s", f, k.table.Name)}
 	if !dryRun {
 		err = k.remove()
 	}
@@ -98,7 +99,7 @@ func Cleanup(f model.Family, dryRun bool) ([]string, error) {
 func (k *kernel) remove() error {
 	k.conn.DelTable(k.table)
 	if err := k.flush(); err != nil {
-		return fmt.Errorf("removing the table %s: %w", table, err)
+		return fmt.Errorf("removing the table %s: %w", k.table.Name, err)
 	}
 	return nil
 }

@@ -465,7 +465,7 @@ func TestCleanupTakesOursAlone(t *testing.T) {
 		syncOne(t, p, d)
 		ruleset(t, "add", "table", "ip", "others")
 		for i, dry := range []bool{true, false, false} {
-			if did, err := Cleanup(f, dry); err != nil || len(did) != []int{1, 1, 0}[i] {
+			if did, err := Cleanup(f, false, dry); err != nil || len(did) != []int{1, 1, 0}[i] {
 				t.Errorf("cleanup %d: %q, %v", i, did, err)
 			}
 		}

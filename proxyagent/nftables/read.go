@@ -82,12 +82,16 @@ func (k *kernel) tableFlags() (there bool, flags uint32, err error) {
 	}
 	defer conn.Close()
 	err = conn.Get(k.request(unix.NFT_MSG_GETTABLE, nfnetlink.Attrs(nil).PutString(unix.NFTA_TABLE_NAME, k.table.Name)), func(answer nfnetlink.Attrs) {
-		there, flags = true, answer.Get(unix.NFTA_TABLE_FLAGS).Net32()
+		there, flags = true, uint32(answer.Get(unix.NFTA_TABLE_FLAGS).Number())
 	})
-	if err = ignore(ignore(ignore(err, syscall.ENOENT), syscall.EINVAL), syscall.EOPNOTSUPP); err != nil {
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EOPNOTSUPP):
+		return false, 0, nil
+	case err != nil:
 		return false, 0, fmt.Errorf("reading the table %s: %w", k.table.Name, err)
+	default:
+		return there, flags, nil
 	}
-	return there, flags, nil
 }
 
 func (k *kernel) request(command uint8, attrs nfnetlink.Attrs) nfnetlink.Request {
@@ -156,13 +160,8 @@ func (k *kernel) elements(ctx context.Context, name set, in func(bucket) bool, b
 func (k *kernel) list(ctx context.Context, name string, begin func(), each func(element)) error {
 	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_SET_ELEM_LIST_TABLE, k.table.Name).PutString(unix.NFTA_SET_ELEM_LIST_SET, name)
 	err := k.dump(ctx, unix.NFT_MSG_GETSETELEM, request, begin, func(answer nfnetlink.Attrs) {
-		for kind, list := range answer.All() {
-			if kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				continue
-			}
-			for _, e := range list.All() {
-				each(parseElement(e))
-			}
+		for _, e := range answer.Get(unix.NFTA_SET_ELEM_LIST_ELEMENTS).All() {
+			each(element{datum(e.Get(unix.NFTA_SET_ELEM_KEY)), datum(e.Get(keyEnd)), datum(e.Get(unix.NFTA_SET_ELEM_DATA))})
 		}
 	})
 	if err != nil && !errors.Is(err, syscall.ENOENT) {
@@ -171,40 +170,26 @@ func (k *kernel) list(ctx context.Context, name string, begin func(), each func(
 	return nil
 }
 
-func parseElement(attrs nfnetlink.Attrs) (e element) {
-	for kind, v := range attrs.All() {
-		switch kind {
-		case unix.NFTA_SET_ELEM_KEY:
-			e.of = datum(v)
-		case keyEnd:
-			e.to = datum(v)
-		case unix.NFTA_SET_ELEM_DATA:
-			e.value = datum(v)
-		}
-	}
-	return e
-}
-
-// datum is a key, or a value: of a verdict the chain, or that it drops.
+// datum is a key, or a value: of a verdict the chain, or that it drops. It is empty for none.
 func datum(attrs nfnetlink.Attrs) string {
-	for kind, v := range attrs.All() {
-		if kind == unix.NFTA_DATA_VALUE {
-			return string(v)
-		}
-		for kind, chain := range v.All() {
-			if kind == unix.NFTA_VERDICT_CHAIN {
-				return chain.Text()
-			}
-		}
+	value, chain := attrs.Get(unix.NFTA_DATA_VALUE), attrs.Get(unix.NFTA_DATA_VERDICT).Get(unix.NFTA_VERDICT_CHAIN)
+	switch {
+	case attrs == nil:
+		return ""
+	case value != nil:
+		return string(value)
+	case chain != nil:
+		return chain.Text()
+	default:
+		return drop
 	}
-	return drop
 }
 
 // rules returns policy and handles of the rules of all chains.
 func (k *kernel) rules(ctx context.Context) (map[string]string, error) {
 	policies := map[string]string{}
 	err := k.dump(ctx, unix.NFT_MSG_GETCHAIN, nil, func() { clear(policies) }, func(answer nfnetlink.Attrs) {
-		policies[answer.Get(unix.NFTA_CHAIN_NAME).Text()] = policy(answer.Get(unix.NFTA_CHAIN_POLICY).Net32())
+		policies[answer.Get(unix.NFTA_CHAIN_NAME).Text()] = policy(uint32(answer.Get(unix.NFTA_CHAIN_POLICY).Number()))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing chains: %w", err)
@@ -231,7 +216,7 @@ func (k *kernel) handles(ctx context.Context, some ...string) (map[string]string
 			request = request.PutString(unix.NFTA_RULE_CHAIN, name)
 		}
 		err := k.dump(ctx, unix.NFT_MSG_GETRULE, request, func() { clear(part) }, func(answer nfnetlink.Attrs) {
-			part[answer.Get(unix.NFTA_RULE_CHAIN).Text()] += fmt.Sprint(answer.Get(unix.NFTA_RULE_HANDLE).Net64(), " ")
+			part[answer.Get(unix.NFTA_RULE_CHAIN).Text()] += fmt.Sprint(answer.Get(unix.NFTA_RULE_HANDLE).Number(), " ")
 		})
 		if err != nil {
 			return nil, fmt.Errorf("reading rules: %w", err)
@@ -247,16 +232,9 @@ func (k *kernel) invalidDropped(ctx context.Context) (n uint64, err error) {
 	err = k.dump(ctx, unix.NFT_MSG_GETRULE, request, func() { n = 0 }, func(answer nfnetlink.Attrs) {
 		for _, e := range answer.Get(unix.NFTA_RULE_EXPRESSIONS).All() {
 			if e.Get(unix.NFTA_EXPR_NAME).Text() == "counter" {
-				n += e.Get(unix.NFTA_EXPR_DATA).Get(unix.NFTA_COUNTER_PACKETS).Net64()
+				n += e.Get(unix.NFTA_EXPR_DATA).Get(unix.NFTA_COUNTER_PACKETS).Number()
 			}
 		}
 	})
 	return n, err
-}
-
-func ignore(err error, which syscall.Errno) error {
-	if errors.Is(err, which) {
-		return nil
-	}
-	return err
 }

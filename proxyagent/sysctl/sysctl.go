@@ -12,45 +12,32 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/utils/cpuset"
 )
 
-// key is a setting of the kernel: a path below /proc/sys.
-type key string
+// key is a setting of the kernel: a path below /proc/sys, and the field of the configuration, with
+// the value of it, that leaves the setting alone.
+type key struct{ path, unset string }
 
-const (
-	conntrackMax          key = "net/netfilter/nf_conntrack_max"
-	conntrackBuckets      key = "net/netfilter/nf_conntrack_buckets"
-	tcpEstablishedTimeout key = "net/netfilter/nf_conntrack_tcp_timeout_established"
-	tcpCloseWaitTimeout   key = "net/netfilter/nf_conntrack_tcp_timeout_close_wait"
-	tcpBeLiberal          key = "net/netfilter/nf_conntrack_tcp_be_liberal"
-	udpTimeout            key = "net/netfilter/nf_conntrack_udp_timeout"
-	udpStreamTimeout      key = "net/netfilter/nf_conntrack_udp_timeout_stream"
-	routeLocalnet         key = "net/ipv4/conf/all/route_localnet"
-	vsConntrack           key = "net/ipv4/vs/conntrack"
-	vsExpireNodest        key = "net/ipv4/vs/expire_nodest_conn"
-	vsExpireQuiescent     key = "net/ipv4/vs/expire_quiescent_template"
-	ipForward             key = "net/ipv4/ip_forward"
-	arpIgnore             key = "net/ipv4/conf/all/arp_ignore"
-	arpAnnounce           key = "net/ipv4/conf/all/arp_announce"
+func (k key) String() string { return k.path }
+
+var (
+	conntrackMax          = key{"net/netfilter/nf_conntrack_max", "conntrack.maxPerCore to 0"}
+	conntrackBuckets      = key{"net/netfilter/nf_conntrack_buckets", "conntrack.maxPerCore to 0"}
+	tcpEstablishedTimeout = key{"net/netfilter/nf_conntrack_tcp_timeout_established", "conntrack.tcpEstablishedTimeout to 0s"}
+	tcpCloseWaitTimeout   = key{"net/netfilter/nf_conntrack_tcp_timeout_close_wait", "conntrack.tcpCloseWaitTimeout to 0s"}
+	tcpBeLiberal          = key{"net/netfilter/nf_conntrack_tcp_be_liberal", "conntrack.tcpBeLiberal to false"}
+	udpTimeout            = key{"net/netfilter/nf_conntrack_udp_timeout", "conntrack.udpTimeout to 0s"}
+	udpStreamTimeout      = key{"net/netfilter/nf_conntrack_udp_timeout_stream", "conntrack.udpStreamTimeout to 0s"}
+	routeLocalnet         = key{"net/ipv4/conf/all/route_localnet", "localhostNodePorts to false"}
+	vsConntrack           = key{"net/ipv4/vs/conntrack", "mode to another one than ipvs"}
+	vsExpireNodest        = key{"net/ipv4/vs/expire_nodest_conn", "mode to another one than ipvs"}
+	vsExpireQuiescent     = key{"net/ipv4/vs/expire_quiescent_template", "mode to another one than ipvs"}
+	ipForward             = key{"net/ipv4/ip_forward", "mode to another one than ipvs"}
+	arpIgnore             = key{"net/ipv4/conf/all/arp_ignore", "ipvs.strictARP to false"}
+	arpAnnounce           = key{"net/ipv4/conf/all/arp_announce", "ipvs.strictARP to false"}
 )
-
-// unset has for each setting the field of the configuration, and the value of it, that leaves the setting alone.
-var unset = map[key]string{
-	conntrackMax:          "conntrack.maxPerCore to 0",
-	conntrackBuckets:      "conntrack.maxPerCore to 0",
-	tcpEstablishedTimeout: "conntrack.tcpEstablishedTimeout to 0s",
-	tcpCloseWaitTimeout:   "conntrack.tcpCloseWaitTimeout to 0s",
-	tcpBeLiberal:          "conntrack.tcpBeLiberal to false",
-	udpTimeout:            "conntrack.udpTimeout to 0s",
-	udpStreamTimeout:      "conntrack.udpStreamTimeout to 0s",
-	routeLocalnet:         "localhostNodePorts to false",
-	vsConntrack:           "mode to another one than ipvs",
-	vsExpireNodest:        "mode to another one than ipvs",
-	vsExpireQuiescent:     "mode to another one than ipvs",
-	ipForward:             "mode to another one than ipvs",
-	arpIgnore:             "ipvs.strictARP to false",
-	arpAnnounce:           "ipvs.strictARP to false",
-}
 
 const (
 	entriesPerBucket  = 4
@@ -132,27 +119,10 @@ func on(yes bool) int {
 // may be fewer than the machine has.
 func cores(online string) int {
 	text, err := os.ReadFile(online)
-	if n := countCores(strings.TrimSpace(string(text))); err == nil && n > 0 {
-		return n
+	if all, malformed := cpuset.Parse(strings.TrimSpace(string(text))); err == nil && malformed == nil && !all.IsEmpty() {
+		return all.Size()
 	}
 	return runtime.NumCPU()
-}
-
-// countCores counts the numbers in a list of ranges like 0-3,8; zero for anything else.
-func countCores(list string) (n int) {
-	for r := range strings.SplitSeq(list, ",") {
-		first, last, isRange := strings.Cut(r, "-")
-		if !isRange {
-			last = first
-		}
-		from, err1 := strconv.ParseUint(first, 10, 31)
-		to, err2 := strconv.ParseUint(last, 10, 31)
-		if err1 != nil || err2 != nil || to < from {
-			return 0
-		}
-		n += int(to-from) + 1
-	}
-	return n
 }
 
 // Kernel is the folder of the kernel's settings, /proc/sys or one that stands for it.
@@ -208,16 +178,16 @@ func (k Kernel) set(t target) error {
 }
 
 func (k Kernel) path(key key) string {
-	return filepath.Join(string(k), filepath.FromSlash(string(key)))
+	return filepath.Join(string(k), filepath.FromSlash(key.path))
 }
 
 // remedy returns what an admin can do about an error, as the end of its message.
 func remedy(key key, err error) string {
-	leave := "or leave it alone by setting " + unset[key] + " in the configuration"
+	leave := "or leave it alone by setting " + key.unset + " in the configuration"
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(string(key), "net/ipv4/vs/"):
+	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(key.path, "net/ipv4/vs/"):
 		return " (the kernel module ip_vs is not loaded: load it on the host, " + leave + ")"
-	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(string(key), "net/netfilter/"):
+	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(key.path, "net/netfilter/"):
 		return " (the kernel module nf_conntrack is not loaded: load it on the host, " + leave + ")"
 	case errors.Is(err, syscall.EROFS):
 		return " (mount it writable or set it on the host, " + leave + ")"

@@ -19,22 +19,20 @@ const holdFor = time.Minute
 // them, and has a ClusterIP only as long as the IPAddress names it. That holds in all modes of allocations: where IPAddresses are ignored, nothing else says that an
 // address was given to somebody whom we do not see.
 //
-// Its methods may be called concurrently. One timer serves all.
+// Its methods may be called concurrently.
 type holds struct {
 	ended func(model.ServiceName)
 
 	mu sync.Mutex
 	// of has every Service whose event said that it is being renumbered, also those of which nothing is known or whose time is over: for them last is nil.
 	of map[model.ServiceName]hold
-	// timer runs as long as there are some with last; nil when it does not run.
-	timer *time.Timer
 }
 
 // hold is one Service of holds.
 type hold struct {
 	created time.Time
 	last    *service
-	until   time.Time
+	over    *time.Timer // of last
 }
 
 // newHolds calls ended for each Service whose time is over.
@@ -49,20 +47,21 @@ func (h *holds) see(c change[*service]) bool {
 	defer h.mu.Unlock()
 	name := cmp.Or(c.new, c.old).model.Name
 	before, was := h.of[name]
+	if was && c.new.isRenumbering() && before.created.Equal(c.new.model.Created) {
+		return false
+	}
+	if before.over != nil {
+		before.over.Stop()
+	}
 	if !c.new.isRenumbering() {
 		delete(h.of, name)
 		return was
 	}
-	created := c.new.model.Created
-	if was && before.created.Equal(created) {
-		return false
-	}
-	next := hold{created: created}
-	if c.old.isServed() && c.old.model.Created.Equal(created) {
+	next := hold{created: c.new.model.Created}
+	if c.old.isServed() && c.old.model.Created.Equal(next.created) {
 		last := *c.old
 		last.model.Held = true
-		next.last, next.until = &last, time.Now().Add(holdFor)
-		h.start(holdFor)
+		next.last, next.over = &last, time.AfterFunc(holdFor, func() { h.expire(&last) })
 	}
 	h.of[name] = next
 	return true
@@ -76,31 +75,14 @@ func (h *holds) get(name model.ServiceName) (*service, bool) {
 	return found.last, ok
 }
 
-// start has the timer run, unless it does.
-func (h *holds) start(d time.Duration) {
-	if h.timer == nil {
-		h.timer = time.AfterFunc(d, h.expire)
-	}
-}
-
-// expire ends the holds whose time is over, and has the timer run until that of the next one is.
-func (h *holds) expire() {
+// expire ends a hold whose time is over, unless something else has by then.
+func (h *holds) expire(last *service) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.timer = nil
-	var next time.Duration
-	for name, held := range h.of {
-		switch left := time.Until(held.until); {
-		case held.last == nil:
-		case left <= 0:
-			h.of[name] = hold{created: held.created}
-			h.ended(name)
-		case next == 0 || left < next:
-			next = left
-		}
-	}
-	if next > 0 {
-		h.start(next)
+	name := last.model.Name
+	if held := h.of[name]; held.last == last {
+		h.of[name] = hold{created: held.created}
+		h.ended(name)
 	}
 }
 

@@ -28,8 +28,8 @@ type change[T any] struct {
 type informer[T object] struct {
 	kind   string
 	shared cache.SharedIndexInformer
-	// synced is closed once everything that was there at the beginning went through changed.
-	synced <-chan struct{}
+	// synced is done once everything that was there at the beginning went through changed.
+	synced cache.DoneChecker
 	// absent is closed once the API server said that it does not have the kind.
 	absent chan struct{}
 }
@@ -40,16 +40,6 @@ func newInformer[In runtime.Object, Out object](
 ) (*informer[Out], error) {
 	i := &informer[Out]{kind: kind, shared: shared, absent: make(chan struct{})}
 	markAbsent := sync.OnceFunc(func() { close(i.absent) })
-	err := errors.Join(shared.SetTransform(transform(kind, convert, r)),
-		shared.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-			r.failed(kind, err)
-			if apierrors.IsNotFound(err) {
-				markAbsent()
-			}
-		}))
-	if err != nil {
-		return nil, fmt.Errorf("preparing to follow %s: %w", kind, err)
-	}
 	registration, err := shared.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    func(obj any, initial bool) { changed(change[Out]{new: obj.(Out), initial: initial}) },
 		UpdateFunc: func(before, after any) { changed(change[Out]{old: before.(Out), new: after.(Out)}) },
@@ -63,16 +53,8 @@ func newInformer[In runtime.Object, Out object](
 			}
 		},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("preparing to follow %s: %w", kind, err)
-	}
-	i.synced = registration.HasSyncedChecker().Done()
-	return i, nil
-}
-
-// transform converts objects of the API server. It also gets its own results, which it returns unchanged.
-func transform[In runtime.Object, Out object](kind string, convert func(In) (Out, junk), r *reports) cache.TransformFunc {
-	return func(obj any) (any, error) {
+	// A transform also gets its own results, which it returns unchanged.
+	err = errors.Join(err, shared.SetTransform(func(obj any) (any, error) {
 		in, ok := obj.(In)
 		if !ok {
 			return obj, nil
@@ -80,7 +62,17 @@ func transform[In runtime.Object, Out object](kind string, convert func(In) (Out
 		out, j := convert(in)
 		r.found(kind, out.key(), j)
 		return out, nil
+	}), shared.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		r.failed(kind, err)
+		if apierrors.IsNotFound(err) {
+			markAbsent()
+		}
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("preparing to follow %s: %w", kind, err)
 	}
+	i.synced = registration.HasSyncedChecker()
+	return i, nil
 }
 
 // get returns the object of a key; false when there is none.
@@ -90,16 +82,6 @@ func (i *informer[T]) get(key string) (found T, ok bool) {
 		return found, false
 	}
 	return obj.(T), true
-}
-
-// known reports whether everything was listed once.
-func (i *informer[T]) known() bool {
-	select {
-	case <-i.synced:
-		return true
-	default:
-		return false
-	}
 }
 
 // batch is what has to be looked at again: names, not values.

@@ -150,7 +150,7 @@ func (p *peers) follow(ctx context.Context) {
 	running.Go(func() { nodes.shared.RunWithContext(ctx) })
 	running.Go(func() {
 		select {
-		case <-nodes.synced:
+		case <-nodes.synced.Done():
 			p.changed()
 			p.markKnown()
 		case <-ctx.Done():

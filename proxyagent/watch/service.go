@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -111,7 +112,7 @@ func convertService(in *corev1.Service) (*service, junk) {
 	m.ExternalIPs = parse("externalIP", in.Spec.ExternalIPs, parseVirtual, &j)
 	m.LoadBalancerIPs = parse("load balancer IP", loadBalancerIPs(in), parseVirtual, &j)
 	m.SourceRanges, m.SourcesLost = sourceRanges(in.Spec.LoadBalancerSourceRanges, &j)
-	m.InternalLocal = internalLocal(in)
+	m.InternalLocal = ptr.Deref(in.Spec.InternalTrafficPolicy, "") == corev1.ServiceInternalTrafficPolicyLocal
 	m.ExternalLocal = externalLocal(in)
 	m.AffinitySeconds = affinitySeconds(in)
 	m.HealthCheckNodePort = healthCheckNodePort(in)
@@ -138,17 +139,11 @@ func clusterIPs(in *corev1.Service) []string {
 func loadBalancerIPs(in *corev1.Service) []string {
 	var out []string
 	for _, ingress := range in.Status.LoadBalancer.Ingress {
-		vip := ingress.IPMode == nil || *ingress.IPMode == corev1.LoadBalancerIPModeVIP
-		if ingress.IP != "" && vip {
+		if ingress.IP != "" && ptr.Deref(ingress.IPMode, corev1.LoadBalancerIPModeVIP) == corev1.LoadBalancerIPModeVIP {
 			out = append(out, ingress.IP)
 		}
 	}
 	return out
-}
-
-func internalLocal(in *corev1.Service) bool {
-	policy := in.Spec.InternalTrafficPolicy
-	return policy != nil && *policy == corev1.ServiceInternalTrafficPolicyLocal
 }
 
 // externalLocal ignores the policy where there is no way in from outside; the API server keeps it over a change of type.

@@ -141,12 +141,7 @@ func (s *Source) Run(ctx context.Context) error {
 
 // gate opens pending once everything is known, or the timeouts have passed.
 func (s *Source) gate(ctx context.Context) error {
-	for _, synced := range []<-chan struct{}{s.services.synced, s.slices.synced} {
-		select {
-		case <-synced:
-		case <-ctx.Done():
-		}
-	}
+	cache.WaitFor(ctx, "", s.services.synced, s.slices.synced)
 	forNode, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	forNetworking, cancel := context.WithTimeout(ctx, networkingTimeout)
@@ -156,7 +151,7 @@ func (s *Source) gate(ctx context.Context) error {
 	await(forNetworking, s.cidrs)
 	if s.options.Allocations != model.Enforce {
 		await(forNetworking, s.addresses)
-	} else if await(ctx, s.addresses); ctx.Err() == nil && !s.addresses.known() {
+	} else if await(ctx, s.addresses); ctx.Err() == nil && !cache.IsDone(s.addresses.synced) {
 		return ErrNotServed
 	}
 	if ctx.Err() == nil {
@@ -169,7 +164,7 @@ func (s *Source) gate(ctx context.Context) error {
 // await waits until a kind is known, or known to be absent, or until ctx ends.
 func await[T object](ctx context.Context, i *informer[T]) {
 	select {
-	case <-i.synced:
+	case <-i.synced.Done():
 	case <-i.absent:
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {

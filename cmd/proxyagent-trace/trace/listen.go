@@ -139,14 +139,12 @@ func stepOf(m nfnetlink.Message) (s step, ok bool) {
 		return logged(m.Family, attrs[ulogPrefix].Text())
 	}
 	s = step{
-		family: m.Family, table: attrs[unix.NFTA_TRACE_TABLE].Text(), chain: attrs[unix.NFTA_TRACE_CHAIN].Text(), kind: attrs[unix.NFTA_TRACE_TYPE].Net32(),
-		rule: attrs[unix.NFTA_TRACE_RULE_HANDLE].Net64(), verdict: attrs[unix.NFTA_TRACE_POLICY].Net32(),
+		family: m.Family, table: attrs[unix.NFTA_TRACE_TABLE].Text(), chain: attrs[unix.NFTA_TRACE_CHAIN].Text(), kind: uint32(attrs[unix.NFTA_TRACE_TYPE].Number()),
+		rule: attrs[unix.NFTA_TRACE_RULE_HANDLE].Number(), verdict: uint32(attrs[unix.NFTA_TRACE_POLICY].Number()),
 		header: attrs[unix.NFTA_TRACE_NETWORK_HEADER], transport: attrs[unix.NFTA_TRACE_TRANSPORT_HEADER],
 	}
-	for kind, value := range attrs[unix.NFTA_TRACE_VERDICT].All() {
-		if kind == unix.NFTA_VERDICT_CODE {
-			s.verdict = value.Net32()
-		}
+	if code := attrs[unix.NFTA_TRACE_VERDICT].Get(unix.NFTA_VERDICT_CODE); code != nil {
+		s.verdict = uint32(code.Number())
 	}
 	return s, m.Subsystem == unix.NFNL_SUBSYS_NFTABLES && m.Command == unix.NFT_MSG_TRACE
 }
