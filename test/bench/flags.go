@@ -30,6 +30,8 @@ type command struct {
 	manager     operation.Options
 	upgrade     upgrade.Options
 	proxy       proxy.Options
+	proxies     []string // of proxy and of extremes, if they are given
+	quick       bool
 	steering    steering.Options
 	plugin      plugin.Options
 	renumber    renumber.Options
@@ -79,16 +81,19 @@ func parse(args []string) (command, error) {
 	flags.Var((*numbers)(&c.ipvs.SizesV6), "servers-v6", "ipvs: the same with IPv6")
 	flags.DurationVar(&c.ipvs.Timeout, "deadline", c.ipvs.Timeout, "ipvs: how long a start may take")
 	flags.StringVar(&c.prepared, "prepared", "", "ipvs: measure here, with the control planes of this folder, as it does in the machine that it starts")
-	flags.BoolFunc("quick", "upgrade, proxy, steering, plugin, renumber, ipvs: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
+	flags.BoolFunc("quick", "upgrade, proxy and what begins with it, steering, plugin, renumber, ipvs: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
 		if quick, err := strconv.ParseBool(text); err != nil || !quick {
 			return err
 		}
 		c.upgrade, c.proxy, c.steering, c.plugin, c.renumber = upgrade.Quick(), proxy.Quick(), steering.Quick(), plugin.Quick(), renumber.Quick()
-		c.ipvs = proxy.QuickIPVS()
+		c.ipvs, c.quick = proxy.QuickIPVS(), true
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {
 		return c, err
+	}
+	if len(c.proxies) > 0 {
+		c.proxy.Proxies = c.proxies
 	}
 	var err error
 	c.parts, err = pick(only)
@@ -102,8 +107,8 @@ func (c *command) proxyFlags(flags *flag.FlagSet) {
 	flags.Var((*numbers)(&c.proxy.Mixed), "mixed", "proxy: numbers of Services in clusters with two ServiceCIDRs, load balancers, external IPs and node ports")
 	flags.Var((*numbers)(&c.proxy.MixedV6), "mixed-v6", "proxy: the same with IPv6")
 	flags.IntVar(&c.proxy.Endpoints, "endpoints", c.proxy.Endpoints, "proxy: endpoints of a single Service; 0 leaves this out")
-	flags.Func("proxies", "proxy: those to measure: "+strings.Join(proxy.Keys(), ","), func(text string) error {
-		c.proxy.Proxies = strings.Split(text, ",")
+	flags.Func("proxies", "proxy and what begins with it: those to measure: "+strings.Join(proxy.Keys(), ","), func(text string) error {
+		c.proxies = strings.Split(text, ",")
 		return nil
 	})
 	flags.DurationVar(&c.proxy.Timeout, "timeout", c.proxy.Timeout, "proxy: how long a start may take")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,6 +75,9 @@ func TestQuick(t *testing.T) {
 		got := [][]int{c.upgrade.Sizes, c.proxy.Sizes, c.steering.Sizes, {len(c.proxy.Proxies), c.steering.Crowd, c.upgrade.Repeats}}
 		if diff := cmp.Diff([][]int{tc.clusters, tc.services, tc.there, {tc.proxies, tc.crowd, tc.wantRepeats}}, got); diff != "" {
 			t.Errorf("%v: %s", tc.args, diff)
+		}
+		if c.quick != slices.Contains(tc.args, "--quick") || len(c.proxies) != tc.proxies%6 {
+			t.Errorf("%v: an Extreme is quick: %t, with %q", tc.args, c.quick, c.proxies)
 		}
 	}
 }

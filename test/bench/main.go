@@ -7,6 +7,7 @@
 //	go run ./test/bench --only upgrade --quick                       the way off the bitmap, small, to see that it works
 //	go run ./test/bench --only minors --quick                        one minor version after the other, small
 //	go run ./test/bench --only proxy --quick                         Service proxies, small (needs root)
+//	go run ./test/bench --only proxy-sizes --quick                   the same in an extreme cluster
 //	go run ./test/bench --only ipvs --quick                          Service proxies with IPVS in an emulated machine, small (needs root)
 //	go run ./test/bench --only steering --quick                      the admission webhooks, small
 //	go run ./test/bench --only plugin --quick                        the kubectl plugin, small
@@ -111,7 +112,7 @@ type result interface {
 	Notes() []string
 }
 
-var parts = []part{
+var parts = append([]part{
 	{"allocator", func(_ context.Context, c command, _ *progress.Log) (result, string, error) {
 		r, err := micro.ReadKept(c.kept)
 		return r, "", err
@@ -156,6 +157,17 @@ var parts = []part{
 		r, err := steering.Run(ctx, c.steering, log)
 		return r, r.Versions, err
 	}},
+}, extremes()...)
+
+// extremes are Service proxies in clusters unlike most.
+func extremes() (all []part) {
+	for _, e := range proxy.Extremes {
+		all = append(all, part{e.Name, func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+			r, err := e.Run(ctx, c.quick, c.proxies, log)
+			return r, r.Versions, err
+		}})
+	}
+	return all
 }
 
 func names() (out []string) {

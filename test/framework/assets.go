@@ -18,6 +18,8 @@ import (
 const (
 	islandEtcd = "etcd"
 	island136  = "kubernetes-1.36"
+	// islandKubeProxy is that of the kube-proxy that everything is measured beside.
+	islandKubeProxy = island136
 )
 
 const modulePath = "github.com/clusterip-operator/clusterip-operator"

@@ -3,12 +3,15 @@ package framework
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
+	"strings"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// KubeProxyOptions say how to run the real kube-proxy 1.36. Namespace and Node must be set.
+// KubeProxyOptions say how to run the real kube-proxy. Namespace and Node must be set.
 type KubeProxyOptions struct {
 	// Namespace is that of the node.
 	Namespace *network.Namespace
@@ -25,9 +28,22 @@ type KubeProxyOptions struct {
 // KubeProxy is a process of kube-proxy.
 type KubeProxy struct{ nodeProxy }
 
+// KubeProxyVersion is what the kube-proxy that StartKubeProxy runs calls itself, "v1.36.3".
+func KubeProxyVersion(ctx context.Context) (string, error) {
+	path, err := program(islandKubeProxy, "kube-proxy")
+	if err != nil {
+		return "", err
+	}
+	said, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking kube-proxy for its version: %w", err)
+	}
+	return strings.TrimPrefix(strings.TrimSpace(string(said)), "Kubernetes "), nil
+}
+
 // StartKubeProxy starts a kube-proxy and waits until it calls itself healthy; its rules may come a moment later.
 func (c *ControlPlane) StartKubeProxy(ctx context.Context, options KubeProxyOptions) (*KubeProxy, error) {
-	path, err := program(island136, "kube-proxy")
+	path, err := program(islandKubeProxy, "kube-proxy")
 	if err != nil {
 		return nil, err
 	}

@@ -17,16 +17,35 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// cold starts the proxy and waits until the last Service can be reached and the proxy says that it has synced.
-func (b *bench) cold(ctx context.Context, s *testNode) error {
+// cold starts the proxy where no other was before.
+func (b *bench) cold(ctx context.Context, s *testNode) (err error) {
+	s.Cold, err = b.ready(ctx, s)
+	return err
+}
+
+// restart does it once more, with the rules in place.
+func (b *bench) restart(ctx context.Context, s *testNode) (err error) {
+	if !b.Restart {
+		return nil
+	}
+	if err := s.proxy.Kill(); err != nil {
+		return err
+	}
+	s.Restart, err = b.ready(ctx, s)
+	return err
+}
+
+// ready starts the proxy and waits until the last Service can be reached and the proxy says that it
+// has synced.
+func (b *bench) ready(ctx context.Context, s *testNode) (time.Duration, error) {
 	b.log.Step("starting %s", s.who.Name)
 	if err := b.startProxy(ctx, s); err != nil {
-		return err
+		return 0, err
 	}
 	services := b.people.Services()
 	connected, reached, err := s.client.Until(services[len(services)-1], probe.Connected, 1, b.Timeout)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var synced time.Time
 	if reached {
@@ -36,13 +55,12 @@ func (b *bench) cold(ctx context.Context, s *testNode) error {
 	if !reached && ctx.Err() == nil {
 		b.log.Step("%s: not within %s", s.who.Name, b.Timeout)
 		s.Late = b.Timeout
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	s.Cold, err = sinceStart(s.proxy.Pid(), connected, synced)
-	return err
+	return sinceStart(s.proxy.Pid(), connected, synced)
 }
 
 // sinceStart is the time from the start of a process to the later of two moments, to a hundredth of a second.
@@ -92,6 +110,9 @@ const (
 
 // changes times single changes of an EndpointSlice: to a port on which nobody listens and back.
 func (b *bench) changes(ctx context.Context, s *testNode) error {
+	if b.Changes == 0 || b.Scale != population.Open {
+		return b.scale(ctx, s)
+	}
 	seconds, count, err := b.syncs(ctx, s)
 	if err != nil {
 		return err
@@ -133,8 +154,8 @@ func (b *bench) messages(ctx context.Context, s *testNode) (int, error) {
 // API server until connections tell.
 func (b *bench) change(ctx context.Context, s *testNode, i int, to population.State) (time.Duration, error) {
 	services := b.people.Services()
-	i = (i*1117 + 500) % len(services)
-	if err := b.people.Set(ctx, i, to); err != nil {
+	i = b.scattered(i)
+	if err := b.people.Set(ctx, i, to, time.Now()); err != nil {
 		return 0, err
 	}
 	start, err := probe.Now()
@@ -151,6 +172,8 @@ func (b *bench) change(ctx context.Context, s *testNode, i int, to population.St
 	}
 	return max(0, end.Since(start)), err
 }
+
+func (b *bench) scattered(i int) int { return (i*1117 + 500) % len(b.people.Services()) }
 
 // streak is how many connections in a row tell that no endpoint is shut, where only a part of them is.
 func (b *bench) streak() int {
@@ -181,7 +204,7 @@ func stickyEndpoints() (all []netip.AddrPort) {
 
 // affinity has many clients connect twice, one after the other, and counts those who come to the same endpoint again.
 func (b *bench) affinity(_ context.Context, s *testNode) error {
-	if !b.sticky.IsValid() {
+	if !b.sticky.IsValid() || b.Leave {
 		return nil
 	}
 	first, err := b.visit(s)
@@ -216,7 +239,7 @@ func (b *bench) visit(s *testNode) (endpoints []netip.AddrPort, err error) {
 
 // footprint looks at what the proxy has in the kernel.
 func (b *bench) footprint(ctx context.Context, s *testNode) error {
-	if s.who.Mode == "ipvs" { // what is in IPVS itself has no text to weigh
+	if !b.Footprint || s.who.Mode == "ipvs" { // what is in IPVS itself has no text to weigh
 		return nil
 	}
 	if s.who.Variant == "" {

@@ -5,8 +5,10 @@
 // change takes. Those that are done are paused, and their rules stay. Then new connections are timed through all of them in turn; then
 // all of them may do nothing for a while, together; then each has to keep up with changes without end while connections are timed.
 //
-// Start with Run. node.go is a proxy in its namespaces; alone.go has what each does alone, together.go
-// what is measured of all; table.go and target.go show it.
+// Start with Run. node.go is a proxy in its namespaces; alone.go has what each does alone,
+// together.go what is measured of all; table.go and target.go show it. An Extreme is a part of the
+// same with clusters unlike most: extreme.go lists them, step.go and compare.go have what only they
+// measure.
 package proxy
 
 import (
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/population"
 )
 
 // Contender is a Service proxy in one of its modes.
@@ -117,6 +120,25 @@ type Options struct {
 	BusyAt int
 	// Clients of a Service with affinity, in the smallest cluster.
 	Clients int
+	// Footprint looks at what the proxies have in the kernel.
+	Footprint bool
+
+	// What follows is for an Extreme. All are tried with a number of Services of Anyway, whatever
+	// their Most.
+	Anyway int
+	// Sticky gives all Services session affinity.
+	Sticky bool
+	// Restart kills a proxy that is ready, and starts it again.
+	Restart bool
+	// Scale is what Changes lead to and back from, unless it is Open: then they change ports.
+	Scale population.State
+	// Compare has ours with nftables look for what another program changed.
+	Compare bool
+	// Leave has an endpoint go to which all Clients come.
+	Leave bool
+	// Scaling has Services go to one endpoint and back while Busy, in which connections are made
+	// without a pause.
+	Scaling bool
 }
 
 // Full is what the documentation shows.
@@ -124,7 +146,7 @@ func Full() Options {
 	return Options{
 		Sizes: []int{1_000, 10_000, 30_000}, SizesV6: []int{1_000}, Mixed: []int{10_000, 30_000}, MixedV6: []int{1_000}, Endpoints: 1_000, Proxies: Keys(),
 		Timeout: 200 * time.Second, Changes: 7, ChangesLimit: 30 * time.Second,
-		Rounds: 20, Count: 300, Quiet: 20 * time.Second, Busy: 6 * time.Second, BusyAt: 10_000, Clients: 1_000,
+		Rounds: 20, Count: 300, Quiet: 20 * time.Second, Busy: 6 * time.Second, BusyAt: 10_000, Clients: 1_000, Footprint: true,
 	}
 }
 
@@ -133,7 +155,7 @@ func Quick() Options {
 	return Options{
 		Sizes: []int{1_000}, Mixed: []int{1_000}, Endpoints: 100, Proxies: Keys(),
 		Timeout: 30 * time.Second, Changes: 3, ChangesLimit: 10 * time.Second,
-		Rounds: 4, Count: 200, Quiet: 4 * time.Second, Busy: 2 * time.Second, BusyAt: 1_000, Clients: 300,
+		Rounds: 4, Count: 200, Quiet: 4 * time.Second, Busy: 2 * time.Second, BusyAt: 1_000, Clients: 300, Footprint: true,
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/population"
@@ -37,6 +39,7 @@ type proxyProcess interface {
 	Resume() error
 	Kill() error
 	RSS() (int64, error)
+	PeakRSS() (int64, error)
 	LogTail(lines int) string
 	Metrics(ctx context.Context) (framework.Metrics, error)
 }
@@ -78,8 +81,9 @@ func (s *testNode) build(ctx context.Context, f model.Family) (err error) {
 
 // shortTimeouts keep the table of connections small.
 var shortTimeouts = map[string]string{
-	"net/netfilter/nf_conntrack_tcp_timeout_close":    "1",
-	"net/netfilter/nf_conntrack_tcp_timeout_syn_sent": "2",
+	"net/netfilter/nf_conntrack_tcp_timeout_close":     "1",
+	"net/netfilter/nf_conntrack_tcp_timeout_time_wait": "1",
+	"net/netfilter/nf_conntrack_tcp_timeout_syn_sent":  "2",
 }
 
 // routeEndpoints gives all endpoints to the server's namespace.
@@ -112,6 +116,15 @@ func (b *bench) startProxy(ctx context.Context, s *testNode) error {
 		s.proxy, s.ends = theirs, append(s.ends, theirs.Kill)
 	}
 	return err
+}
+
+// killAll ends the proxy with what it has started, which writes many rules for minutes and would go
+// on.
+func (s *testNode) killAll() error {
+	if err := unix.Kill(-s.proxy.Pid(), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("ending %s: %w", s.who.Name, err)
+	}
+	return nil
 }
 
 // minSyncPeriod is so short that nobody has to wait for it.
@@ -166,7 +179,11 @@ func versions(ctx context.Context, plane *cluster.Cluster) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text += ", kube-proxy of the same version"
+	theirs, err := framework.KubeProxyVersion(ctx)
+	if err != nil {
+		return "", err
+	}
+	text += ", kube-proxy " + theirs
 	for _, tool := range []string{"iptables", "nft"} {
 		said, err := exec.CommandContext(ctx, tool, "--version").Output()
 		if err != nil {

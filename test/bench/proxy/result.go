@@ -51,8 +51,9 @@ type Figures struct {
 	// Late is how long we waited in vain for the start.
 	Late time.Duration
 
-	// Cold is from the start of the process until all is in the kernel.
-	Cold time.Duration
+	// Cold is from the start of the process until all is in the kernel, Restart the same with the
+	// rules of a first process.
+	Cold, Restart time.Duration
 	// Changes are milliseconds from the answer of the API server to the rules, Syncs what the proxy itself says that its syncs took, on
 	// average.
 	Changes stats.Sample
@@ -79,6 +80,16 @@ type Figures struct {
 	Busy              stats.Sample
 	Failed            int
 	BusySyncs, Pushed int
+
+	// More and Less are changes by one endpoint more and one less.
+	More, Less Steps
+	// Peak is the most memory that it had until the end of the changes, in bytes, as RSS.
+	Peak int64
+	// Same and Drifted are comparisons of all with the kernel, after another program wrote
+	// elsewhere and after it added an element of its own to a set of ours.
+	Same, Drifted Comparison
+	// Left is about the end of an endpoint to which all clients came.
+	Left Left
 }
 
 // Bare is the base line.

@@ -110,6 +110,9 @@ func (b *bench) settle(ctx context.Context, p plan) (err error) {
 	if p.mixed {
 		return b.addRange(ctx)
 	}
+	if b.Sticky {
+		return b.people.StickTemplate(ctx)
+	}
 	if p.sticky {
 		b.sticky, err = b.people.AddSticky(ctx, stickyEndpoints()...)
 	}
@@ -202,7 +205,7 @@ func (b *bench) start(ctx context.Context, c *Case) (nodes []*testNode, err erro
 	for _, who := range b.contenders {
 		f := &Figures{}
 		c.Figures[who.Key] = f
-		if who.Most > 0 && c.Shape.Services > who.Most {
+		if n := c.Shape.Services; who.Most > 0 && n > who.Most && n != b.Anyway {
 			f.Absent = "left out"
 			continue
 		}
@@ -215,7 +218,7 @@ func (b *bench) start(ctx context.Context, c *Case) (nodes []*testNode, err erro
 			return nodes, err
 		}
 		if f.Late > 0 {
-			err := s.close()
+			err := errors.Join(s.killAll(), s.close())
 			if nodes = nodes[:len(nodes)-1]; err != nil {
 				return nodes, err
 			}
@@ -226,11 +229,10 @@ func (b *bench) start(ctx context.Context, c *Case) (nodes []*testNode, err erro
 
 // alone is what one proxy does while all others are paused or not there yet.
 func (b *bench) alone(ctx context.Context, shape Shape, s *testNode) error {
-	if err := b.cold(ctx, s); err != nil || s.Late > 0 {
-		return err
-	}
-	for _, step := range []func(context.Context, *testNode) error{b.changes, b.affinity, b.footprint} {
-		if err := step(ctx, s); err != nil {
+	for _, step := range []func(context.Context, *testNode) error{
+		b.cold, b.restart, b.changes, b.affinity, b.leave, b.compareAll, b.footprint, b.memory,
+	} {
+		if err := step(ctx, s); err != nil || s.Late > 0 {
 			return err
 		}
 	}

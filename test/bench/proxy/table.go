@@ -1,9 +1,12 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
@@ -11,17 +14,17 @@ import (
 
 // Tables shows everything.
 func (r Result) Tables() []report.Table {
-	tables := []report.Table{
-		r.compare("cold start to rules, s", (*Figures).cold), r.compare("one EndpointSlice change to rules, ms", (*Figures).change),
+	return filled(
+		r.compare(coldStart, (*Figures).cold), r.compare("one EndpointSlice change to rules, ms", (*Figures).change),
 		r.ownWords(), r.latency(), r.quiet(), r.footprint(), r.affinity(), r.busy(),
-	}
-	var filled []report.Table
-	for _, t := range tables {
-		if len(t.Rows) > 0 {
-			filled = append(filled, t)
-		}
-	}
-	return filled
+	)
+}
+
+const coldStart = "cold start to rules, s"
+
+// filled leaves out tables without rows.
+func filled(tables ...report.Table) []report.Table {
+	return slices.DeleteFunc(tables, func(t report.Table) bool { return len(t.Rows) == 0 })
 }
 
 // reading is a value, or a bound of what could not be awaited, or nothing.
@@ -29,7 +32,7 @@ type reading struct {
 	value float64
 	known bool
 	bound bool   // the true value is larger
-	words string // instead of a value that is not known
+	words string // instead of a value that is not known, or for a bound
 }
 
 // String is the reading as a cell of a table.
@@ -38,7 +41,7 @@ func (x reading) String() string {
 	case !x.known:
 		return x.words
 	case x.bound:
-		return "not within " + stats.Number(x.value)
+		return "not within " + cmp.Or(x.words, stats.Number(x.value))
 	default:
 		return stats.Number(x.value)
 	}
@@ -57,11 +60,21 @@ func (x reading) over(o reading) string {
 }
 
 // cold is in seconds.
-func (f *Figures) cold() reading {
-	if f.Late > 0 {
-		return reading{value: f.Late.Seconds(), known: true, bound: true}
+func (f *Figures) cold() reading { return f.start(f.Cold, true) }
+
+// restart is in seconds.
+func (f *Figures) restart() reading { return f.start(f.Restart, f.Cold > 0) }
+
+// start is that of a proxy that was late, if it did not come to an end.
+func (f *Figures) start(took time.Duration, tried bool) reading {
+	if took > 0 || f.Late == 0 || !tried {
+		return reading{value: took.Seconds(), known: took > 0, words: f.Absent}
 	}
-	return reading{value: f.Cold.Seconds(), known: f.Cold > 0, words: f.Absent}
+	late := reading{value: f.Late.Seconds(), known: true, bound: true}
+	if f.Late%time.Minute == 0 {
+		late.words = fmt.Sprintf("%.0f min", f.Late.Minutes())
+	}
+	return late
 }
 
 // change is in milliseconds.
@@ -85,15 +98,18 @@ func (r Result) compare(what string, of func(*Figures) reading) report.Table {
 		}
 	}
 	for _, c := range r.Cases {
-		row := []string{c.Shape.String()}
+		row, known := []string{c.Shape.String()}, false
 		for _, who := range r.contenders() {
 			x := of(c.of(who.Key))
+			known = known || x.known
 			row = append(row, x.String())
 			if who.Peer != "" {
 				row = append(row, x.over(of(c.of(who.Peer))))
 			}
 		}
-		table.Add(row...)
+		if known {
+			table.Add(row...)
+		}
 	}
 	return table
 }
@@ -166,7 +182,7 @@ func (r Result) quiet() report.Table {
 
 // ratio is empty where there is nothing to compare with.
 func ratio(a, b float64) string {
-	if a == 0 || b == 0 || math.IsNaN(b) {
+	if a == 0 || b == 0 || math.IsNaN(a) || math.IsNaN(b) {
 		return ""
 	}
 	return stats.Number(a/b) + "x"

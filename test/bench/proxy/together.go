@@ -141,6 +141,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 const (
 	// churnPeriod is how often endpoints change: for each proxy there is always something to do.
 	churnPeriod = 20 * time.Millisecond
+	// scalingPeriod is as often as every proxy follows where there is one Service.
+	scalingPeriod = 100 * time.Millisecond
 	// busyPause is between two connections, so that the client does not need the processor for itself.
 	busyPause = time.Millisecond
 	// busyTargets is how many Services are connected to.
@@ -179,6 +181,10 @@ func (b *bench) catchUp(ctx context.Context, s *testNode) error {
 
 // underChurn times connections from when changes have begun until they end.
 func (b *bench) underChurn(ctx context.Context, s *testNode) error {
+	other, period, pause := population.Fewer, churnPeriod, busyPause
+	if b.Scaling {
+		other, period, pause = population.One, scalingPeriod, 0
+	}
 	_, before, err := b.syncs(ctx, s)
 	if err != nil {
 		return err
@@ -187,10 +193,10 @@ func (b *bench) underChurn(ctx context.Context, s *testNode) error {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		s.Pushed, err = b.people.Churn(churning, churnPeriod)
+		s.Pushed, err = b.people.Churn(churning, period, other)
 		done <- err
 	}()
-	err = b.timeBusy(ctx, s)
+	err = b.timeBusy(ctx, s, pause)
 	stop()
 	if err := errors.Join(err, <-done); err != nil {
 		return err
@@ -200,11 +206,11 @@ func (b *bench) underChurn(ctx context.Context, s *testNode) error {
 	return err
 }
 
-func (b *bench) timeBusy(ctx context.Context, s *testNode) error {
+func (b *bench) timeBusy(ctx context.Context, s *testNode, pause time.Duration) error {
 	if err := sleep(ctx, rest); err != nil {
 		return err
 	}
-	times, err := s.client.For(b.Busy, busyPause, b.people.Some(busyTargets)...)
+	times, err := s.client.For(b.Busy, pause, b.people.Some(busyTargets)...)
 	s.Busy, s.Failed = times.Took, times.Failed
 	return err
 }

@@ -29,18 +29,24 @@ type State int
 
 // States of a Service.
 const (
-	// Open has all endpoints on OpenPort, Shut on ShutPort; Fewer has one endpoint less than Open.
+	// Open has all endpoints on OpenPort, Shut on ShutPort; Fewer has one endpoint less than Open,
+	// More one more, One has a single one.
 	Open State = iota
 	Shut
 	Fewer
+	More
+	One
 )
+
+// spare is the number of the endpoint that More adds, behind those of all Services.
+const spare = 500_000
 
 // Range returns the addresses of all endpoints.
 func Range(f model.Family) netip.Prefix {
 	if f == model.IPv6 {
 		return netip.MustParsePrefix("fd00:182::/48")
 	}
-	return netip.MustParsePrefix("10.182.0.0/15")
+	return netip.MustParsePrefix("10.184.0.0/13")
 }
 
 // Endpoint returns the i-th of these addresses, from 0.
@@ -71,16 +77,25 @@ func slice(namespace, service, name string, f model.Family, first, endpoints int
 		port = ShutPort
 	case Fewer:
 		endpoints--
+	case One:
+		endpoints = 1
 	}
 	out := empty(namespace, service, name, f, port)
 	for i := range endpoints {
-		out.Endpoints = append(out.Endpoints, discoveryv1.Endpoint{
-			Addresses:  []string{Endpoint(f, first+i).String()},
-			Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
-			NodeName:   new(fmt.Sprintf("node-%d", (first+i)%nodes)),
-		})
+		out.Endpoints = append(out.Endpoints, endpoint(f, first+i))
+	}
+	if s == More {
+		out.Endpoints = append(out.Endpoints, endpoint(f, spare))
 	}
 	return out
+}
+
+func endpoint(f model.Family, i int) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{
+		Addresses:  []string{Endpoint(f, i).String()},
+		Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+		NodeName:   new(fmt.Sprintf("node-%d", i%nodes)),
+	}
 }
 
 func empty(namespace, service, name string, f model.Family, port int32) *discoveryv1.EndpointSlice {

@@ -15,9 +15,10 @@ func TestEndpoint(t *testing.T) {
 		i      int
 		want   string
 	}{
-		{model.IPv4, 0, "10.182.0.1"},
-		{model.IPv4, 255, "10.182.1.0"},
-		{model.IPv4, 90_000, "10.183.95.145"},
+		{model.IPv4, 0, "10.184.0.1"},
+		{model.IPv4, 255, "10.184.1.0"},
+		{model.IPv4, 90_000, "10.185.95.145"},
+		{model.IPv4, spare, "10.191.161.33"},
 		{model.IPv6, 0, "fd00:182::1"},
 		{model.IPv6, 65_535, "fd00:182::1:0"},
 	} {
@@ -52,7 +53,7 @@ func TestStates(t *testing.T) {
 	for state, want := range map[State]struct {
 		port      int32
 		endpoints int
-	}{Open: {OpenPort, 3}, Shut: {ShutPort, 3}, Fewer: {OpenPort, 2}} {
+	}{Open: {OpenPort, 3}, Shut: {ShutPort, 3}, Fewer: {OpenPort, 2}, More: {OpenPort, 4}, One: {OpenPort, 1}} {
 		s := slice("ns", "web", "web-0", model.IPv6, 0, 3, state)
 		if *s.Ports[0].Port != want.port || len(s.Endpoints) != want.endpoints || s.AddressType != discoveryv1.AddressTypeIPv6 {
 			t.Errorf("state %d: %d endpoints on %d, %s", state, len(s.Endpoints), *s.Ports[0].Port, s.AddressType)

@@ -12,11 +12,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -145,11 +147,16 @@ func (p *Population) create(ctx context.Context, s *discoveryv1.EndpointSlice) e
 // Services returns the ClusterIP and port of each Service. It shares the Population's memory.
 func (p *Population) Services() []netip.AddrPort { return p.services }
 
-// Set changes the first EndpointSlice of the i-th Service. The API server has it when Set returns.
-func (p *Population) Set(ctx context.Context, i int, s State) error {
-	first := slice(cluster.Namespace, name(i), name(i)+"-0", p.family, i*p.endpoints, min(perSlice, p.endpoints), s)
-	if _, err := p.client.DiscoveryV1().EndpointSlices(cluster.Namespace).Update(ctx, first, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("changing the EndpointSlice %s: %w", first.Name, err)
+// Set changes the first EndpointSlice of the i-th Service, whose pods changed at a time, as it
+// tells the proxies. The API server has it when Set returns.
+func (p *Population) Set(ctx context.Context, i int, s State, at time.Time) error {
+	return p.update(ctx, slice(cluster.Namespace, name(i), name(i)+"-0", p.family, i*p.endpoints, min(perSlice, p.endpoints), s), at)
+}
+
+func (p *Population) update(ctx context.Context, s *discoveryv1.EndpointSlice, at time.Time) error {
+	s.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: at.Format(time.RFC3339Nano)}
+	if _, err := p.client.DiscoveryV1().EndpointSlices(cluster.Namespace).Update(ctx, s, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("changing the EndpointSlice %s: %w", s.Name, err)
 	}
 	return nil
 }
@@ -159,15 +166,15 @@ func (p *Population) Share() float64 {
 	return float64(min(perSlice, p.endpoints)) / float64(p.endpoints)
 }
 
-// Churn changes Services between Open and Fewer, one change in each period, until ctx ends, and leaves them Open. It returns how many
-// changes it made.
-func (p *Population) Churn(ctx context.Context, period time.Duration) (changes int, err error) {
+// Churn changes Services between Open and another State, one change in each period, until ctx ends,
+// and leaves them Open. It returns how many changes it made.
+func (p *Population) Churn(ctx context.Context, period time.Duration, other State) (changes int, err error) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for ; ctx.Err() == nil; changes += 2 {
 		i := rand.IntN(len(p.services))
-		for _, s := range []State{Fewer, Open} {
-			if err := p.Set(context.WithoutCancel(ctx), i, s); err != nil {
+		for _, s := range []State{other, Open} {
+			if err := p.Set(context.WithoutCancel(ctx), i, s, time.Now()); err != nil {
 				return changes, err
 			}
 			<-tick.C
@@ -210,19 +217,41 @@ func (p *Population) SomeEndpoints(n int) []netip.AddrPort {
 
 // AddSticky creates a Service with session affinity and these endpoints, and returns where it is.
 func (p *Population) AddSticky(ctx context.Context, endpoints ...netip.AddrPort) (netip.AddrPort, error) {
-	service := framework.NewService(cluster.Namespace, "sticky", framework.WithFamilies(corev1.IPFamily(p.family.String())))
+	service := framework.NewService(cluster.Namespace, sticky, framework.WithFamilies(corev1.IPFamily(p.family.String())))
 	service.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	service, err := p.client.CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{})
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("creating the Service with affinity: %w", err)
 	}
-	s := empty(cluster.Namespace, service.Name, service.Name, p.family, int32(endpoints[0].Port()))
-	for _, e := range endpoints {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{e.Addr().String()}})
-	}
 	vip, err := netip.ParseAddr(service.Spec.ClusterIP)
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("reading the ClusterIP of %s: %w", service.Name, err)
 	}
-	return netip.AddrPortFrom(vip, servicePort), p.create(ctx, s)
+	return netip.AddrPortFrom(vip, servicePort), p.create(ctx, p.stickySlice(endpoints))
+}
+
+// SetSticky gives the Service with session affinity other endpoints, as Set does.
+func (p *Population) SetSticky(ctx context.Context, at time.Time, endpoints ...netip.AddrPort) error {
+	return p.update(ctx, p.stickySlice(endpoints), at)
+}
+
+// sticky is the name of the Service with session affinity.
+const sticky = "sticky"
+
+func (p *Population) stickySlice(endpoints []netip.AddrPort) *discoveryv1.EndpointSlice {
+	s := empty(cluster.Namespace, sticky, sticky, p.family, int32(endpoints[0].Port()))
+	for _, e := range endpoints {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{e.Addr().String()}})
+	}
+	return s
+}
+
+// StickTemplate gives session affinity to the Service that all others are copies of.
+func (p *Population) StickTemplate(ctx context.Context) error {
+	namespace, name, _ := strings.Cut(cluster.Template, "/")
+	patch := []byte(`{"spec":{"sessionAffinity":"ClientIP"}}`)
+	if _, err := p.client.CoreV1().Services(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("giving the template session affinity: %w", err)
+	}
+	return nil
 }
