@@ -27,7 +27,7 @@ func NewCounter(f model.Family) (*Counter, error) {
 // Count sets the value of each address to the number of connections that were made to it, of all protocols. Those of TCP that have ended and are only remembered do not count. It reads
 // the whole table; after an error the values mean nothing.
 func (c *Counter) Count(ctx context.Context, of map[netip.Addr]int) error {
-	request := nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: nl.IPCTNL_MSG_CT_GET, Family: addressFamily(c.family)}
+	request := nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: nl.IPCTNL_MSG_CT_GET, Family: c.family.Number()}
 	return nfnetlink.Again(ctx, func() error {
 		for addr := range of {
 			of[addr] = 0

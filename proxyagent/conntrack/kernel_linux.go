@@ -40,7 +40,7 @@ func (k kernel) Flows(ctx context.Context, q Query, wanted func(Flow) bool) (flo
 // is asked for.
 func (k kernel) dump(q Query, each func(Flow)) error {
 	request := nfnetlink.Request{
-		Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: nl.IPCTNL_MSG_CT_GET, Family: addressFamily(q.Family), Attrs: q.filter(),
+		Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: nl.IPCTNL_MSG_CT_GET, Family: q.Family.Number(), Attrs: q.filter(),
 	}
 	return k.conn.Dump(request, func(answer nfnetlink.Attrs) {
 		if f, ok := readFlow(answer); ok {
@@ -53,7 +53,7 @@ func (k kernel) dump(q Query, each func(Flow)) error {
 func (k kernel) Delete(ctx context.Context, f Flow) (bool, error) {
 	request := nfnetlink.Request{
 		Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: nl.IPCTNL_MSG_CT_DELETE,
-		Family: addressFamily(model.FamilyOf(f.Destination.Addr())), Attrs: identity(f),
+		Family: model.FamilyOf(f.Destination.Addr()).Number(), Attrs: identity(f),
 	}
 	err := nfnetlink.Again(ctx, func() error { return k.conn.Do(request) })
 	if errors.Is(err, syscall.ENOENT) {
@@ -80,12 +80,4 @@ func LocalAddrs() ([]netip.Addr, error) {
 		}
 	}
 	return addrs, nil
-}
-
-// addressFamily is AF_INET or AF_INET6.
-func addressFamily(f model.Family) uint8 {
-	if f == model.IPv4 {
-		return unix.AF_INET
-	}
-	return unix.AF_INET6
 }

@@ -126,10 +126,7 @@ func service(p model.Protocol, port uint16) string {
 	return string([]byte{byte(p), 0, 0, 0}) + padded(port)
 }
 
-func padded(port uint16) string { return single(port) + "\x00\x00" }
-
-// single is a port that is a key alone.
-func single(port uint16) string { return string(binary.BigEndian.AppendUint16(nil, port)) }
+func padded(port uint16) string { return string(binary.BigEndian.AppendUint16(nil, port)) + "\x00\x00" }
 
 func index(i int) string { return string(binary.NativeEndian.AppendUint32(nil, uint32(i))) }
 

@@ -30,11 +30,7 @@ const socketBuffer = 1 << 20
 const answerTimeout = time.Minute
 
 func open(f model.Family) (*kernel, error) {
-	family := nftables.TableFamilyIPv4
-	if f == model.IPv6 {
-		family = nftables.TableFamilyIPv6
-	}
-	k := &kernel{table: &nftables.Table{Name: table, Family: family}}
+	k := &kernel{table: &nftables.Table{Name: table, Family: nftables.TableFamily(f.Number())}}
 	return k, k.connect()
 }
 

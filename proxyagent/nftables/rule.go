@@ -4,6 +4,7 @@ package nftables
 
 import (
 	"encoding/binary"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -55,19 +56,15 @@ func (l *fields) payload(base expr.PayloadBase, offset, size int) *fields {
 	})
 }
 
-// addresses begin at 12 and 16 in the header of IPv4, at 8 and 24 in that of IPv6.
-func (l *fields) saddr() *fields {
-	if l.f == model.IPv6 {
-		return l.payload(expr.PayloadBaseNetworkHeader, 8, 16)
-	}
-	return l.payload(expr.PayloadBaseNetworkHeader, 12, 4)
-}
+func (l *fields) saddr() *fields { return l.address(12, 8) }
+func (l *fields) daddr() *fields { return l.address(16, 24) }
 
-func (l *fields) daddr() *fields {
+// address loads one that begins there in the header of IPv4, or there in that of IPv6.
+func (l *fields) address(at4, at6 int) *fields {
 	if l.f == model.IPv6 {
-		return l.payload(expr.PayloadBaseNetworkHeader, 24, 16)
+		at4 = at6
 	}
-	return l.payload(expr.PayloadBaseNetworkHeader, 16, 4)
+	return l.payload(expr.PayloadBaseNetworkHeader, at4, l.f.Bits()/8)
 }
 
 func (l *fields) protocol() *fields {
@@ -124,40 +121,24 @@ func (l *fields) follow(m, to set) rule {
 
 // dnat translates to what was found.
 func dnat(f model.Family) expr.Any {
-	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: nfproto(f), RegAddrMin: values, RegProtoMin: values + uint32(f.Bits()/32), Specified: true}
+	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.Number()), RegAddrMin: values, RegProtoMin: values + uint32(f.Bits()/32), Specified: true}
 }
 
-func nfproto(f model.Family) uint32 {
-	if f == model.IPv6 {
-		return unix.NFPROTO_IPV6
+// compare goes on if the register of keys has bytes, or others.
+func compare(equal bool, data []byte) expr.Any {
+	if equal {
+		return &expr.Cmp{Op: expr.CmpOpEq, Register: keys, Data: data}
 	}
-	return unix.NFPROTO_IPV4
-}
-
-// compare compares the register of keys with bytes.
-func compare(op expr.CmpOp, data []byte) expr.Any {
-	return &expr.Cmp{Op: op, Register: keys, Data: data}
+	return &expr.Cmp{Op: expr.CmpOpNeq, Register: keys, Data: data}
 }
 
 // within goes on if the address that was loaded is in a prefix, or is not.
 func (l *fields) within(p netip.Prefix, inside bool) rule {
-	op := expr.CmpOpEq
-	if !inside {
-		op = expr.CmpOpNeq
-	}
-	return append(l.rule, masked(mask(p)), compare(op, p.Masked().Addr().AsSlice()))
+	return append(l.rule, masked(net.CIDRMask(p.Bits(), p.Addr().BitLen())), compare(inside, p.Masked().Addr().AsSlice()))
 }
 
 func masked(m []byte) expr.Any {
 	return &expr.Bitwise{SourceRegister: keys, DestRegister: keys, Len: uint32(len(m)), Mask: m, Xor: make([]byte, len(m))}
-}
-
-func mask(p netip.Prefix) []byte {
-	m := make([]byte, p.Addr().BitLen()/8)
-	for i := range p.Bits() {
-		m[i/8] |= 0x80 >> (i % 8)
-	}
-	return m
 }
 
 // number32 is a number as the kernel has it.
@@ -165,7 +146,7 @@ func number32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n)
 
 // bits goes on if any of some bits is set.
 func bits(load expr.Any, which uint32) rule {
-	return rule{load, masked(number32(which)), compare(expr.CmpOpNeq, number32(0))}
+	return rule{load, masked(number32(which)), compare(false, number32(0))}
 }
 
 // ctState and status match bits of connection tracking. Of a packet that nothing tracks, the state has no such bit, and to ask for the status ends the rule.
@@ -196,23 +177,16 @@ func setMark(bit int, turn bool) rule {
 
 // isLocal matches packets from or to addresses of this node, or others.
 func isLocal(source, yes bool) rule {
-	op := expr.CmpOpEq
-	if !yes {
-		op = expr.CmpOpNeq
-	}
-	return rule{&expr.Fib{Register: keys, ResultADDRTYPE: true, FlagSADDR: source, FlagDADDR: !source}, compare(op, number32(unix.RTN_LOCAL))}
+	return rule{&expr.Fib{Register: keys, ResultADDRTYPE: true, FlagSADDR: source, FlagDADDR: !source}, compare(yes, number32(unix.RTN_LOCAL))}
 }
 
 // cameBy matches the interface a packet came in by; prefix: the beginning of its name.
 func cameBy(name string, prefix, yes bool) rule {
-	op, b := expr.CmpOpEq, []byte(name)
-	if !yes {
-		op = expr.CmpOpNeq
-	}
+	b := []byte(name)
 	if !prefix {
 		b = append(b, make([]byte, unix.IFNAMSIZ-len(b))...)
 	}
-	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: keys}, compare(op, b)}
+	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: keys}, compare(yes, b)}
 }
 
 // leavesBy matches the interface a packet leaves by.
@@ -223,7 +197,7 @@ func leavesBy(name string, yes bool) rule {
 }
 
 func isProtocol(p model.Protocol) rule {
-	return rule{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keys}, compare(expr.CmpOpEq, []byte{byte(p)})}
+	return rule{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keys}, compare(true, []byte{byte(p)})}
 }
 
 // refuse answers with a reset, or that the port cannot be reached.
