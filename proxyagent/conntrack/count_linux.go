@@ -6,6 +6,7 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
@@ -14,11 +15,11 @@ import (
 // count. It reads the whole table; after an error the values mean nothing.
 func (k Kernel) Count(ctx context.Context, of map[netip.Addr]int) error {
 	return nfnetlink.Again(ctx, func() error {
-		bits := 0
+		var family model.Family
 		for addr := range of {
-			of[addr], bits = 0, addr.BitLen()
+			of[addr], family = 0, model.FamilyOf(addr)
 		}
-		return k.conn.Dump(request(nl.IPCTNL_MSG_CT_GET, bits, nil), func(answer nfnetlink.Attrs) {
+		return k.conn.Dump(request(nl.IPCTNL_MSG_CT_GET, family, nil), func(answer nfnetlink.Attrs) {
 			addr := readTuple(answer.Get(nl.CTA_TUPLE_ORIG)).dst.Addr()
 			if _, asked := of[addr]; asked && !ended(answer) {
 				of[addr]++

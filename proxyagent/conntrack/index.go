@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -64,15 +65,9 @@ func (n nodeAddrs) serves(addr netip.Addr, local map[netip.Addr]bool) bool {
 }
 
 // frontsOf returns all fronts of a port.
-func frontsOf(p model.ServicePort) []front {
-	var all []front
-	for _, vips := range [][]netip.Addr{p.ClusterIPs, p.ExternalIPs, p.LoadBalancerIPs} {
-		for _, vip := range vips {
-			all = append(all, front{p.Name.Protocol, netip.AddrPortFrom(vip, p.Port)})
-		}
-	}
-	if p.NodePort != 0 {
-		all = append(all, nodePort(p.Name.Protocol, p.NodePort))
+func frontsOf(p model.ServicePort) (all []front) {
+	for _, f := range p.Fronts() {
+		all = append(all, front{p.Name.Protocol, f.At})
 	}
 	return all
 }
@@ -102,12 +97,7 @@ func has(sorted []netip.AddrPort, endpoint netip.AddrPort) bool {
 
 // apply changes the index by a Delta, and returns the fronts that may have stale flows now.
 func (x *portIndex) apply(d model.Delta) (suspects []front) {
-	now := func(name model.PortName) (p model.ServicePort) {
-		if port := d.Ports[name]; port != nil {
-			p = *port
-		}
-		return p
-	}
+	now := func(name model.PortName) model.ServicePort { return *cmp.Or(d.Ports[name], &model.ServicePort{}) }
 	for name := range d.Ports {
 		suspects = append(suspects, x.suspects(d.Before[name], now(name))...)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
@@ -40,7 +41,7 @@ func (k Kernel) Flows(ctx context.Context, q Query, wanted func(Flow) bool) (flo
 // dump asks once. Kernels before 5.8, and before 5.14 for those that are unanswered, send more than
 // is asked for.
 func (k Kernel) dump(q Query, each func(Flow)) error {
-	return k.conn.Dump(request(nl.IPCTNL_MSG_CT_GET, q.Family.Bits(), q.filter()), func(answer nfnetlink.Attrs) {
+	return k.conn.Dump(request(nl.IPCTNL_MSG_CT_GET, q.Family, q.filter()), func(answer nfnetlink.Attrs) {
 		if f, ok := readFlow(answer); ok {
 			each(f)
 		}
@@ -50,7 +51,7 @@ func (k Kernel) dump(q Query, each func(Flow)) error {
 // Delete implements Table.
 func (k Kernel) Delete(ctx context.Context, f Flow) (bool, error) {
 	err := nfnetlink.Again(ctx, func() error {
-		return k.conn.Do(request(nl.IPCTNL_MSG_CT_DELETE, f.Destination.Addr().BitLen(), identity(f)))
+		return k.conn.Do(request(nl.IPCTNL_MSG_CT_DELETE, model.FamilyOf(f.Destination.Addr()), identity(f)))
 	})
 	if errors.Is(err, syscall.ENOENT) {
 		return false, nil
@@ -76,7 +77,7 @@ func LocalAddrs() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// request is about flows whose addresses have so many bits.
-func request(command uint8, bits int, attrs nfnetlink.Attrs) nfnetlink.Request {
-	return nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: command, Family: nfnetlink.Family(bits), Attrs: attrs}
+// request is about flows of a family.
+func request(command uint8, family model.Family, attrs nfnetlink.Attrs) nfnetlink.Request {
+	return nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: command, Family: family.Number(), Attrs: attrs}
 }

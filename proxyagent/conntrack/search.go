@@ -40,7 +40,7 @@ func (r *Reconciler) Search(now time.Time) func(context.Context) func(context.Co
 		}
 	}
 	r.abandoned = nil
-	needsLocal := slices.ContainsFunc(s.fronts(), func(f front) bool { return f.isNodePort() || r.index.overlapsNodePort(f) })
+	needsLocal := slices.ContainsFunc(slices.Collect(maps.Keys(s.suspects)), func(f front) bool { return f.isNodePort() || r.index.overlapsNodePort(f) })
 	return func(ctx context.Context) func(context.Context) (int, bool, error) {
 		start := time.Now()
 		s.err = s.read(ctx, r.family, r.table, needsLocal)
@@ -48,8 +48,6 @@ func (r *Reconciler) Search(now time.Time) func(context.Context) func(context.Co
 		return func(ctx context.Context) (int, bool, error) { return r.finish(ctx, s, time.Now()) }
 	}
 }
-
-func (s *search) fronts() []front { return slices.Collect(maps.Keys(s.suspects)) }
 
 // read looks for flows that may be stale.
 func (s *search) read(ctx context.Context, family model.Family, table Table, needsLocal bool) error {
@@ -125,7 +123,11 @@ func (r *Reconciler) finish(ctx context.Context, s *search, now time.Time) (dele
 // again has everything looked for once more that a search should have found.
 func (r *Reconciler) again(s *search, now time.Time) {
 	r.earliest = now.Add(retry)
-	r.suspect(now.Add(-settle), slices.DeleteFunc(s.fronts(), func(f front) bool { _, already := r.suspects[f]; return already })...)
+	for f := range s.suspects {
+		if _, already := r.suspects[f]; !already {
+			r.suspect(now.Add(-settle), f)
+		}
+	}
 	if r.abandoned == nil {
 		r.abandoned = s.abandoned
 	}

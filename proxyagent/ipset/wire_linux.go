@@ -32,7 +32,7 @@ func (h header) fits(s Set) bool {
 	if s.Type == BitmapPort {
 		return h.from == 0 && h.to == 65535
 	}
-	return h.family == nfnetlink.Family(s.Family.Bits()) && h.limit >= maxElements
+	return h.family == s.Family.Number() && h.limit >= maxElements
 }
 
 // begin are the attributes that each request begins with.
@@ -46,7 +46,7 @@ func begin(set string) nfnetlink.Attrs {
 
 // creation are the attributes of the request to create s.
 func creation(s Set) nfnetlink.Attrs {
-	family := nfnetlink.Family(s.Family.Bits())
+	family := s.Family.Number()
 	if s.Type == BitmapPort {
 		family = syscall.AF_UNSPEC
 	}

@@ -123,7 +123,7 @@ const forever = 0xffffffff
 
 // addresses are the virtual IPs of our interface and of kube-proxy's, and the addresses that the node has on all others.
 func (k *kernel) addresses() (all observed, err error) {
-	addrs, err := listAddrs(nil, netlinkFamily(k.family))
+	addrs, err := listAddrs(nil, int(k.family.Number()))
 	if err != nil {
 		return all, err
 	}
@@ -167,13 +167,6 @@ func listAddrs(of netlink.Link, family int) (all []netlink.Addr, err error) {
 		return nil, fmt.Errorf("reading the addresses of the node: %w", err)
 	}
 	return all, nil
-}
-
-func netlinkFamily(f model.Family) int {
-	if f == model.IPv6 {
-		return netlink.FAMILY_V6
-	}
-	return netlink.FAMILY_V4
 }
 
 // do takes a step.
@@ -232,12 +225,7 @@ func (k *kernel) destination(s step) ipvs.Destination {
 	return ipvs.Destination{Address: s.endpoint.Addr(), Port: s.endpoint.Port(), Family: k.inet(), FwdMethod: ipvs.Masquerade, Weight: uint32(s.weight)}
 }
 
-func (k *kernel) inet() ipvs.AddressFamily {
-	if k.family == model.IPv6 {
-		return ipvs.INET6
-	}
-	return ipvs.INET
-}
+func (k *kernel) inet() ipvs.AddressFamily { return ipvs.AddressFamily(k.family.Number()) }
 
 // services are the virtual servers of the family, with what the kernel counts.
 func (k *kernel) services() (map[front]ipvs.ServiceExtended, error) {

@@ -21,11 +21,7 @@ type front struct {
 
 // mark is the front that marks the port of this one as ours, at all addresses of the node.
 func (f front) mark() front {
-	unspecified := netip.IPv4Unspecified()
-	if f.at.Addr().Is6() {
-		unspecified = netip.IPv6Unspecified()
-	}
-	return front{f.protocol, netip.AddrPortFrom(unspecified, f.at.Port())}
+	return front{f.protocol, netip.AddrPortFrom(model.FamilyOf(f.at.Addr()).Unspecified(), f.at.Port())}
 }
 
 func (f front) isMark() bool { return f.at.Addr().IsUnspecified() }
@@ -127,17 +123,11 @@ func endpoints(weights map[netip.AddrPort]int) []netip.AddrPort {
 	return slices.SortedFunc(maps.Keys(weights), netip.AddrPort.Compare)
 }
 
-// weightsOf are the weights of some endpoints of a port. Where none has more than 0, all are alike.
+// weightsOf are the weights of some endpoints of a port.
 func weightsOf(p *model.ServicePort, some []netip.AddrPort) map[netip.AddrPort]int {
 	weights := make(map[netip.AddrPort]int, len(some))
-	least := 1
-	for _, e := range some {
-		if weights[e] = p.Weights.Of(e); weights[e] > 0 {
-			least = 0
-		}
-	}
-	for e, w := range weights {
-		weights[e] = max(w, least)
+	for i, weight := range p.Weights.Among(some) {
+		weights[some[i]] = weight
 	}
 	return weights
 }

@@ -33,10 +33,10 @@ type Table struct {
 	moved   map[netip.Addr]bool // virtual IPs that may
 }
 
-// claim is a port that is served at a front, and whether for traffic from outside.
+// claim is a port that is served at a front, and by which endpoints.
 type claim struct {
-	port    *model.ServicePort
-	outside bool
+	port   *model.ServicePort
+	usable []netip.AddrPort
 }
 
 // NewTable returns a Table that wants nothing, for a kernel that has nothing.
@@ -143,45 +143,32 @@ func (t *Table) nodePortAddrs() []netip.Addr {
 
 // put adds the fronts of a port, or removes them.
 func (t *Table) put(p *model.ServicePort, present bool) {
-	for i, vips := range [][]netip.Addr{p.ClusterIPs, p.ExternalIPs, p.LoadBalancerIPs} {
-		for _, vip := range vips {
-			t.putVirtual(front{p.Name.Protocol, netip.AddrPortFrom(vip, p.Port)}, claim{p, i > 0}, present)
+	for _, f := range p.Fronts() {
+		at, addr, claims := front{p.Name.Protocol, f.At}, f.At.Addr(), t.virtual
+		if f.IsNodePort() {
+			at, claims = front{p.Name.Protocol, netip.AddrPortFrom(t.family.Unspecified(), p.NodePort)}, t.node
+		}
+		if delete(claims, at); present {
+			claims[at] = claim{p, f.Usable}
+		}
+		if f.IsNodePort() {
+			t.touchNode(at)
+			continue
+		}
+		t.touched[at], t.moved[addr] = true, true
+		count(t.vips, addr, present)
+		if t.own[addr] {
+			count(t.marks, at.mark(), present)
+			t.touched[at.mark()] = true
 		}
 	}
-	if p.NodePort == 0 {
-		return
-	}
-	mark := front{p.Name.Protocol, netip.AddrPortFrom(t.anyAddr(), p.NodePort)}
-	if delete(t.node, mark); present {
-		t.node[mark] = claim{p, true}
-	}
-	t.touchNode(mark)
 }
 
-func (t *Table) anyAddr() netip.Addr {
-	if t.family == model.IPv6 {
-		return netip.IPv6Unspecified()
-	}
-	return netip.IPv4Unspecified()
-}
-
-func (t *Table) putVirtual(f front, c claim, present bool) {
-	change, addr := 1, f.at.Addr()
-	if delete(t.virtual, f); present {
-		t.virtual[f] = c
-	} else {
-		change = -1
-	}
-	t.touched[f], t.moved[addr] = true, true
-	count(t.vips, addr, change)
-	if t.own[addr] {
-		count(t.marks, f.mark(), change)
-		t.touched[f.mark()] = true
-	}
-}
-
-func count[K comparable](all map[K]int, k K, change int) {
-	if all[k] += change; all[k] <= 0 {
+// count counts one more, or one less.
+func count[K comparable](all map[K]int, k K, more bool) {
+	if more {
+		all[k]++
+	} else if all[k]--; all[k] <= 0 {
 		delete(all, k)
 	}
 }
@@ -190,7 +177,8 @@ func count[K comparable](all map[K]int, k K, change int) {
 func (t *Table) wanted(f front) *server {
 	_, isNodePort := t.node[f]
 	if c := t.claimed(f); c.port != nil {
-		return t.serve(c)
+		scheduler, _ := t.scheduler(c.port)
+		return &server{balancing{scheduler, c.port.AffinitySeconds}, weightsOf(c.port, c.usable)}
 	}
 	if f.isMark() && (isNodePort || t.marks[f] > 0) {
 		return &server{balancing: balancing{scheduler: model.RoundRobin}}
@@ -209,15 +197,6 @@ func (t *Table) claimed(f front) claim {
 	return claim{}
 }
 
-func (t *Table) serve(c claim) *server {
-	some := c.port.Internal()
-	if c.outside {
-		some = c.port.External()
-	}
-	scheduler, _ := t.scheduler(c.port)
-	return &server{balancing{scheduler, c.port.AffinitySeconds}, weightsOf(c.port, some)}
-}
-
 // scheduler is that of a port, and whether it is the one that it asks for.
 func (t *Table) scheduler(p *model.ServicePort) (model.Scheduler, bool) {
 	s := cmp.Or(p.Scheduler, t.standard)
@@ -227,10 +206,12 @@ func (t *Table) scheduler(p *model.ServicePort) (model.Scheduler, bool) {
 	return s, true
 }
 
-// refuse notes that the kernel does not have a scheduler, and has the ports that ask for it looked at.
+// refuse notes that the kernel does not have a scheduler. Many ports may ask for it.
 func (t *Table) refuse(s model.Scheduler) {
-	t.unavailable[s] = true
-	t.touchScheduler()
+	if !t.unavailable[s] {
+		t.unavailable[s] = true
+		t.touchAll()
+	}
 }
 
 // retryUnavailable is for schedulers that the kernel did not have: a module may have been loaded
@@ -242,41 +223,23 @@ func (t *Table) retryUnavailable(unloaded []model.Scheduler) {
 	}
 	if !maps.Equal(now, t.unavailable) {
 		t.unavailable = now
-		t.touchScheduler()
+		t.touchAll()
 	}
 }
 
-func (t *Table) touchScheduler() {
-	for f, c := range t.virtual {
-		if c.port.Scheduler != "" {
-			t.touched[f] = true
-		}
-	}
-	for m, c := range t.node {
-		if c.port.Scheduler != "" {
-			t.touchNode(m)
-		}
-	}
-}
-
-// steps are what to do about virtual servers. Those that bring something come before those that take something away.
+// steps are what to do about virtual servers. Those that bring something come before those that
+// take something away. A mark comes before what it marks, and goes after it.
 func (t *Table) steps() (build, clear []step) {
+	var first, last []step
 	for _, f := range slices.SortedFunc(maps.Keys(t.touched), front.compare) {
 		b, c := decide(f, t.wanted(f), t.have[f])
-		build, clear = append(build, b...), append(clear, c...)
+		if f.isMark() {
+			first, last = append(first, b...), append(last, c...)
+		} else {
+			build, clear = append(build, b...), append(clear, c...)
+		}
 	}
-	// A mark comes before what it marks, and goes after it.
-	marksFirst := func(a, b step) int { return cmp.Compare(sign(a.isMark()), sign(b.isMark())) }
-	slices.SortStableFunc(build, func(a, b step) int { return marksFirst(b, a) })
-	slices.SortStableFunc(clear, marksFirst)
-	return build, clear
-}
-
-func sign(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+	return append(first, build...), append(clear, last...)
 }
 
 // addresses are the virtual IPs that our interface should get, and those that it should lose. One that the node has on another interface stays there alone.
@@ -313,12 +276,13 @@ func (t *Table) settled() { clear(t.touched); clear(t.moved) }
 
 // fronts are those of a port, sorted.
 func (t *Table) fronts(p *model.ServicePort) (all []front) {
-	for _, vip := range slices.Concat(p.ClusterIPs, p.ExternalIPs, p.LoadBalancerIPs) {
-		all = append(all, front{p.Name.Protocol, netip.AddrPortFrom(vip, p.Port)})
-	}
-	if p.NodePort != 0 {
-		for _, a := range t.nodes {
-			all = append(all, front{p.Name.Protocol, netip.AddrPortFrom(a, p.NodePort)})
+	for _, f := range p.Fronts() {
+		at := []netip.Addr{f.At.Addr()}
+		if f.IsNodePort() {
+			at = t.nodes
+		}
+		for _, a := range at {
+			all = append(all, front{p.Name.Protocol, netip.AddrPortFrom(a, f.At.Port())})
 		}
 	}
 	slices.SortFunc(all, front.compare)

@@ -46,6 +46,22 @@ func (f Family) Bits() int {
 	return 128
 }
 
+// Number is AF_INET or AF_INET6 of Linux: that of the family in each kind of message to the kernel.
+func (f Family) Number() uint8 {
+	if f == IPv6 {
+		return 10
+	}
+	return 2
+}
+
+// Unspecified is 0.0.0.0 or ::.
+func (f Family) Unspecified() netip.Addr {
+	if f == IPv6 {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}
+
 // Protocol is a transport protocol by its IANA number. Its zero value is none.
 type Protocol uint8
 

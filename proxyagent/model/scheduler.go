@@ -91,25 +91,41 @@ func (w Weights) Of(e netip.AddrPort) int {
 	return 1
 }
 
-// Usable returns those endpoints that get new connections, and what each of them weighs, which is more than zero. Where none weighs anything, all are alike.
-func (w Weights) Usable(all []netip.AddrPort) (usable []netip.AddrPort, weights []int) {
-	for _, e := range all {
-		if weight := w.Of(e); weight > 0 {
-			usable, weights = append(usable, e), append(weights, weight)
-		}
+// Among returns what each of some endpoints weighs. Where none weighs anything, each weighs 1.
+func (w Weights) Among(some []netip.AddrPort) []int {
+	all := make([]int, len(some))
+	for i, e := range some {
+		all[i] = w.Of(e)
 	}
-	if len(usable) == 0 {
-		return all, slices.Repeat([]int{1}, len(all))
+	if Sum(all) == 0 {
+		return slices.Repeat([]int{1}, len(some))
+	}
+	return all
+}
+
+// Usable returns those of some endpoints that get new connections, and what each of them weighs,
+// which is more than zero.
+func (w Weights) Usable(some []netip.AddrPort) (usable []netip.AddrPort, weights []int) {
+	for i, weight := range w.Among(some) {
+		if weight > 0 {
+			usable, weights = append(usable, some[i]), append(weights, weight)
+		}
 	}
 	return usable, weights
 }
 
-// Interleave returns a round in which each endpoint has as many turns as it weighs, as far apart as can be: whoever has waited for most of its share is next.
-func Interleave(all []netip.AddrPort, weights []int) (round []netip.AddrPort) {
-	total, waiting := 0, make([]int, len(all))
+// Sum adds weights up.
+func Sum(weights []int) (total int) {
 	for _, weight := range weights {
 		total += weight
 	}
+	return total
+}
+
+// Interleave returns a round in which each endpoint has as many turns as it weighs, as far apart as
+// can be: the one that has waited for most of its share is next.
+func Interleave(all []netip.AddrPort, weights []int) (round []netip.AddrPort) {
+	total, waiting := Sum(weights), make([]int, len(all))
 	for range total {
 		next := 0
 		for i, weight := range weights {

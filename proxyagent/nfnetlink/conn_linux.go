@@ -34,14 +34,6 @@ type Request struct {
 	Attrs  Attrs
 }
 
-// Family is the number of the address family whose addresses have so many bits: AF_INET or AF_INET6.
-func Family(bits int) uint8 {
-	if bits == 32 {
-		return unix.AF_INET
-	}
-	return unix.AF_INET6
-}
-
 // Open opens a connection that also receives what the kernel tells to the groups, by number as in linux/netfilter/nfnetlink.h. It needs no privilege without groups;
 // they and most requests need CAP_NET_ADMIN.
 func Open(groups ...uint) (*Conn, error) {

@@ -59,10 +59,7 @@ func (p *Proxier) hashAgain(now time.Time) {
 
 // tryHash has the kernel look at a chain with a hash.
 func tryHash(f model.Family) error {
-	a := netip.AddrPortFrom(netip.IPv4Unspecified(), 1)
-	if f == model.IPv6 {
-		a = netip.AddrPortFrom(netip.IPv6Unspecified(), 1)
-	}
+	a := netip.AddrPortFrom(f.Unspecified(), 1)
 	return try(model.Globals{Family: f}, &model.ServicePort{
 		Name: model.PortName{Protocol: model.TCP}, Port: 1, ClusterIPs: []netip.Addr{a.Addr()}, HasEndpoints: true,
 		Cluster: []netip.AddrPort{a, a}, Scheduler: model.SourceHashing,

@@ -13,7 +13,6 @@ import (
 	"github.com/mdlayher/netlink"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
 // kernel is our table of one family. The library writes; all is read without it, by a connection of its own: the library cannot read all of our rules, makes several times as much garbage
@@ -31,7 +30,7 @@ const socketBuffer = 1 << 20
 const answerTimeout = time.Minute
 
 func open(f model.Family) (*kernel, error) {
-	k := &kernel{table: &nftables.Table{Name: table, Family: nftables.TableFamily(nfnetlink.Family(f.Bits()))}}
+	k := &kernel{table: &nftables.Table{Name: table, Family: nftables.TableFamily(f.Number())}}
 	return k, k.connect()
 }
 

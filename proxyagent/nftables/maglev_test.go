@@ -59,7 +59,7 @@ func TestMaglevFollowsWeights(t *testing.T) {
 		}
 		got := entries(maglev(all, weights))
 		for i, e := range all {
-			share := float64(weights[i]) / float64(sum(weights))
+			share := float64(weights[i]) / float64(model.Sum(weights))
 			if want := share * maglevSize; math.Abs(float64(got[e])-want) > 5*math.Sqrt(want*(1-share))+1 {
 				t.Errorf("weights %v: endpoint %d has %d entries, want about %.0f", weights, i, got[e], want)
 			}

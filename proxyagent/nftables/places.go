@@ -31,10 +31,7 @@ func inPlace(before, p *model.ServicePort) *model.ServicePort {
 // keepOrder returns endpoints in the order of those before, and whether it is another one than they
 // have.
 func keepOrder(before, now []netip.AddrPort) (ordered []netip.AddrPort, moved bool) {
-	toPlace, ordered := make(map[netip.AddrPort]int, len(now)), make([]netip.AddrPort, len(now))
-	for _, e := range now {
-		toPlace[e]++
-	}
+	toPlace, ordered := endpointsOf(now), make([]netip.AddrPort, len(now))
 	for i, e := range before[:min(len(before), len(now))] {
 		if toPlace[e] > 0 {
 			ordered[i] = e
@@ -53,4 +50,13 @@ func keepOrder(before, now []netip.AddrPort) (ordered []netip.AddrPort, moved bo
 		toPlace[e]--
 	}
 	return ordered, !slices.Equal(ordered, now)
+}
+
+// endpointsOf counts endpoints.
+func endpointsOf(all []netip.AddrPort) map[netip.AddrPort]int {
+	n := make(map[netip.AddrPort]int, len(all))
+	for _, e := range all {
+		n[e]++
+	}
+	return n
 }

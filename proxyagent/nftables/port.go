@@ -4,7 +4,6 @@ package nftables
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -40,19 +39,8 @@ func (r run) key(i int) key { return key{set: r.set, of: r.front + index(i)} }
 // contribution is a pure function of a port. With plain, its scheduler and weights do not count.
 func contribution(p *model.ServicePort, plain bool) contributed {
 	c := contributed{spread: spreadOf(p, plain), values: map[key]string{}, runs: map[run][]netip.AddrPort{}, members: map[key]struct{}{}, routes: map[route]struct{}{}}
-	for _, vip := range p.ClusterIPs {
-		c.add(active, addr(vip))
-		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), false)
-	}
-	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
-		c.add(vips, addr(vip))
-		c.front(p, atAddress, addr(vip)+service(p.Name.Protocol, p.Port), true)
-		if p.Balanced && p.HealthCheckNodePort != 0 {
-			c.add(balanced, addr(vip)+service(model.TCP, p.HealthCheckNodePort)) // the agent answers there
-		}
-	}
-	if p.NodePort != 0 {
-		c.front(p, atNode, service(p.Name.Protocol, p.NodePort), true)
+	for _, f := range p.Fronts() {
+		c.front(p, f)
 	}
 	for _, e := range p.Hairpin {
 		c.add(hairpin, addr(e.Addr())+addr(e.Addr())+service(p.Name.Protocol, e.Port()))
@@ -61,7 +49,6 @@ func contribution(p *model.ServicePort, plain bool) contributed {
 		c.keep(p.Name, false, p.Cluster)
 		c.keep(p.Name, true, p.Local)
 	}
-	c.firewall(p)
 	return c
 }
 
@@ -73,9 +60,6 @@ func (c contributed) keep(name model.PortName, local bool, all []netip.AddrPort)
 	}
 }
 
-// affinityTo is the value of a front of a port.
-func affinityTo(name model.PortName) string { return index(0) + numberOf(name, false)[:8] }
-
 // place are the maps of one kind of front.
 type place struct{ fronts, picked, local, anywhere, unserved, affinity set }
 
@@ -85,65 +69,60 @@ var (
 )
 
 // front leads from one front of a port to its endpoints.
-func (c contributed) front(p *model.ServicePort, in place, of string, outside bool) {
-	isLocal := p.InternalLocal
-	if outside {
-		isLocal = p.ExternalLocal
+func (c contributed) front(p *model.ServicePort, f model.Front) {
+	in, of := atNode, service(p.Name.Protocol, f.At.Port())
+	if !f.IsNodePort() {
+		in, of = atAddress, addr(f.At.Addr())+of
+		c.address(p, f, of)
 	}
-	usable := c.cluster
-	if isLocal {
-		usable = c.local
+	usable, picked := c.cluster, in.picked
+	if f.Local {
+		usable, picked = c.local, in.local
 	}
-	r := route{node: in.fronts == nodeFronts, outside: outside, local: isLocal, n: len(usable), by: c.picker, affinity: p.AffinitySeconds}
-	if c.picker == inTurn {
-		r.counter = model.Digest(p.Name.String())
+	r := route{node: f.IsNodePort(), outside: f.Outside, local: f.Local}
+	if !p.Balanced {
+		r.n, r.by, r.affinity = len(usable), c.picker, p.AffinitySeconds
+		c.runs[run{picked, of}] = usable
+		if r.by == inTurn {
+			r.counter = model.Digest(p.Name.String())
+		}
 	}
 	if p.AffinitySeconds > 0 {
-		c.values[key{set: in.affinity, of: of}] = affinityTo(p.Name)
+		c.values[key{set: in.affinity, of: of}] = index(0) + numberOf(p.Name, false)[:8]
 	}
-	if p.Balanced {
-		r.n, r.by, r.counter, r.affinity = 0, atRandom, "", 0
-	}
-	if p.Balanced && !r.node && len(usable) > 0 {
-		c.add(balanced, of)
-	}
-	// Clients on this node may use all endpoints of a front whose policy is Local.
-	split := outside && isLocal && len(c.cluster) > 0
-	if !isLocal && !p.Balanced || split {
+	if f.Exempt {
 		c.runs[run{in.picked, of}] = c.cluster
-	}
-	if isLocal && !p.Balanced {
-		c.runs[run{in.local, of}] = c.local
-	}
-	if split {
 		c.lead(in.anywhere, of, route{node: r.node, through: true, n: len(c.cluster), by: r.by, counter: r.counter, affinity: r.affinity})
 	}
-	if len(usable) > 0 || split {
+	if len(usable) > 0 || f.Exempt {
 		c.lead(in.fronts, of, r)
 	}
-	c.withoutEndpoints(p, key{set: in.unserved, of: of}, usable)
-}
-
-// withoutEndpoints says what becomes of the clients of a front that leads to no endpoint.
-func (c contributed) withoutEndpoints(p *model.ServicePort, k key, usable []netip.AddrPort) {
-	switch {
-	case !p.HasEndpoints:
-		c.values[k] = chainRefuse
-	case len(usable) == 0:
-		c.values[k] = drop
+	switch f.Fate {
+	case model.Refuse:
+		c.values[key{set: in.unserved, of: of}] = chainRefuse
+	case model.Drop:
+		c.values[key{set: in.unserved, of: of}] = drop
 	}
 }
 
-// firewall limits load balancer IPs to the source ranges. Without endpoints all clients are refused.
-func (c contributed) firewall(p *model.ServicePort) {
-	if len(p.SourceRanges) == 0 || !p.HasEndpoints {
-		return
+// address adds what only fronts with an address have.
+func (c contributed) address(p *model.ServicePort, f model.Front, of string) {
+	vip := addr(f.At.Addr())
+	if f.Outside {
+		c.add(vips, vip)
+	} else {
+		c.add(active, vip)
 	}
-	for _, vip := range p.LoadBalancerIPs {
-		of := addr(vip) + service(p.Name.Protocol, p.Port)
+	if p.Balanced && len(f.Usable) > 0 {
+		c.add(balanced, of)
+	}
+	if p.Balanced && f.Outside && p.HealthCheckNodePort != 0 {
+		c.add(balanced, vip+service(model.TCP, p.HealthCheckNodePort)) // the agent answers there
+	}
+	if len(f.Sources) > 0 {
 		c.add(firewalled, of)
-		for _, r := range p.SourceRanges {
-			c.members[key{set: allowed, of: of + addr(r.Masked().Addr()), to: of + addr(last(r))}] = struct{}{}
-		}
+	}
+	for _, source := range f.Sources {
+		c.members[key{set: allowed, of: of + addr(source.Masked().Addr()), to: of + addr(last(source))}] = struct{}{}
 	}
 }

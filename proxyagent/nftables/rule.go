@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
 // rule is what the kernel evaluates. Rules are written by netlink and not by the program nft: it
@@ -57,15 +56,15 @@ func (l *fields) payload(base expr.PayloadBase, offset, size int) *fields {
 	})
 }
 
-// addresses begin at 12 and 16 in the header of IPv4, at 8 and 24 in that of IPv6.
 func (l *fields) saddr() *fields { return l.address(12, 8) }
 func (l *fields) daddr() *fields { return l.address(16, 24) }
 
-func (l *fields) address(v4, v6 int) *fields {
+// address loads one that begins there in the header of IPv4, or there in that of IPv6.
+func (l *fields) address(at4, at6 int) *fields {
 	if l.f == model.IPv6 {
-		return l.payload(expr.PayloadBaseNetworkHeader, v6, 16)
+		at4 = at6
 	}
-	return l.payload(expr.PayloadBaseNetworkHeader, v4, 4)
+	return l.payload(expr.PayloadBaseNetworkHeader, at4, l.f.Bits()/8)
 }
 
 func (l *fields) protocol() *fields {
@@ -122,16 +121,15 @@ func (l *fields) follow(m, to set) rule {
 
 // dnat translates to what was found.
 func dnat(f model.Family) expr.Any {
-	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(nfnetlink.Family(f.Bits())), RegAddrMin: values, RegProtoMin: values + uint32(f.Bits()/32), Specified: true}
+	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.Number()), RegAddrMin: values, RegProtoMin: values + uint32(f.Bits()/32), Specified: true}
 }
 
-// compare goes on if the register of keys is equal to bytes, or is not.
+// compare goes on if the register of keys has bytes, or others.
 func compare(equal bool, data []byte) expr.Any {
-	op := expr.CmpOpEq
-	if !equal {
-		op = expr.CmpOpNeq
+	if equal {
+		return &expr.Cmp{Op: expr.CmpOpEq, Register: keys, Data: data}
 	}
-	return &expr.Cmp{Op: op, Register: keys, Data: data}
+	return &expr.Cmp{Op: expr.CmpOpNeq, Register: keys, Data: data}
 }
 
 // within goes on if the address that was loaded is in a prefix, or is not.

@@ -38,18 +38,12 @@ func (k *kernel) readServed(ctx context.Context) (all []model.ServicePort, err e
 
 // portAt is the port with a front, which is the key of an element: address, protocol and port or,
 // for a node port, without address.
-func portAt(of string) (p model.ServicePort) {
+func portAt(of string) model.ServicePort {
 	const service = 8 // bytes of protocol and port
 	if len(of) < service {
-		return p
+		return model.ServicePort{}
 	}
-	vip, isVIP := netip.AddrFromSlice([]byte(of[:len(of)-service]))
+	vip, _ := netip.AddrFromSlice([]byte(of[:len(of)-service]))
 	rest := of[len(of)-service:]
-	p.Name.Protocol, p.Port = model.Protocol(rest[0]), binary.BigEndian.Uint16([]byte(rest[4:]))
-	if isVIP {
-		p.LoadBalancerIPs = []netip.Addr{vip}
-	} else {
-		p.NodePort = p.Port
-	}
-	return p
+	return model.PortAt(model.Protocol(rest[0]), netip.AddrPortFrom(vip, binary.BigEndian.Uint16([]byte(rest[4:]))))
 }

@@ -49,73 +49,63 @@ func pickerOf(by model.Scheduler) picker {
 	}
 }
 
-// sequence has the endpoint of each index.
-func sequence(by model.Scheduler, all []netip.AddrPort, w model.Weights, plain bool) []netip.AddrPort {
+// weighed are the endpoints that get connections, and what each weighs; nil if all are alike.
+func weighed(by model.Scheduler, all []netip.AddrPort, w model.Weights) (usable []netip.AddrPort, weights []int) {
 	if len(w) == 0 && by != model.MaglevHashing {
-		return all
+		return all, nil
 	}
-	usable, weights := w.Usable(all)
+	if usable, weights = w.Usable(all); len(usable) < 2 || by == model.RoundRobin {
+		return usable, nil
+	}
+	return usable, weights
+}
+
+// sequence has the endpoint of each index.
+func sequence(by model.Scheduler, all []netip.AddrPort, w model.Weights, plain bool) (sequence []netip.AddrPort) {
+	usable, weights := weighed(by, all, w)
 	switch {
-	case plain || len(usable) < 2 || by == model.RoundRobin:
+	case plain || weights == nil:
 		return usable
 	case by == model.MaglevHashing:
 		return maglev(usable, weights)
 	case by == model.WeightedRoundRobin:
 		return model.Interleave(usable, weights)
-	default:
-		return repeated(usable, weights)
 	}
-}
-
-// repeated has each endpoint as often as it weighs.
-func repeated(all []netip.AddrPort, weights []int) (out []netip.AddrPort) {
-	for i, e := range all {
-		out = append(out, slices.Repeat([]netip.AddrPort{e}, weights[i])...)
+	for i, e := range usable {
+		sequence = append(sequence, slices.Repeat([]netip.AddrPort{e}, weights[i])...)
 	}
-	return out
-}
-
-func sum(all []int) (n int) {
-	for _, x := range all {
-		n += x
-	}
-	return n
-}
-
-// spreadCost is how many elements a port takes because of its scheduler and weights; 0 if it takes those that it takes without.
-func spreadCost(p *model.ServicePort) int {
-	cluster, local := sequenceLength(p.Scheduler, p.Cluster, p.Weights), sequenceLength(p.Scheduler, p.Local, p.Weights)
-	if cluster <= len(p.Cluster) && local <= len(p.Local) {
-		return 0
-	}
-	inside, outside := len(p.ClusterIPs), len(p.ExternalIPs)+len(p.LoadBalancerIPs)
-	if p.NodePort != 0 {
-		outside++
-	}
-	cost := outside * cluster // also with policy Local: clients on this node use them
-	if p.ExternalLocal {
-		cost += outside * local
-	}
-	if p.InternalLocal {
-		return cost + inside*local
-	}
-	return cost + inside*cluster
+	return sequence
 }
 
 // sequenceLength is the length of a sequence, without making it.
 func sequenceLength(by model.Scheduler, all []netip.AddrPort, w model.Weights) int {
-	if len(w) == 0 && by != model.MaglevHashing {
-		return len(all)
-	}
-	usable, weights := w.Usable(all)
+	usable, weights := weighed(by, all, w)
 	switch {
-	case len(usable) < 2 || by == model.RoundRobin:
+	case weights == nil:
 		return len(usable)
 	case by == model.MaglevHashing:
 		return maglevSize
 	default:
-		return sum(weights)
+		return model.Sum(weights)
 	}
+}
+
+// spreadCost is how many elements a port takes because of its scheduler and weights; 0 if it takes
+// those that it takes without.
+func spreadCost(p *model.ServicePort) (cost int) {
+	cluster, local := sequenceLength(p.Scheduler, p.Cluster, p.Weights), sequenceLength(p.Scheduler, p.Local, p.Weights)
+	if cluster <= len(p.Cluster) && local <= len(p.Local) {
+		return 0
+	}
+	for _, f := range p.Fronts() {
+		if f.Local {
+			cost += local
+		}
+		if !f.Local || f.Exempt {
+			cost += cluster
+		}
+	}
+	return cost
 }
 
 // spend takes in what ports cost. It returns them, with those of Services for which all their ports together become too much, or are not any more; these Services are turned.
@@ -136,7 +126,7 @@ func (t *Tables) spend(ports map[model.PortName]*model.ServicePort) (changed map
 	changed, turned = ports, map[model.ServiceName]bool{}
 	for name := range ports {
 		of := t.spreads[name.Service]
-		tooMuch := sum(slices.Collect(maps.Values(of))) > maxSpread
+		tooMuch := model.Sum(slices.Collect(maps.Values(of))) > maxSpread
 		if _, before := t.plain[name.Service]; tooMuch == before {
 			continue
 		}
@@ -176,10 +166,7 @@ func (s spread) describe() (lines []string) {
 		if len(all) == 0 {
 			continue
 		}
-		line, counts := fmt.Sprintf("  traffic to %s: the index of %d is %s;", where, len(all), words[s.picker]), map[netip.AddrPort]int{}
-		for _, e := range all {
-			counts[e]++
-		}
+		line, counts := fmt.Sprintf("  traffic to %s: the index of %d is %s;", where, len(all), words[s.picker]), endpointsOf(all)
 		for _, e := range slices.SortedFunc(maps.Keys(counts), netip.AddrPort.Compare) {
 			line += fmt.Sprintf(" %d for %s", counts[e], e)
 		}

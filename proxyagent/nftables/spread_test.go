@@ -93,7 +93,7 @@ func TestInterleavedIsSpreadOut(t *testing.T) {
 		for i, e := range got {
 			seen[e]++
 			for n, e := range all {
-				if share := float64(weights[n]*(i+1)) / float64(sum(weights)); float64(seen[e])-share > 1.5 || share-float64(seen[e]) > 1.5 {
+				if share := float64(weights[n]*(i+1)) / float64(model.Sum(weights)); float64(seen[e])-share > 1.5 || share-float64(seen[e]) > 1.5 {
 					t.Fatalf("weights %v: endpoint %d has %d of the first %d turns, its share is %.2f", weights, n, seen[e], i+1, share)
 				}
 			}

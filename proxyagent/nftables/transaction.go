@@ -162,10 +162,7 @@ func try(g model.Globals, ports ...*model.ServicePort) error {
 
 // Usable returns why the table of a family cannot be written; nil when it can. Nothing changes.
 func Usable(f model.Family) error {
-	a := netip.AddrFrom4([4]byte{192, 0, 2, 1})
-	if f == model.IPv6 {
-		a = netip.MustParseAddr("2001:db8::1")
-	}
+	a := f.Unspecified()
 	endpoints := []netip.AddrPort{netip.AddrPortFrom(a.Next(), 80), netip.AddrPortFrom(a.Next().Next(), 80)}
 	all := &model.ServicePort{
 		Name: model.PortName{Protocol: model.TCP}, ClusterIPs: []netip.Addr{a}, LoadBalancerIPs: []netip.Addr{endpoints[1].Addr().Next()}, Port: 80, NodePort: 30000,

@@ -92,9 +92,6 @@ func pick(f model.Family, endpoints []netip.AddrPort, affinity int, weights ...u
 	}
 	start = portChain(roleCluster, c.port)
 	c.write(start, endpoints)
-	if affinity > 0 {
-		c.remember(endpoints)
-	}
 	return start, c.chains
 }
 

@@ -23,6 +23,7 @@ type portRules struct {
 	nodePort []string
 	members  []member
 	affinity []string // sets that clients are remembered in
+	choice   choice   // what writes into chains
 }
 
 // portGlobals are the Globals that the rules of ports depend on: a change of others writes none of them.
@@ -45,115 +46,86 @@ type member struct {
 // renderPort turns a port into its rules.
 func renderPort(g portGlobals, p model.ServicePort) portRules {
 	r := portRules{chains: map[string][]string{}, vips: map[netip.Addr][]string{}}
-	r.choices(g, p)
-	r.clusterIPs(p)
-	r.external(g, p)
-	r.sets(p)
+	r.choice = choice{port: p.Name, weights: p.Weights, affinity: p.AffinitySeconds, family: g.family, chains: r.chains}
+	for _, f := range p.Fronts() {
+		r.front(g, p, f)
+		r.sets(p.Name.Protocol, f)
+	}
+	if p.HealthCheckNodePort != 0 {
+		r.add(setHealth, ipset.Entry{Port: p.HealthCheckNodePort})
+	}
+	for _, e := range p.Hairpin {
+		r.add(setHairpin, ipset.Entry{Addr: e.Addr(), Protocol: p.Name.Protocol, Port: e.Port(), Source: single(e.Addr())})
+	}
 	return r
 }
 
-// choices writes the chains that pick endpoints, if a rule leads to them.
-func (r *portRules) choices(g portGlobals, p model.ServicePort) {
-	c := choice{port: p.Name, weights: p.Weights, affinity: p.AffinitySeconds, family: g.family, chains: r.chains}
-	cluster, local := usesCluster(p), usesLocal(p)
-	if cluster {
-		c.write(portChain(roleCluster, p.Name), p.Cluster)
-	}
-	if local {
-		c.write(portChain(roleLocal, p.Name), p.Local)
-	}
-	if p.AffinitySeconds == 0 {
+// front writes the rules that lead from a front to endpoints.
+func (r *portRules) front(g portGlobals, p model.ServicePort, f model.Front) {
+	if len(f.Usable) == 0 && !f.Exempt {
 		return
 	}
-	var all []netip.AddrPort
-	if cluster {
-		all = p.Cluster
-	}
-	if local {
-		all = union(all, p.Local)
-	}
-	c.remember(all)
-	for _, e := range all {
-		r.affinity = append(r.affinity, affinitySet(g.family, p.Name, e))
-	}
-}
-
-// usesCluster reports whether any rule leads to the chain of all endpoints.
-func usesCluster(p model.ServicePort) bool {
-	return len(p.Cluster) > 0 && (p.HasExternal() || !p.InternalLocal && len(p.ClusterIPs) > 0 && !inline(p))
-}
-
-// usesLocal reports whether any rule leads to the chain of the endpoints on this node.
-func usesLocal(p model.ServicePort) bool {
-	return len(p.Local) > 0 && (p.ExternalLocal && p.HasExternal() || p.InternalLocal && len(p.ClusterIPs) > 0 && !inline(p))
-}
-
-// inline reports whether the rules of the ClusterIPs go straight to DNAT.
-func inline(p model.ServicePort) bool {
-	return !p.HasExternal() && p.AffinitySeconds == 0 && len(p.Internal()) <= inlineEndpoints
-}
-
-// clusterIPs writes the rules of the virtual IPs for traffic from inside.
-func (r *portRules) clusterIPs(p model.ServicePort) {
-	endpoints := able(p.Internal(), p.Weights)
-	if len(endpoints) == 0 {
-		return
-	}
-	role := roleCluster
-	if p.InternalLocal {
-		role = roleLocal
-	}
-	for _, vip := range p.ClusterIPs {
-		to := destination(vip, p.Name.Protocol, p.Port)
-		if !inline(p) {
-			r.vips[vip] = []string{to + " -g " + portChain(role, p.Name)}
-			continue
-		}
-		var ways []way
-		var weights []int
-		for _, e := range endpoints {
-			ways = append(ways, func(match string) string { return to + " " + match + "-j DNAT --to-destination " + e.String() })
-			weights = append(weights, weight(e, p.Weights))
-		}
-		r.vips[vip] = atRandom(ways, weights)
-	}
-}
-
-// external writes the chain for traffic from outside and the rules that lead there.
-//
-// With externalTrafficPolicy Cluster every client gets the node's address, so that answers come back this way. With Local clients from
-// outside keep theirs and are served by endpoints of this node alone; pods of this node and the node itself
-// may use all endpoints, the latter with the node's address.
-func (r *portRules) external(g portGlobals, p model.ServicePort) {
-	if !p.HasExternal() || len(p.Cluster) == 0 && (!p.ExternalLocal || len(p.Local) == 0) {
-		return
-	}
-	chain := portChain(roleExternal, p.Name)
-	r.chains[chain] = externalRules(g, p)
-	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
-		r.vips[vip] = []string{destination(vip, p.Name.Protocol, p.Port) + " -g " + chain}
-	}
-	if p.NodePort != 0 {
-		r.nodePort = []string{fmt.Sprintf("-p %s --dport %d -g %s", lower(p.Name.Protocol), p.NodePort, chain)}
-	}
-}
-
-func externalRules(g portGlobals, p model.ServicePort) []string {
-	masquerade := setMark(g.masqueradeBit)
-	if !p.ExternalLocal {
-		return []string{masquerade, "-g " + portChain(roleCluster, p.Name)}
+	at := fmt.Sprintf("-p %s --dport %d ", lower(p.Name.Protocol), f.At.Port())
+	if !f.IsNodePort() {
+		at = fmt.Sprintf("-d %s %s", single(f.At.Addr()), at)
 	}
 	var rules []string
-	if len(p.Cluster) > 0 {
-		toCluster := "-g " + portChain(roleCluster, p.Name)
-		if from := localSource(g.localSource, false); from != "" {
-			rules = append(rules, from+" "+toCluster)
+	switch {
+	case f.Outside:
+		chain := portChain(roleExternal, p.Name)
+		r.chains[chain] = r.external(g, p, f)
+		rules = []string{at + "-g " + chain}
+	case !p.HasExternal() && p.AffinitySeconds == 0 && len(f.Usable) <= inlineEndpoints:
+		var ways []way
+		usable, weights := p.Weights.Usable(f.Usable)
+		for i, e := range usable {
+			ways = append(ways, way{at, dnat(e), weights[i]})
 		}
-		const fromNode = "-m addrtype --src-type LOCAL "
-		rules = append(rules, fromNode+masquerade, fromNode+toCluster)
+		rules = atRandom(ways)
+	default:
+		rules = []string{at + r.pick(f.Usable, f.Local)}
 	}
-	if len(p.Local) > 0 {
-		rules = append(rules, "-g "+portChain(roleLocal, p.Name))
+	if f.IsNodePort() {
+		r.nodePort = rules
+	} else {
+		r.vips[f.At.Addr()] = rules
+	}
+}
+
+// pick is the target that picks one of some endpoints: any, or one on this node. The first rule
+// that needs it writes its chain.
+func (r *portRules) pick(endpoints []netip.AddrPort, local bool) string {
+	chain := portChain(roleCluster, r.choice.port)
+	if local {
+		chain = portChain(roleLocal, r.choice.port)
+	}
+	if _, written := r.chains[chain]; !written {
+		r.affinity = append(r.affinity, r.choice.write(chain, endpoints)...)
+	}
+	return "-g " + chain
+}
+
+// external are the rules for traffic from outside.
+//
+// With externalTrafficPolicy Cluster every client gets the node's address, so that answers come
+// back this way. With Local clients from outside keep theirs and are served by endpoints of this
+// node alone; pods of this node and the node itself may use all endpoints, the latter with the
+// node's address.
+func (r *portRules) external(g portGlobals, p model.ServicePort, f model.Front) (rules []string) {
+	masquerade := setMark(g.masqueradeBit)
+	if !f.Local {
+		return []string{masquerade, r.pick(f.Usable, false)}
+	}
+	if f.Exempt {
+		const fromNode = "-m addrtype --src-type LOCAL "
+		toAny := r.pick(p.Cluster, false)
+		if from := localSource(g.localSource, false); from != "" {
+			rules = append(rules, from+" "+toAny)
+		}
+		rules = append(rules, fromNode+masquerade, fromNode+toAny)
+	}
+	if len(f.Usable) > 0 {
+		rules = append(rules, r.pick(f.Usable, true))
 	}
 	return rules
 }
@@ -179,11 +151,6 @@ func localSource(l model.LocalSource, others bool) string {
 	default:
 		return ""
 	}
-}
-
-// destination matches packets to a port of a virtual IP.
-func destination(vip netip.Addr, p model.Protocol, port uint16) string {
-	return fmt.Sprintf("-d %s -p %s --dport %d", single(vip), lower(p), port)
 }
 
 // single is the prefix that holds one address.

@@ -85,7 +85,7 @@ func (r *Ruleset) apply(d model.Delta) {
 		next = maps.Clone(r.ports)
 		maps.Copy(next, d.Ports)
 	}
-	c := newPortChange()
+	c := portChange{chains: map[string][]string{}, vips: map[string][]string{}, nodePorts: map[string][]string{}}
 	for name := range d.Ports {
 		delete(r.withheld, name)
 		delete(r.without, name)
@@ -118,10 +118,6 @@ func (r *Ruleset) apply(d model.Delta) {
 // portChange is what changing ports makes of chains, by name, and of the rules of keys of lookups: none for those to go.
 type portChange struct {
 	chains, vips, nodePorts map[string][]string
-}
-
-func newPortChange() portChange {
-	return portChange{chains: map[string][]string{}, vips: map[string][]string{}, nodePorts: map[string][]string{}}
 }
 
 // put adds what a port adds to the rules, or removes it.

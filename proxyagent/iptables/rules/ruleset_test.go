@@ -53,7 +53,7 @@ func scheduled(d model.Delta) model.Delta {
 			continue
 		}
 		p.Scheduler, p.Weights = all[int(p.Port)%len(all)], model.Weights{}
-		for _, e := range union(p.Cluster, p.Local) {
+		for _, e := range slices.Concat(p.Cluster, p.Local) {
 			p.Weights[e] = e.Addr().AsSlice()[e.Addr().BitLen()/8-1] % 4
 		}
 	}

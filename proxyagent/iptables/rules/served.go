@@ -27,16 +27,12 @@ func Served(saved []byte) (all []model.ServicePort) {
 		if err != nil {
 			continue // no port
 		}
-		p := model.ServicePort{Port: uint16(number)}
-		if p.Name.Protocol = model.UDP; string(match[2]) == "sctp" {
-			p.Name.Protocol = model.SCTP
+		protocol := model.UDP
+		if string(match[2]) == "sctp" {
+			protocol = model.SCTP
 		}
-		if vip, err := netip.ParseAddr(string(match[1])); err == nil {
-			p.LoadBalancerIPs = []netip.Addr{vip}
-		} else {
-			p.NodePort = p.Port
-		}
-		all = append(all, p)
+		vip, _ := netip.ParseAddr(string(match[1])) // a node port has none
+		all = append(all, model.PortAt(protocol, netip.AddrPortFrom(vip, uint16(number))))
 	}
 	return all
 }

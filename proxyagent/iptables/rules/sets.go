@@ -1,9 +1,6 @@
 package rules
 
 import (
-	"net/netip"
-	"slices"
-
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -12,22 +9,16 @@ import (
 type setName string
 
 const (
-	setClusterIPs setName = "CIP"      // ip,port: ClusterIPs, masqueraded when the client is no local pod
-	setVIPs       setName = "VIP"      // ip: every virtual IP; the guard before the sets below
-	setFirewalled setName = "LBFW"     // ip,port: load balancer IPs with source ranges
-	setAllowed    setName = "LBOK"     // ip,port,net: who may use them
-	setRefused    setName = "NOEP"     // ip,port: without endpoints: rejected
-	setDropped    setName = "NOLOCAL"  // ip,port: endpoints elsewhere only, and the policy is Local: dropped
-	setActive     setName = "ACTIVE"   // ip: ClusterIPs; a port that nothing else decided about is rejected
-	setAllocated  setName = "ALLOC"    // ip: allocated addresses of the ServiceCIDRs
-	setHairpin    setName = "HAIRPIN"  // ip,port,ip: endpoints that meet themselves
-	setHealth     setName = "HEALTH"   // port: health check node ports
-	setRefusedTCP setName = "NOEP-TCP" // port: node ports without endpoints, one set for each protocol because its members know none
-	setRefusedUDP setName = "NOEP-UDP"
-	setRefusedSCT setName = "NOEP-SCTP"
-	setDroppedTCP setName = "NOLOCAL-TCP"
-	setDroppedUDP setName = "NOLOCAL-UDP"
-	setDroppedSCT setName = "NOLOCAL-SCTP"
+	setClusterIPs setName = "CIP"     // ip,port: ClusterIPs, masqueraded but for local pods
+	setVIPs       setName = "VIP"     // ip: every virtual IP; the guard before the sets below
+	setFirewalled setName = "LBFW"    // ip,port: load balancer IPs with source ranges
+	setAllowed    setName = "LBOK"    // ip,port,net: who may use them
+	setRefused    setName = "NOEP"    // ip,port: without endpoints: rejected
+	setDropped    setName = "NOLOCAL" // ip,port: policy Local, endpoints elsewhere only: dropped
+	setActive     setName = "ACTIVE"  // ip: ClusterIPs; what nothing else decides about is rejected
+	setAllocated  setName = "ALLOC"   // ip: allocated addresses of the ServiceCIDRs
+	setHairpin    setName = "HAIRPIN" // ip,port,ip: endpoints that meet themselves
+	setHealth     setName = "HEALTH"  // port: health check node ports
 )
 
 // setKinds lists the sets that exist always, in the order in which members are added: whoever may pass comes before what stops the rest.
@@ -44,22 +35,18 @@ var setKinds = []struct {
 	{setHealth, ipset.BitmapPort},
 	{setRefused, ipset.HashIPPort},
 	{setDropped, ipset.HashIPPort},
-	{setRefusedTCP, ipset.BitmapPort},
-	{setRefusedUDP, ipset.BitmapPort},
-	{setRefusedSCT, ipset.BitmapPort},
-	{setDroppedTCP, ipset.BitmapPort},
-	{setDroppedUDP, ipset.BitmapPort},
-	{setDroppedSCT, ipset.BitmapPort},
+	{setRefused.ofNodePorts(model.TCP), ipset.BitmapPort},
+	{setRefused.ofNodePorts(model.UDP), ipset.BitmapPort},
+	{setRefused.ofNodePorts(model.SCTP), ipset.BitmapPort},
+	{setDropped.ofNodePorts(model.TCP), ipset.BitmapPort},
+	{setDropped.ofNodePorts(model.UDP), ipset.BitmapPort},
+	{setDropped.ofNodePorts(model.SCTP), ipset.BitmapPort},
 	{setActive, ipset.HashIP},
 	{setVIPs, ipset.HashIP},
 }
 
-// nodePortSets are the sets for node ports without usable endpoints, by protocol.
-var nodePortSets = map[model.Protocol]struct{ refused, dropped setName }{
-	model.TCP:  {setRefusedTCP, setDroppedTCP},
-	model.UDP:  {setRefusedUDP, setDroppedUDP},
-	model.SCTP: {setRefusedSCT, setDroppedSCT},
-}
+// ofNodePorts is the same set for node ports: one for each protocol, because its members know none.
+func (n setName) ofNodePorts(p model.Protocol) setName { return n + "-" + setName(p.String()) }
 
 // of returns the whole name of a set.
 func (n setName) of(f model.Family) string { return SetPrefix(f) + string(n) }
@@ -78,63 +65,32 @@ func affinityKind(f model.Family, name string) ipset.Set {
 	return ipset.Set{Name: name, Type: ipset.HashIP, Family: f, Timeout: 10800}
 }
 
-// sets lists the entries that a port has in the sets.
-func (r *portRules) sets(p model.ServicePort) {
-	for _, vip := range p.ClusterIPs {
-		at := entryAt(p, vip)
-		r.add(setVIPs, ipset.Entry{Addr: vip})
-		r.add(setActive, ipset.Entry{Addr: vip})
-		r.add(setClusterIPs, at)
-		r.addUnserved(setRefused, setDropped, at, p.HasEndpoints, len(p.Internal()) > 0)
+// sets adds the entries that a front has in the sets.
+func (r *portRules) sets(protocol model.Protocol, f model.Front) {
+	at, refused, dropped := ipset.Entry{Port: f.At.Port()}, setRefused.ofNodePorts(protocol), setDropped.ofNodePorts(protocol)
+	if !f.IsNodePort() {
+		at.Addr, at.Protocol, refused, dropped = f.At.Addr(), protocol, setRefused, setDropped
+		r.add(setVIPs, ipset.Entry{Addr: at.Addr})
+		if !f.Outside {
+			r.add(setActive, ipset.Entry{Addr: at.Addr})
+			r.add(setClusterIPs, at)
+		}
 	}
-	for _, vip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
-		r.add(setVIPs, ipset.Entry{Addr: vip})
-		r.addUnserved(setRefused, setDropped, entryAt(p, vip), p.HasEndpoints, len(p.External()) > 0)
-	}
-	r.firewall(p)
-	if p.NodePort != 0 {
-		s := nodePortSets[p.Name.Protocol]
-		r.addUnserved(s.refused, s.dropped, ipset.Entry{Port: p.NodePort}, p.HasEndpoints, len(p.External()) > 0)
-	}
-	if p.HealthCheckNodePort != 0 {
-		r.add(setHealth, ipset.Entry{Port: p.HealthCheckNodePort})
-	}
-	for _, e := range p.Hairpin {
-		r.add(setHairpin, ipset.Entry{Addr: e.Addr(), Protocol: p.Name.Protocol, Port: e.Port(), Source: single(e.Addr())})
-	}
-}
-
-// addUnserved adds an address that has no usable endpoint to the set of those that are refused or dropped.
-func (r *portRules) addUnserved(refused, dropped setName, at ipset.Entry, hasEndpoints, usable bool) {
-	switch {
-	case !hasEndpoints:
+	switch f.Fate {
+	case model.Refuse:
 		r.add(refused, at)
-	case !usable:
+	case model.Drop:
 		r.add(dropped, at)
 	}
-}
-
-// firewall limits load balancer IPs to the source ranges. Without endpoints all clients
-// are rejected.
-func (r *portRules) firewall(p model.ServicePort) {
-	if len(p.SourceRanges) == 0 || !p.HasEndpoints {
-		return
-	}
-	for _, vip := range p.LoadBalancerIPs {
-		at := entryAt(p, vip)
+	if len(f.Sources) > 0 {
 		r.add(setFirewalled, at)
-		for _, source := range p.SourceRanges {
-			at.Source = source
-			r.add(setAllowed, at)
-		}
+	}
+	for _, source := range f.Sources {
+		at.Source = source
+		r.add(setAllowed, at)
 	}
 }
 
 func (r *portRules) add(set setName, e ipset.Entry) {
 	r.members = append(r.members, member{set, e})
-}
-
-// entryAt is the port at one of its virtual IPs.
-func entryAt(p model.ServicePort, vip netip.Addr) ipset.Entry {
-	return ipset.Entry{Addr: vip, Protocol: p.Name.Protocol, Port: p.Port}
 }

@@ -180,14 +180,13 @@ const (
 func nodePortFilter(g model.Globals) []string {
 	var rules []string
 	for _, p := range model.Protocols {
-		s := nodePortSets[p]
 		refuse := unreachable
 		if p == model.TCP {
 			refuse = reset
 		}
 		rules = append(rules,
-			fmt.Sprintf("-p %s -m set --match-set %s dst %s", lower(p), s.refused.of(g.Family), refuse),
-			fmt.Sprintf("-p %s -m set --match-set %s dst -j DROP", lower(p), s.dropped.of(g.Family)))
+			fmt.Sprintf("-p %s -m set --match-set %s dst %s", lower(p), setRefused.ofNodePorts(p).of(g.Family), refuse),
+			fmt.Sprintf("-p %s -m set --match-set %s dst -j DROP", lower(p), setDropped.ofNodePorts(p).of(g.Family)))
 	}
 	return rules
 }

@@ -1,0 +1,82 @@
+package model
+
+import "net/netip"
+
+// Front is one address at which a ServicePort is served, and what it does with new connections.
+type Front struct {
+	// At is a virtual IP with its port or, with the zero address, a node port.
+	At netip.AddrPort
+	// Outside is true for traffic from outside, Local where its policy keeps it to endpoints on
+	// this node.
+	Outside, Local bool
+	// Exempt is true where that policy is not for clients on this node and its pods: they may use
+	// all endpoints of ServicePort.Cluster, and there are some.
+	Exempt bool
+	// Usable are the endpoints for all other clients, and Fate is what becomes of them.
+	Usable []netip.AddrPort
+	Fate   Fate
+	// Sources are those that may use the front; the connections of others are dropped. Empty: all.
+	Sources []netip.Prefix
+}
+
+// IsNodePort reports whether the front is a node port.
+func (f Front) IsNodePort() bool { return !f.At.Addr().IsValid() }
+
+// Fate is what becomes of a new connection.
+type Fate uint8
+
+const (
+	// Serve leads it to an endpoint.
+	Serve Fate = iota
+	// Refuse tells the client that there is no endpoint in the cluster.
+	Refuse
+	// Drop does not answer, as there are endpoints elsewhere that the policy forbids: a load
+	// balancer goes on to another node.
+	Drop
+)
+
+// Fronts are all of a port: ClusterIPs, ExternalIPs, LoadBalancerIPs, node port.
+func (p ServicePort) Fronts() []Front {
+	all := make([]Front, 0, len(p.ClusterIPs)+len(p.ExternalIPs)+len(p.LoadBalancerIPs)+1)
+	add := func(f Front, port uint16, at ...netip.Addr) {
+		for _, a := range at {
+			f.At = netip.AddrPortFrom(a, port)
+			all = append(all, f)
+		}
+	}
+	outside := Front{Outside: true, Local: p.ExternalLocal, Exempt: p.ExternalLocal && len(p.Cluster) > 0, Usable: p.External()}
+	outside.Fate = p.fate(outside.Usable)
+	add(Front{Local: p.InternalLocal, Usable: p.Internal(), Fate: p.fate(p.Internal())}, p.Port, p.ClusterIPs...)
+	add(outside, p.Port, p.ExternalIPs...)
+	balancer := outside
+	if p.HasEndpoints { // without, all clients are refused
+		balancer.Sources = p.SourceRanges
+	}
+	add(balancer, p.Port, p.LoadBalancerIPs...)
+	if p.NodePort != 0 {
+		add(outside, p.NodePort, netip.Addr{})
+	}
+	return all
+}
+
+func (p ServicePort) fate(usable []netip.AddrPort) Fate {
+	switch {
+	case !p.HasEndpoints:
+		return Refuse
+	case len(usable) == 0:
+		return Drop
+	default:
+		return Serve
+	}
+}
+
+// PortAt is a port of which only a front is known.
+func PortAt(p Protocol, at netip.AddrPort) ServicePort {
+	port := ServicePort{Name: PortName{Protocol: p}, Port: at.Port()}
+	if at.Addr().IsValid() {
+		port.LoadBalancerIPs = []netip.Addr{at.Addr()}
+	} else {
+		port.NodePort = at.Port()
+	}
+	return port
+}
