@@ -143,7 +143,21 @@ func (c contributed) firewall(p *model.ServicePort) {
 		of := addr(vip) + service(p.Name.Protocol, p.Port)
 		c.add(firewalled, of)
 		for _, r := range p.SourceRanges {
-			c.members[key{set: allowed, of: of + addr(r.Masked().Addr()), to: of + addr(last(r))}] = struct{}{}
+			for _, part := range parts(r.Masked()) {
+				c.add(sources, index(part.Bits())+of+addr(part.Addr()))
+			}
 		}
 	}
+}
+
+// stride is by how many bits the lengths of source ranges in the kernel differ.
+const stride = 4
+
+// parts are the prefixes of the next of these lengths that make up a prefix.
+func parts(p netip.Prefix) []netip.Prefix {
+	if p.Bits()%stride == 0 {
+		return []netip.Prefix{p}
+	}
+	half := netip.PrefixFrom(p.Addr(), p.Bits()+1)
+	return slices.Concat(parts(half), parts(netip.PrefixFrom(last(half).Next(), half.Bits())))
 }
