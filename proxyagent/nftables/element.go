@@ -98,7 +98,8 @@ var schemas = map[set]schema{
 	frontRoutes: {key: "APS", kind: routed}, anywhereRoutes: {key: "APS", kind: routed},
 	nodeFrontRoutes: {key: "PS", kind: routed}, nodeAnywhereRoutes: {key: "PS", kind: routed},
 	routes: {key: "I", kind: verdict}, through: {key: "I", kind: verdict},
-	vips: {key: "A"}, active: {key: "A"}, allocated: {key: "A"}, firewalled: {key: "APS"}, balanced: {key: "APS"}, sources: {key: "IAPSA"}, hairpin: {key: "AAPS"},
+	vips: {key: "A"}, active: {key: "A"}, allocated: {key: "A"}, firewalled: {key: "APS"},
+	balanced: {key: "APS"}, sources: {key: "IAPSA"}, hairpin: {key: "AAPS"},
 	affinity: {key: "APS", kind: identity}, nodeAffinity: {key: "PS", kind: identity}, kept: {key: "IIIAS"},
 }
 

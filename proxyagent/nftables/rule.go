@@ -158,11 +158,15 @@ func (l *fields) within(p netip.Prefix, inside bool) rule {
 	if !inside {
 		op = expr.CmpOpNeq
 	}
-	return append(l.rule, masked(keys, net.CIDRMask(p.Bits(), p.Addr().BitLen())), compare(op, p.Masked().Addr().AsSlice()))
+	only := masked(keys, net.CIDRMask(p.Bits(), p.Addr().BitLen()))
+	return append(l.rule, only, compare(op, p.Masked().Addr().AsSlice()))
 }
 
 func masked(register uint32, m []byte) expr.Any {
-	return &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: uint32(len(m)), Mask: m, Xor: make([]byte, len(m))}
+	return &expr.Bitwise{
+		SourceRegister: register, DestRegister: register,
+		Len: uint32(len(m)), Mask: m, Xor: make([]byte, len(m)),
+	}
 }
 
 // number32 is a number as the kernel has it.

@@ -46,7 +46,9 @@ func beside(p netip.Prefix) netip.Prefix {
 
 // send sends a datagram to the load balancer IP of a port. The error is EPERM where rules drop it.
 func send(from netip.Addr, to model.ServicePort) error {
-	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.LoadBalancerIPs[0], to.Port)))
+	front := netip.AddrPortFrom(to.LoadBalancerIPs[0], to.Port)
+	conn, err := net.DialUDP("udp",
+		net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.UDPAddrFromAddrPort(front))
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,8 @@ func (env *fixture) prompt(entering, beside, calm delays, rules int64, during tu
 	slow := func(d time.Duration) time.Duration { return time.Duration(float64(d) * during.slowness()) }
 	Expect(beside.median()).To(BeNumerically("<=", ratio*calm.median()+slow(allowance)),
 		"changes beside the party: %s; without: %s; the agent: %s", beside, calm, during)
-	Expect(max(entering.worst(), beside.worst())).To(BeNumerically("<=", ratio*calm.worst()+slow(allowance+spike)),
+	worst := max(entering.worst(), beside.worst())
+	Expect(worst).To(BeNumerically("<=", ratio*calm.worst()+slow(allowance+spike)),
 		"the slowest change beside the party: %s; while it entered: %s; without: %s; the agent: %s", beside, entering, calm, during)
 }
 
