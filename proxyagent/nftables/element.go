@@ -34,7 +34,7 @@ const (
 	vips       set = "vips"       // all other virtual IPs
 	allocated  set = "allocated"  // addresses of the ServiceCIDRs that somebody has
 	firewalled set = "firewalled" // fronts with source ranges
-	allowed    set = "allowed"    // front, source range
+	sources    set = "sources"    // length, front, source range of that length
 	balanced   set = "balanced"   // fronts whose endpoints IPVS chooses
 	hairpin    set = "hairpin"    // source and front of an endpoint that meets itself
 
@@ -98,25 +98,26 @@ var schemas = map[set]schema{
 	frontRoutes: {key: "APS", kind: routed}, anywhereRoutes: {key: "APS", kind: routed},
 	nodeFrontRoutes: {key: "PS", kind: routed}, nodeAnywhereRoutes: {key: "PS", kind: routed},
 	routes: {key: "I", kind: verdict}, through: {key: "I", kind: verdict},
-	vips: {key: "A"}, active: {key: "A"}, allocated: {key: "A"}, firewalled: {key: "APS"}, balanced: {key: "APS"}, allowed: {key: "APSA"}, hairpin: {key: "AAPS"},
+	vips: {key: "A"}, active: {key: "A"}, allocated: {key: "A"}, firewalled: {key: "APS"},
+	balanced: {key: "APS"}, sources: {key: "IAPSA"}, hairpin: {key: "AAPS"},
 	affinity: {key: "APS", kind: identity}, nodeAffinity: {key: "PS", kind: identity}, kept: {key: "IIIAS"},
 }
 
 // remembering are the sets that packets write into. What they hold is not compared.
 var remembering = map[set]schema{clients: {key: "AIII", kind: client, most: 1 << 20}, newcomers: {key: "III", most: 1 << 16}}
 
-// key is an element without its value, in the bytes of the kernel: each field fills up four of them. to is the end of an interval, empty without.
+// key is an element without its value, in the bytes of the kernel: each field fills up four of them.
 type key struct {
-	set    set
-	of, to string
+	set set
+	of  string
 }
 
 // seed is of this process: what it prints means nothing elsewhere.
 var seed = maphash.MakeSeed()
 
 // print is a fingerprint of an element. Those of a set are added up, so that two sets are compared without keeping a copy of either.
-func print(of, to, value string) uint64 {
-	return maphash.Comparable(seed, [...]string{of, to, value})
+func print(of, value string) uint64 {
+	return maphash.Comparable(seed, [...]string{of, value})
 }
 
 // addr, service, and index are fields of keys and values.
@@ -162,9 +163,6 @@ func last(p netip.Prefix) netip.Addr {
 // describe spells an element as nft does.
 func describe(f model.Family, k key, value string) string {
 	text := fmt.Sprintf("%s: %s", k.set, spell(f, schemas[k.set].key, k.of))
-	if k.to != "" {
-		text += " to " + spell(f, schemas[k.set].key, k.to)
-	}
 	switch kind := schemas[k.set].kind; kind {
 	case member:
 	case verdict:

@@ -112,7 +112,8 @@ func (k *kernel) set(name set) *nftables.Set {
 		schema = schemas[name]
 	}
 	s := &nftables.Set{
-		Table: k.table, Name: string(name), KeyType: k.fields(schema.key), Interval: name == allowed, Concatenation: len(schema.key) > 1,
+		Table: k.table, Name: string(name),
+		KeyType: k.fields(schema.key), Concatenation: len(schema.key) > 1,
 		Dynamic: written, HasTimeout: written, Size: schema.most,
 	}
 	switch schema.kind {

@@ -24,7 +24,7 @@ type leaving struct {
 func (t *Tables) leave(now time.Time) leaving {
 	left := leaving{map[key]change{}, states{}}
 	for k, c := range t.changed {
-		if !c.there || c.wanted || !t.lookedUpLate(k) {
+		if !c.there || c.wanted || !lookedUpLate(k) {
 			continue
 		}
 		if c.left.IsZero() {
@@ -44,13 +44,9 @@ func (t *Tables) leave(now time.Time) leaving {
 }
 
 // lookedUpLate reports whether packets come to an element by way of another one that has gone: an
-// endpoint, a route, or a source range of a front that has none any more.
-func (t *Tables) lookedUpLate(k key) bool {
-	if k.set == allowed {
-		front := k.of[:len(k.of)-t.globals.Family.Bits()/8]
-		return t.wanted[key{set: firewalled, of: front}] == 0
-	}
-	return k.set == routes || k.set == through || schemas[k.set].kind == endpoint
+// endpoint, a route, or a source range, which may be part of one that has come.
+func lookedUpLate(k key) bool {
+	return k.set == routes || k.set == through || k.set == sources || schemas[k.set].kind == endpoint
 }
 
 // snapshot is what all needs, for a comparison that runs beside changes.

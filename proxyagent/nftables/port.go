@@ -4,6 +4,7 @@ package nftables
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -123,6 +124,20 @@ func (c contributed) address(p *model.ServicePort, f model.Front, of string) {
 		c.add(firewalled, of)
 	}
 	for _, source := range f.Sources {
-		c.members[key{set: allowed, of: of + addr(source.Masked().Addr()), to: of + addr(last(source))}] = struct{}{}
+		for _, part := range parts(source.Masked()) {
+			c.add(sources, index(part.Bits())+of+addr(part.Addr()))
+		}
 	}
+}
+
+// stride is by how many bits the lengths of source ranges in the kernel differ.
+const stride = 4
+
+// parts are the prefixes of the next of these lengths that make up a prefix.
+func parts(p netip.Prefix) []netip.Prefix {
+	if p.Bits()%stride == 0 {
+		return []netip.Prefix{p}
+	}
+	half := netip.PrefixFrom(p.Addr(), p.Bits()+1)
+	return slices.Concat(parts(half), parts(netip.PrefixFrom(last(half).Next(), half.Bits())))
 }

@@ -35,7 +35,7 @@ type bucket struct {
 const buckets = 1 << 10
 
 func (k key) bucket() bucket {
-	return bucket{k.set, uint16(maphash.Comparable(seed, [...]string{k.of, k.to}) % buckets)}
+	return bucket{k.set, uint16(maphash.String(seed, k.of) % buckets)}
 }
 
 // read reads everything; of elements it keeps nothing. It may run beside a transaction.
@@ -63,7 +63,7 @@ func (k *kernel) read(ctx context.Context) (t there, err error) {
 		}
 		var sums map[bucket]uint64
 		err := k.list(ctx, name, func() { sums = map[bucket]uint64{} }, func(e element) {
-			sums[key{set(name), e.of, e.to}.bucket()] += print(e.of, e.to, e.value)
+			sums[key{set(name), e.of}.bucket()] += print(e.of, e.value)
 		})
 		if err != nil {
 			return t, err
@@ -101,11 +101,8 @@ func (k *kernel) request(command uint8, attrs nfnetlink.Attrs) nfnetlink.Request
 // agreements is how many dumps there are until two agree.
 const agreements = 8
 
-// keyEnd is the end of an interval: NFTA_SET_ELEM_KEY_END of linux/netfilter/nf_tables.h.
-const keyEnd = 10
-
 // element is one of a set, as the kernel has it.
-type element struct{ of, to, value string }
+type element struct{ of, value string }
 
 // tableOf is the attribute with the name of the table: it has this number in answers of every kind.
 const tableOf = unix.NFTA_CHAIN_TABLE
@@ -142,10 +139,10 @@ func (k *kernel) elements(ctx context.Context, name set, in func(bucket) bool, b
 	for range agreements {
 		have, sums := map[key]string{}, map[bucket]uint64{}
 		err := k.list(ctx, string(name), func() { clear(have); clear(sums) }, func(e element) {
-			of := key{name, e.of, e.to}
+			of := key{name, e.of}
 			if b := of.bucket(); in(b) {
 				have[of] = e.value
-				sums[b] += print(e.of, e.to, e.value)
+				sums[b] += print(e.of, e.value)
 			}
 		})
 		if err != nil || maps.Equal(sums, before) {
@@ -161,7 +158,7 @@ func (k *kernel) list(ctx context.Context, name string, begin func(), each func(
 	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_SET_ELEM_LIST_TABLE, k.table.Name).PutString(unix.NFTA_SET_ELEM_LIST_SET, name)
 	err := k.dump(ctx, unix.NFT_MSG_GETSETELEM, request, begin, func(answer nfnetlink.Attrs) {
 		for _, e := range answer.Get(unix.NFTA_SET_ELEM_LIST_ELEMENTS).All() {
-			each(element{datum(e.Get(unix.NFTA_SET_ELEM_KEY)), datum(e.Get(keyEnd)), datum(e.Get(unix.NFTA_SET_ELEM_DATA))})
+			each(element{datum(e.Get(unix.NFTA_SET_ELEM_KEY)), datum(e.Get(unix.NFTA_SET_ELEM_DATA))})
 		}
 	})
 	if err != nil && !errors.Is(err, syscall.ENOENT) {

@@ -67,6 +67,18 @@ func (l *fields) address(at4, at6 int) *fields {
 	return l.payload(expr.PayloadBaseNetworkHeader, at4, l.f.Bits()/8)
 }
 
+// saddrOf loads the first bits of the source; length loads a number.
+func (l *fields) saddrOf(bits int) *fields {
+	first := l.next
+	l.saddr()
+	l.rule = append(l.rule, masked(first, net.CIDRMask(bits, l.f.Bits())))
+	return l
+}
+
+func (l *fields) length(n int) *fields {
+	return l.put(4, func(r uint32) expr.Any { return constant(r, number32(uint32(n))) })
+}
+
 func (l *fields) protocol() *fields {
 	return l.put(4, func(r uint32) expr.Any { return &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: r} })
 }
@@ -134,11 +146,14 @@ func compare(equal bool, data []byte) expr.Any {
 
 // within goes on if the address that was loaded is in a prefix, or is not.
 func (l *fields) within(p netip.Prefix, inside bool) rule {
-	return append(l.rule, masked(net.CIDRMask(p.Bits(), p.Addr().BitLen())), compare(inside, p.Masked().Addr().AsSlice()))
+	return append(l.rule, masked(keys, net.CIDRMask(p.Bits(), p.Addr().BitLen())), compare(inside, p.Masked().Addr().AsSlice()))
 }
 
-func masked(m []byte) expr.Any {
-	return &expr.Bitwise{SourceRegister: keys, DestRegister: keys, Len: uint32(len(m)), Mask: m, Xor: make([]byte, len(m))}
+func masked(register uint32, m []byte) expr.Any {
+	return &expr.Bitwise{
+		SourceRegister: register, DestRegister: register,
+		Len: uint32(len(m)), Mask: m, Xor: make([]byte, len(m)),
+	}
 }
 
 // number32 is a number as the kernel has it.
@@ -146,7 +161,7 @@ func number32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n)
 
 // bits goes on if any of some bits is set.
 func bits(load expr.Any, which uint32) rule {
-	return rule{load, masked(number32(which)), compare(false, number32(0))}
+	return rule{load, masked(keys, number32(which)), compare(false, number32(0))}
 }
 
 // ctState and status match bits of connection tracking. Of a packet that nothing tracks, the state has no such bit, and to ask for the status ends the rule.
@@ -218,6 +233,7 @@ func goTo(to string) expr.Any { return &expr.Verdict{Kind: expr.VerdictGoto, Cha
 var (
 	masquerade expr.Any = &expr.Masq{FullyRandom: true}
 	dropped    expr.Any = &expr.Verdict{Kind: expr.VerdictDrop}
+	accepted   expr.Any = &expr.Verdict{Kind: expr.VerdictAccept}
 	returned   expr.Any = &expr.Verdict{Kind: expr.VerdictReturn}
 )
 

@@ -248,7 +248,7 @@ func (t *Tables) mark(k key, value string, comes bool) {
 		delete(t.changed, k)
 	}
 	t.size += sign(comes)
-	t.prints[k.bucket()] += uint64(sign(comes)) * print(k.of, k.to, value)
+	t.prints[k.bucket()] += uint64(sign(comes)) * print(k.of, value)
 }
 
 func sign(more bool) int {

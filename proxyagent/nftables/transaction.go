@@ -3,7 +3,6 @@
 package nftables
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -92,11 +91,6 @@ func (t *transaction) change(changed map[key]change) {
 func (t *transaction) send(all map[set][]nftables.SetElement, send func(*nftables.Set, []nftables.SetElement) error) {
 	for name, elements := range all {
 		s := t.set(name)
-		// The kernel looks for an interval that goes from the first that came: deleted in another
-		// order than they were added in, a thousand take twenty times as long.
-		if s.Interval {
-			slices.SortFunc(elements, func(a, b nftables.SetElement) int { return bytes.Compare(a.Key, b.Key) })
-		}
 		for some := range slices.Chunk(elements, perMessage) {
 			t.err = cmp.Or(t.err, send(s, some))
 			t.size += messageSize + len(some)*elementSize
@@ -121,9 +115,6 @@ func (t *transaction) remove(chains, sets []string) {
 
 func elementOf(k key, value string, withValue bool) nftables.SetElement {
 	e := nftables.SetElement{Key: []byte(k.of)}
-	if k.to != "" {
-		e.KeyEnd = []byte(k.to)
-	}
 	switch kind := schemas[k.set].kind; {
 	case !withValue || kind == member:
 	case kind != verdict:

@@ -15,15 +15,14 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
-	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // flood is the mark of the connections of fullTable, by which they are taken away.
 const flood = 0x0badf00d
 
-// slowFlows is why fullTable is pending.
-const slowFlows = "changes wait while the flows to endpoints that went are looked for in the whole table"
+// searches is how often the agent has to look for stale flows in the full table, in both families.
+const searches = 4
 
 // fullTable fills the table of connections of the node's namespace with UDP flows that nothing
 // answered, as a flood of datagrams from forged addresses does. The kernel then drops one of these
@@ -35,15 +34,22 @@ const slowFlows = "changes wait while the flows to endpoints that went are looke
 // A table full of connections that were answered cannot be endured: the kernel drops each new
 // connection then, of any program, before any rule of the agent is looked at.
 func fullTable(env *fixture) party {
+	full := -1.0 // searches when it was
 	return party{
-		what:    "a table of connections that is full of unanswered datagrams",
-		pending: map[string]string{"nft": slowFlows, legacy: slowFlows, environment.Native: slowFlows},
+		what: "a table of connections that is full of unanswered datagrams",
 		enter: func(context.Context) error {
 			limit, err := number("/proc/sys/net/netfilter/nf_conntrack_max")
 			if err != nil {
 				return err
 			}
 			return env.Node.Do(func() error { return env.fill(limit) })
+		},
+		enough: func(ctx context.Context) bool {
+			done := env.Metric(ctx, "conntrack_reconciler_sync_duration_seconds_count")
+			if full < 0 {
+				full = done
+			}
+			return done >= full+searches
 		},
 		meanwhile: func(context.Context) {
 			limit, err := number("/proc/sys/net/netfilter/nf_conntrack_max")

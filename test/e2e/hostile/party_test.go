@@ -1,6 +1,7 @@
 package hostile_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,14 +23,16 @@ type party struct {
 	what string
 	// modes in which there is such a party; empty for all.
 	modes []string
-	// pending is why the spec does not run yet in some modes, by mode: the fault of the agent.
-	pending map[string]string
 	// enter makes what the party has; nil for nothing.
 	enter func(ctx context.Context) error
 	// act is what the party does then, over and over: nil for nothing. i counts from 0.
 	act func(ctx context.Context, i int) error
 	// every is the time from one act to the next.
 	every time.Duration
+	// least is how often it has to act; 0 for leastActs.
+	least int64
+	// enough reports whether what is the matter with the party has happened by now; nil for yes.
+	enough func(ctx context.Context) bool
 	// leave takes all away again. It runs in the goroutine of the spec.
 	leave func(ctx context.Context)
 	// meanwhile is what else has to hold, after the changes beside the party; nil for nothing.
@@ -41,17 +44,12 @@ func parties(env *fixture) []party {
 	return slices.Concat(tenants(env), writers(env), []party{newerSet(env), fullTable(env), lockHolder(env)})
 }
 
-// spec declares the row of a party, pending where the agent has a fault.
+// spec declares the row of a party.
 func (p party) spec(env *fixture) {
 	if len(p.modes) > 0 && !slices.Contains(p.modes, env.Mode) {
 		return
 	}
-	row := func(ctx SpecContext) { env.endure(ctx, p) }
-	if fault, is := p.pending[env.Mode]; is {
-		PIt("endures "+p.what+" (pending: "+fault+")", row)
-		return
-	}
-	It("endures "+p.what, row)
+	It("endures "+p.what, func(ctx SpecContext) { env.endure(ctx, p) })
 }
 
 // Changes that are measured: before and after the party, and at least so many beside it once it has
@@ -70,12 +68,15 @@ func (env *fixture) endure(ctx context.Context, p party) {
 	env.objects.Store(0)
 	turns := env.turns()
 	attack := p.begin()
-	var beside delays
-	for more := changesBeside; more > 0 || p.act != nil && attack.acts.Load() < leastActs; more-- {
-		if beside = append(beside, env.change(ctx)); !attack.hasEntered() {
-			more++
+	var entering, beside delays // changes that may fall together with the first of the party, and the rest
+	for len(beside) < changesBeside || p.act != nil && attack.acts.Load() < cmp.Or(p.least, leastActs) || p.enough != nil && !p.enough(ctx) {
+		entered, took := attack.hasEntered(), env.change(ctx)
+		if entered {
+			beside = append(beside, took)
+		} else {
+			entering = append(entering, took)
 		}
-		if beside.worst() > hopeless || attack.hasEnded() {
+		if took > hopeless || attack.hasEnded() {
 			break
 		}
 	}
@@ -89,12 +90,14 @@ func (env *fixture) endure(ctx context.Context, p party) {
 		p.leave(ctx)
 	}
 	env.change(ctx)
-	calm = append(calm, env.changes(ctx, calmChanges)...)
-	AddReportEntry("measured", fmt.Sprintf("changes without: %s; beside it: %s; %d acts in %s; the agent without: %s; beside it: %s, for objects of %d bytes; %s",
-		calm, beside, acts, round(took), env.calm, footprint, env.objects.Load(), during))
+	if after := env.changes(ctx, calmChanges); after.median() < calm.median() {
+		calm = after // what the party left may still be taken away
+	}
+	AddReportEntry("measured", fmt.Sprintf("changes without: %s; while it enters: %s; beside it: %s; %d acts in %s; the agent without: %s; beside it: %s, for objects of %d bytes; %s",
+		calm, entering, beside, acts, round(took), env.calm, footprint, env.objects.Load(), during))
 	health.wasFine()
 	traffic.LostNothing()
-	env.prompt(beside, calm, footprint.rules, during)
+	env.prompt(entering, beside, calm, footprint.rules, during)
 	env.affordable(footprint)
 }
 

@@ -199,10 +199,11 @@ func (t tenant) claimant() party {
 
 // sticky lets many clients keep their endpoint, and takes the endpoints away.
 func (t tenant) sticky() party {
-	const many, clients = 4, 1000
+	const many, clients, parts = 4, 1000, 20
 	var front *corev1.Service
 	return party{
-		what: "a tenant with session affinity for 40,000 clients, whose endpoints go and come again", every: 100 * time.Millisecond, leave: t.leave,
+		what:  "a tenant with session affinity for 40,000 clients, whose endpoints go and come again",
+		every: 100 * time.Millisecond, least: parts, leave: t.leave,
 		enter: func(ctx context.Context) error {
 			for i := range many {
 				service, err := t.create(ctx, fmt.Sprintf("sticky-%d", i), environment.BothProtocols, framework.WithType(corev1.ServiceTypeNodePort), func(s *corev1.Service) {
@@ -220,7 +221,7 @@ func (t tenant) sticky() party {
 		},
 		act: func(ctx context.Context, i int) error {
 			for _, f := range network.Families {
-				if err := t.env.visit(f, uint16(front.Spec.Ports[1].NodePort), i%20*clients, clients); err != nil {
+				if err := t.env.visit(f, uint16(front.Spec.Ports[1].NodePort), i%parts*clients, clients); err != nil {
 					return fmt.Errorf("sending from many addresses: %w", err)
 				}
 			}
