@@ -204,7 +204,7 @@ func TestProgramsThatFail(t *testing.T) {
 		syncWith(t, p, plans.Whole(random.Plan), "reading the rules: running "+save, "exit status 3: no memory")
 		syncWith(t, p, random.Step(20), "reading the rules")
 		failRestore(1000)
-		syncWith(t, p, random.Step(20), "changing", "chains: ", "running "+restore, "exit status 1: line 7 failed")
+		syncWith(t, p, random.Step(20), "looking for ports", "running "+restore, "exit status 1: line 7 failed")
 		syncWith(t, p, model.Delta{}, "line 7 failed")
 		if p.Degraded() != nil {
 			t.Errorf("degraded, although everything is refused: %v", p.Degraded())

@@ -17,7 +17,7 @@ import (
 func (p *Proxier) isolate(ctx context.Context) error {
 	refused, err := model.Bisect(p.withheld.Suspects(p.rules.Ports()), func(some ...model.PortName) error { return p.try(ctx, some...) })
 	if err != nil {
-		return err
+		return fmt.Errorf("looking for ports whose rules are refused: %w", err)
 	}
 	p.withhold(refused)
 	return p.sync(ctx)

@@ -5,6 +5,7 @@ package nftables
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -275,7 +276,7 @@ func (k *kernel) difference(ctx context.Context, wanted *Tables, have there, dif
 func (p *Proxier) isolate(ctx context.Context, now time.Time) error {
 	refused, err := p.find(p.tables.ports, p.withheld.Suspects(p.tables.ports))
 	if err != nil {
-		return err
+		return fmt.Errorf("looking for ports that are refused: %w", err)
 	}
 	p.anew = len(refused) == 0
 	p.tables.Apply(p.withheld.WithholdAll(now, p.tables.ports, refused))

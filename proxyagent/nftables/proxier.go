@@ -82,11 +82,10 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 // it first looks whether the kernel is as it was thought to be.
 func (p *Proxier) bring(ctx context.Context, now time.Time) error {
 	err := p.write(ctx, now)
-	if errors.Is(err, model.ErrRefused) {
-		err = p.write(ctx, now)
-	}
-	if errors.Is(err, model.ErrRefused) {
-		err = p.isolate(ctx, now)
+	for _, next := range []func(context.Context, time.Time) error{p.write, p.isolate, p.isolate} {
+		if errors.Is(err, model.ErrRefused) {
+			err = next(ctx, now)
+		}
 	}
 	if err == nil {
 		p.withheld.Settled()
