@@ -343,10 +343,12 @@ func (f *family) reportDegradations() {
 	f.Metrics.Degraded(f.Settings.Family, current)
 	told := make(map[model.Degradation]struct{}, len(current))
 	for _, d := range current[:min(len(current), maxEvents)] {
-		if _, known := f.degraded[d]; !known {
+		what := d
+		what.Detail = "" // that of another try may differ
+		if _, known := f.degraded[what]; !known {
 			f.Events.Degraded(f.Settings.Family, d)
 		}
-		told[d] = struct{}{}
+		told[what] = struct{}{}
 	}
 	f.degraded = told
 }
@@ -357,6 +359,11 @@ func (f *family) describe(n model.ServiceName) string {
 	defer f.mu.Unlock()
 	var text strings.Builder
 	fmt.Fprint(&text, f.compiler.Explain(n))
+	for _, d := range f.Backend.Degraded() {
+		if d.Port.Service == n && d.Detail != "" {
+			fmt.Fprintf(&text, "%s: %s: %s\n", d.Port, d.Reason, d.Detail)
+		}
+	}
 	for _, port := range f.portsOf(n) {
 		fmt.Fprintf(&text, "\n%s\n", strings.Join(f.Backend.Describe(port), "\n"))
 	}

@@ -21,7 +21,8 @@ type Source interface {
 // Backend writes a Plan to the kernel of this node, for one family.
 type Backend interface {
 	// Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next Sync finishes the work, also one
-	// without a Delta. Full reports whether everything was compared.
+	// without a Delta. Full reports whether everything was compared. An error is about all ports:
+	// what the kernel refuses of a single one is among Degraded, and Check tries it again.
 	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
 	// Check repairs changes by others and lists them. It is cheap when there are none.
 	Check(ctx context.Context, now time.Time) ([]string, error)

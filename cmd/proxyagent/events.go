@@ -80,7 +80,7 @@ func (e eventSource) Degraded(f model.Family, d model.Degradation) {
 		e.recorder.Eventf(e.node, nil, corev1.EventTypeWarning, string(d.Reason), "Read"+f.String(), "table %s of %s: %s", d.Table, f, d.Reason)
 		return
 	}
-	e.log.Info("A port of a Service is not served as it asks", "port", d.Port, "family", f, "reason", string(d.Reason))
+	e.log.Info("A port of a Service is not served as it asks", "port", d.Port, "family", f, "reason", string(d.Reason), "detail", d.Detail)
 	where := ""
 	if !d.Reason.Everywhere() {
 		where = " on node " + e.node.Name

@@ -36,11 +36,11 @@ func TestWhatAllNodesSeeAFewTell(t *testing.T) {
 		var told []string
 		for event := range recorder.Events {
 			told = append(told, event)
-			if names := strings.Contains(event, node); names != strings.Contains(event, string(model.RulesRefused)) {
+			if names := strings.Contains(event, node); names != strings.Contains(event, "Refused") {
 				t.Errorf("%s: names the node: %t: %s", node, names, event)
 			}
 		}
-		if want := map[string]int{"web": 1 + len(ofPorts), "other": 1}[tells]; len(told) != want {
+		if want := map[string]int{"web": 1 + len(ofPorts), "other": 2}[tells]; len(told) != want {
 			t.Errorf("%s tells %q, want %d events", node, told, want)
 		}
 	}

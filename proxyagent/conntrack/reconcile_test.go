@@ -332,6 +332,31 @@ func TestFailuresAreMadeUpFor(t *testing.T) {
 	}
 }
 
+// TestAStuckFlowConcernsItsFront has the kernel keep a flow, as it does with those that a flow table
+// forwards: flows of another front do not wait for it.
+func TestAStuckFlowConcernsItsFront(t *testing.T) {
+	stuck, other := to(dns, a), to("10.96.0.11:53", a)
+	before, after := planOf(anyNodePort, service("x", vip, b), service("y", "10.96.0.11", a)), planOf(anyNodePort, service("x", vip, b), service("y", "10.96.0.11", b))
+	table := newFake(stuck, other)
+	table.stuck = map[Flow]bool{stuck: true}
+	r := New(model.IPv4, table)
+	r.Start(before, nil, now)
+	if _, err := find(t.Context(), r); !errors.Is(err, errStuck) {
+		t.Fatalf("got the error %v", err)
+	}
+	r.Reconcile(anyNodePort, between(before, after), time.Now())
+	if wait := time.Until(r.Next()); wait > retry/2 {
+		t.Errorf("another front waits for %s", wait)
+	}
+	search := r.Search(time.Now().Add(retry / 2))
+	if search == nil {
+		t.Fatal("another front waits")
+	}
+	if deleted, more, err := search(t.Context())(t.Context()); deleted != 1 || more || err != nil {
+		t.Errorf("deleted %d, %v, %t; want the flow of the other front alone", deleted, err, more)
+	}
+}
+
 func TestCancelledBetweenDeletions(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

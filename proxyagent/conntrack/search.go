@@ -22,7 +22,8 @@ type search struct {
 	staleCheck
 	found []Flow
 	took  time.Duration
-	err   error
+	err   error // of the reading
+	stuck error // of flows that the kernel does not delete
 }
 
 // Search returns how to look for stale flows, nil when nothing is due. What it returns reads the
@@ -105,8 +106,9 @@ func (s *search) queries(family model.Family) (all []Query) {
 func (r *Reconciler) finish(ctx context.Context, s *search, now time.Time) (deleted int, more bool, err error) {
 	some := s.found[:min(len(s.found), perTurn)]
 	s.found, s.index = s.found[len(some):], r.index
-	deleted, err = r.delete(ctx, slices.DeleteFunc(some, func(f Flow) bool { return !s.stale(f) }))
-	if s.err = errors.Join(s.err, err); len(s.found) > 0 && ctx.Err() == nil {
+	deleted, err = r.delete(ctx, slices.DeleteFunc(some, func(f Flow) bool { return !s.stale(f) }), now)
+	s.stuck, s.err = errors.Join(s.stuck, err), errors.Join(s.err, ctx.Err())
+	if len(s.found) > 0 && ctx.Err() == nil {
 		return deleted, true, nil
 	}
 	// The shorter one of two: the agent may not have got the processor for a while.
@@ -117,7 +119,7 @@ func (r *Reconciler) finish(ctx context.Context, s *search, now time.Time) (dele
 	} else if len(r.suspects) == 0 {
 		r.former = nil
 	}
-	return deleted, false, s.err
+	return deleted, false, errors.Join(s.err, s.stuck)
 }
 
 // again has everything looked for once more that a search should have found.
@@ -133,15 +135,18 @@ func (r *Reconciler) again(s *search, now time.Time) {
 	}
 }
 
-func (r *Reconciler) delete(ctx context.Context, flows []Flow) (int, error) {
+// delete deletes flows. The front of one that the kernel keeps, as it does while a flow table
+// forwards it, is looked at again later: no other front waits for that.
+func (r *Reconciler) delete(ctx context.Context, flows []Flow, now time.Time) (int, error) {
 	deleted := 0
 	var wrong []error
 	for _, f := range flows {
 		if ctx.Err() != nil {
-			return deleted, errors.Join(append(wrong, ctx.Err())...)
+			break
 		}
 		switch there, err := r.table.Delete(ctx, f); {
 		case err != nil:
+			r.suspects[f.front()] = now.Add(retry)
 			wrong = append(wrong, fmt.Errorf("deleting the %v flow from %v to %v: %w", f.Protocol, f.Source, f.Destination, err))
 		case there:
 			deleted++

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
@@ -20,9 +21,6 @@ const (
 	destroyTries = 20
 	destroyPause = 25 * time.Millisecond
 )
-
-// maxComplaints bounds the errors that Apply tells one by one.
-const maxComplaints = 16
 
 // Kernel are the sets of one network namespace. It may be used by several goroutines. The zero value is of no use.
 //
@@ -70,36 +68,19 @@ func (k *Kernel) create(ctx context.Context, s Set) error {
 	return err
 }
 
-// Apply puts entries into sets and takes them out, in the order of the changes.
-//
-// Errors name the set and the entry, and keep nothing else from being done.
+// Apply puts entries into sets and takes them out, in the order of the changes. It goes on after
+// some that fail, about 400 together: the kernel does not say which of them it refuses.
 func (k *Kernel) Apply(ctx context.Context, changes []Change) error {
-	var c complaints
+	var wrong []error
 	for _, b := range batches(changes) {
 		if ctx.Err() != nil {
-			c.add(ctx.Err())
-			break
+			return errors.Join(append(wrong, ctx.Err())...)
 		}
-		k.apply(ctx, b, &c)
-	}
-	return c.join()
-}
-
-// apply sends a batch. The kernel stops at the first entry that it refuses and does not say which: then each goes alone.
-func (k *Kernel) apply(ctx context.Context, b batch, c *complaints) {
-	err := k.send(ctx, b.set, b.delete, b.entries)
-	if err == nil {
-		return
-	}
-	if errors.Is(err, ErrMissing) || ctx.Err() != nil {
-		c.add(fmt.Errorf("changing %d entries of the set %q: %w", len(b.entries), b.set, err))
-		return
-	}
-	for i, e := range b.entries {
-		if err := k.send(ctx, b.set, b.delete, b.entries[i:i+1]); err != nil {
-			c.add(fmt.Errorf("%s %v in the set %q: %w", verb(b.delete), e, b.set, err))
+		if err := k.send(ctx, b.set, b.delete, b.entries); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s %v and %d more in the set %q: %w", verb(b.delete), b.entries[0], len(b.entries)-1, b.set, err))
 		}
 	}
+	return errors.Join(wrong...)
 }
 
 func (k *Kernel) send(ctx context.Context, set string, remove bool, entries []Entry) error {
@@ -212,31 +193,10 @@ func meaning(err error) error {
 	case number == nl.IPSET_ERR_BUSY, number == nl.IPSET_ERR_REFERENCED:
 		return ErrInUse
 	case number > nl.IPSET_ERR_PRIVATE:
-		return nl.IPSetError(number)
+		return fmt.Errorf("%w: %w", model.ErrRefused, nl.IPSetError(number))
 	case number == syscall.EPERM:
 		return fmt.Errorf("%w: CAP_NET_ADMIN is needed", err)
 	default:
-		return err
+		return model.Refused(err)
 	}
-}
-
-// complaints collect what goes wrong, and stay readable when everything does.
-type complaints struct {
-	first []error
-	more  int
-}
-
-func (c *complaints) add(err error) {
-	if len(c.first) < maxComplaints {
-		c.first = append(c.first, err)
-		return
-	}
-	c.more++
-}
-
-func (c *complaints) join() error {
-	if c.more > 0 {
-		return errors.Join(append(c.first, fmt.Errorf("and %d more like these", c.more))...)
-	}
-	return errors.Join(c.first...)
 }

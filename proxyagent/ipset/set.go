@@ -2,6 +2,7 @@ package ipset
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
@@ -39,11 +40,11 @@ type Set struct {
 
 var (
 	// ErrOtherKind says that a set of this name exists with another type, family, limit or expiry.
-	ErrOtherKind = errors.New("a set of another kind has this name")
+	ErrOtherKind = fmt.Errorf("%w: a set of another kind has this name", model.ErrRefused)
 	// ErrMissing says that there is no set of this name.
 	ErrMissing = errors.New("there is no such set")
 	// ErrInUse says that a rule refers to the set.
-	ErrInUse = errors.New("a rule still refers to the set")
+	ErrInUse = fmt.Errorf("%w: a rule still refers to the set", model.ErrRefused)
 )
 
 // revisions are the oldest revisions of each type that know all protocols: every kernel since 3.0 has them.

@@ -3,58 +3,24 @@ package iptables
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// isolate is for rules that were refused twice, the second time after the kernel had been read. One refused rule keeps all others of its table from
-// being written. It finds the ports that the refused rules belong to and programs everything else; clients of those ports are rejected, as if they
-// had no endpoint. What serves until then goes on. It fails when the refused rule is no port's.
+// isolate is for rules that are refused. One refused rule keeps all others of its table from being
+// written. It finds the ports that the refused rules belong to and programs everything else;
+// clients of those ports are rejected, as if they had no endpoint. What serves until then goes on.
+// It fails when the refused rule is no port's.
 func (p *Proxier) isolate(ctx context.Context) error {
-	refused, err := p.find(ctx, p.suspects)
+	refused, err := model.Bisect(p.withheld.Suspects(p.rules.Ports()), func(some ...model.PortName) error { return p.try(ctx, some...) })
 	if err != nil {
-		return err
+		return fmt.Errorf("looking for ports whose rules are refused: %w", err)
 	}
-	if len(refused) > 0 {
-		p.withheldAt = time.Now()
-	}
-	p.rules.Withhold(refused...)
+	p.withhold(refused)
 	return p.sync(ctx)
-}
-
-// find returns those of some ports whose rules are refused. It halves them until it knows.
-func (p *Proxier) find(ctx context.Context, names []model.PortName) (refused []model.PortName, err error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	err = p.try(ctx, names...)
-	if !errors.Is(err, errRefused) {
-		return nil, err
-	}
-	if len(names) == 1 {
-		return p.confirm(ctx, names[0])
-	}
-	for _, half := range [][]model.PortName{names[:len(names)/2], names[len(names)/2:]} {
-		more, err := p.find(ctx, half)
-		if err != nil {
-			return nil, err
-		}
-		refused = append(refused, more...)
-	}
-	return refused, nil
-}
-
-// confirm tries a port once more, after one attempt without any rule: whatever fails for another reason, fails then too, or not any more.
-func (p *Proxier) confirm(ctx context.Context, name model.PortName) ([]model.PortName, error) {
-	if err := p.try(ctx); err != nil {
-		return nil, err
-	}
-	err := p.try(ctx, name)
-	if errors.Is(err, errRefused) {
-		return []model.PortName{name}, nil
-	}
-	return nil, err
 }
 
 // try writes the rules of ports so that it shows whether they are refused.
@@ -66,32 +32,32 @@ func (p *Proxier) try(ctx context.Context, names ...model.PortName) error {
 	return p.write(ctx, after)
 }
 
-// apply takes a Delta in. The next Check tries what a port that is withheld is now.
-func (p *Proxier) apply(d model.Delta) {
-	if p.rules.Apply(d) {
-		p.withheldAt = time.Time{}
+// blame withholds the ports that need sets or members which the kernel refuses. It fails where no
+// port does.
+func (p *Proxier) blame(sets map[ipset.Set]error, members map[ipset.Change]error) error {
+	owners := p.rules.Owners(p.withheld.Suspects(p.rules.Ports()), sets, members)
+	if p.withhold(owners); len(owners) == 0 {
+		return fmt.Errorf("no port that changed needs what is refused: %v %v", sets, members)
 	}
+	return nil
 }
 
-// admitAgain tries the ports that are withheld once in a while, and after they changed: the kernel may have got the module that their rules need.
+func (p *Proxier) withhold(refused map[model.PortName]error) {
+	p.rules.Apply(p.withheld.WithholdAll(time.Now(), p.rules.Ports(), refused))
+}
+
+// admitAgain tries the ports that are withheld: the kernel may have got the module that their rules
+// need.
 func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {
-	if now.Sub(p.withheldAt) < p.options.FullCheck {
+	if !p.withheld.Due(now, p.options.FullCheck) {
 		return nil
 	}
-	names := p.rules.Release()
-	if len(names) == 0 {
-		return nil
-	}
-	p.withheldAt = now
+	start := time.Now()
+	p.rules.Apply(p.withheld.Release(p.withheld.Wanted()))
 	err := p.sync(ctx) // which makes their sets too
-	if !errors.Is(err, errRefused) {
-		return err
+	if errors.Is(err, model.ErrRefused) {
+		err = p.isolate(ctx)
 	}
-	refused, err := p.find(ctx, names)
-	if err != nil {
-		p.rules.Withhold(names...)
-		return err
-	}
-	p.rules.Withhold(refused...)
-	return p.sync(ctx)
+	p.withheld.Tried(now, time.Since(start))
+	return err
 }

@@ -4,6 +4,7 @@ package iptables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -53,7 +54,7 @@ func expectRefused(t *testing.T, p *Proxier, ports ...model.ServicePort) {
 	var want []model.Degradation
 	for _, port := range ports {
 		want = append(want, model.Degradation{Port: port.Name, Reason: model.RulesRefused})
-		if text := strings.Join(p.Describe(port.Name), "\n"); !strings.Contains(text, "not served") || strings.Contains(text, "DNAT") {
+		if text := strings.Join(p.Describe(port.Name), "\n"); strings.Contains(text, "DNAT") {
 			t.Errorf("described as\n%s", text)
 		}
 		refused, err := p.options.Sets.Entries(context.Background(), rules.SetPrefix(p.options.Family)+"NOEP")
@@ -61,12 +62,25 @@ func expectRefused(t *testing.T, p *Proxier, ports ...model.ServicePort) {
 			t.Errorf("clients of %s are not rejected (%v)", port.Name, err)
 		}
 	}
-	if got := p.Degraded(); !slices.Equal(got, want) {
+	expectDegraded(t, p, want...)
+}
+
+// expectDegraded demands these Degradations, each with a detail.
+func expectDegraded(t *testing.T, p *Proxier, want ...model.Degradation) {
+	t.Helper()
+	got := p.Degraded()
+	for i, d := range got {
+		if got[i].Detail = ""; d.Detail == "" {
+			t.Errorf("%s is %s, without a word why", d.Port, d.Reason)
+		}
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("degraded: %v, want %v", got, want)
 	}
 }
 
-// TestRefusedRulesAreAlone has two ports among many whose rules are refused, one that is translated in a tree and one in a chain of its own.
+// TestRefusedRulesAreAlone has two ports among many whose rules are refused, one that is translated in a tree and one in a chain of its own: no
+// Sync fails, and what changes with them is in the kernel at once.
 func TestRefusedRulesAreAlone(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		f, random := p.options.Family, plans.New(7, p.options.Family)
@@ -74,24 +88,16 @@ func TestRefusedRulesAreAlone(t *testing.T) {
 		syncOne(t, p, plans.Whole(random.Plan))
 		d := random.Step(40)
 		d.Ports[first.Name], d.Ports[second.Name] = &first, &second
-		syncWith(t, p, d, "a rule is refused")
-		syncOne(t, p, model.Delta{}) // twice is no accident
+		syncOne(t, p, d)
 		expectRefused(t, p, first, second)
 
-		p = newProxier(t, p.options.Mode, f) // what a restart finds in the kernel is served all the time
+		p = newProxier(t, p.options.Mode, f)
 		all := plans.Whole(random.Plan)
 		all.Ports[first.Name], all.Ports[second.Name] = &first, &second
-		syncWith(t, p, all, "a rule is refused")
-		if err := p.readKernel(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if want := []model.PortName{first.Name, second.Name}; !slices.Equal(p.suspects, want) {
-			t.Errorf("suspected: %v, want %v", p.suspects, want)
-		}
-		syncOne(t, p, model.Delta{})
+		syncOne(t, p, all)
 		expectRefused(t, p, first, second)
 
-		syncOne(t, p, change(mended(f, 1), overlong(f))) // does not fail, whatever they are now
+		syncOne(t, p, change(mended(f, 1), overlong(f))) // whatever they are now
 		expectRefused(t, p, mended(f, 1), second)
 		if _, err := p.Check(context.Background(), time.Now()); err != nil {
 			t.Error(err)
@@ -106,15 +112,106 @@ func TestRefusedRulesAreTriedAgain(t *testing.T) {
 		f := p.options.Family
 		good, late := mended(f, 1), overlong(f)
 		syncOne(t, p, plans.Whole(plans.New(7, f).Plan))
-		syncWith(t, p, change(good, late), "a rule is refused")
-		syncOne(t, p, model.Delta{})
+		restore, refuse := script(t, p, p.run.restore, "cat >/dev/null; exit 1")
+		p.run.restore = restore
+		syncOne(t, p, change(good, late))
 		expectRefused(t, p, late)
-		late.AffinitySeconds = 60
-		p.rules.Apply(change(late)) // as if the kernel had got a module
+		p.withheld.Wanted()[late.Name].AffinitySeconds = 60 // as if the kernel had got a module
+		refuse(1)                                           // would be used up by a try
 		if _, err := p.Check(context.Background(), time.Now()); err != nil || len(p.Degraded()) != 1 {
 			t.Errorf("too early: %v, %v", p.Degraded(), err)
 		}
+		refuse(0)
 		if _, err := p.Check(context.Background(), time.Now().Add(p.options.FullCheck)); err != nil {
+			t.Error(err)
+		}
+		expectRefused(t, p)
+	})
+}
+
+// TestASetOfAnotherKindConcernsItsPort has another program take the name of the set of a port's clients.
+func TestASetOfAnotherKindConcernsItsPort(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		ctx, f := context.Background(), p.options.Family
+		port, g, set := affine(f)
+		syncOne(t, p, model.Delta{Globals: &g})
+		run(t, "ipset", "create", set.Name, "bitmap:port", "range", "0-65535")
+		other := mended(f, 3)
+		syncOne(t, p, change(port, other))
+		expectRefused(t, p, port)
+		if text := strings.Join(p.Describe(other.Name), "\n"); !strings.Contains(text, "DNAT") {
+			t.Errorf("another port is described as\n%s", text)
+		}
+		syncOne(t, p, change(mended(f, 4)))
+		if _, err := p.options.Sets.Entries(ctx, set.Name); err != nil {
+			t.Errorf("the set of another program is gone: %v", err)
+		}
+		must(t, p.options.Sets.Destroy(ctx, set.Name))
+		if _, err := p.Check(ctx, time.Now().Add(p.options.FullCheck)); err != nil {
+			t.Error(err)
+		}
+		expectRefused(t, p)
+	})
+}
+
+// TestASetInUseConcernsNoPort has a rule of another program refer to a set that nothing of ours needs any more.
+func TestASetInUseConcernsNoPort(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		ctx, f := context.Background(), p.options.Family
+		port, g, set := affine(f)
+		syncOne(t, p, model.Delta{Globals: &g})
+		syncOne(t, p, change(port))
+		match := []string{"-m", "set", "--match-set", set.Name, "src", "-j", "RETURN"}
+		iptables(t, p, append([]string{"-t", "mangle", "-A", "OUTPUT"}, match...)...)
+		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{port.Name: nil}})
+		syncOne(t, p, change(mended(f, 3)))
+		expectDegraded(t, p)
+		iptables(t, p, append([]string{"-t", "mangle", "-D", "OUTPUT"}, match...)...)
+		for i := range 2 { // the first one may look at rules alone, because they changed
+			if _, err := p.Check(ctx, time.Now().Add(time.Duration(i+1)*time.Hour)); err != nil {
+				t.Error(err)
+			}
+		}
+		syncOne(t, p, change(mended(f, 4)))
+		noUnwantedSets(t, p)
+	})
+}
+
+// refusing are sets of the real kernel that do not take members with an address.
+type refusing struct {
+	Sets
+	addr netip.Addr
+}
+
+func (s refusing) Apply(ctx context.Context, changes []ipset.Change) error {
+	for i, c := range changes {
+		if !c.Delete && c.Entry.Addr == s.addr {
+			return errors.Join(s.Sets.Apply(ctx, changes[:i]), fmt.Errorf("%w: full", model.ErrRefused))
+		}
+	}
+	return s.Sets.Apply(ctx, changes)
+}
+
+// TestARefusedMemberConcernsItsPort has a member refused of a port that is served, and of one whose clients are to be rejected, of which nothing is left then.
+func TestARefusedMemberConcernsItsPort(t *testing.T) {
+	each(t, func(t *testing.T, p *Proxier) {
+		ctx, f, kernel := context.Background(), p.options.Family, p.options.Sets
+		syncOne(t, p, plans.Whole(plans.New(7, f).Plan))
+		refused, other := mended(f, 1), mended(f, 2)
+		refused.Hairpin = refused.Cluster[:1]
+		p.options.Sets = refusing{kernel, refused.Hairpin[0].Addr()}
+		syncOne(t, p, change(refused, other))
+		expectRefused(t, p, refused)
+		refused.ClusterIPs[0] = plans.Address(f, 7, 9)
+		p.options.Sets = refusing{kernel, refused.ClusterIPs[0]}
+		syncOne(t, p, change(refused))
+		agree(t, p)
+		expectDegraded(t, p, model.Degradation{Port: refused.Name, Reason: model.RulesRefused})
+		if lines := p.Describe(refused.Name); lines != nil {
+			t.Errorf("something is left of it: %q", lines)
+		}
+		p.options.Sets = kernel
+		if _, err := p.Check(ctx, time.Now()); err != nil {
 			t.Error(err)
 		}
 		expectRefused(t, p)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,18 +50,16 @@ type Proxier struct {
 	begun    bool                // the rules have been read once
 	served   []model.ServicePort // by those of an earlier agent, until it was asked for
 	known    bool                // what is not written of the rules is the whole difference to the kernel
-	refused  bool                // the last sync was
-	suspects []model.PortName    // whose rules the kernel lacked when it was read for the sync after that
+	withheld model.Withheld      // ports that the kernel refuses
 
-	withheldAt time.Time           // when rules of ports that are withheld were tried last
-	meanwhile  []rules.Transaction // written since Check reads the rules; nil while it does not, or when what it reads is of no use
-	last       fingerprint
-	suspect    bool       // another program changed rules while we did
-	rulesPace  model.Pace // of the comparison of rules and jumps
-	setsPace   model.Pace // of the comparison of the numbers of members
-	spellings  rules.Spellings
-	written    map[string]int // rules of the last transaction, by table
-	invalid    atomic.Uint64  // packets dropped, when the rules were read last
+	meanwhile []rules.Transaction // written since Check reads the rules; nil while it does not, or when what it reads is of no use
+	last      fingerprint
+	suspect   bool       // another program changed rules while we did
+	rulesPace model.Pace // of the comparison of rules and jumps
+	setsPace  model.Pace // of the comparison of the numbers of members
+	spellings rules.Spellings
+	written   map[string]int // rules of the last transaction, by table
+	invalid   atomic.Uint64  // packets dropped, when the rules were read last
 }
 
 // New returns a Proxier that has not looked at the kernel yet. It fails when a program that it needs is not installed.
@@ -78,8 +77,9 @@ func New(o Options) (*Proxier, error) {
 	return &Proxier{options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Generations), rules: rules.NewRuleset(o.Family)}, nil
 }
 
-// Sync brings the kernel to the Plan as it is after the Deltas, in their order. When it fails, nothing is lost: the next Sync, also one
-// without a Delta, reads the kernel's state and finishes the work. Full reports whether it read the kernel's state.
+// Sync brings the kernel to the Plan as it is after the Deltas, in their order, without what the
+// kernel refuses of ports. When it fails, nothing is lost: the next Sync, also one without a Delta,
+// reads the kernel's state and finishes the work. Full reports whether it read the kernel's state.
 //
 // No packet meets incomplete rules: members of sets that rules will need are added before the rules are written, those that are not needed any
 // more are removed afterwards. Each table changes in one transaction.
@@ -87,7 +87,7 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, d := range deltas {
-		p.apply(d)
+		p.rules.Apply(p.withheld.Apply(d))
 	}
 	full = !p.known
 	return full, p.program(ctx)
@@ -103,17 +103,23 @@ func (p *Proxier) Served() []model.ServicePort {
 	return served
 }
 
+// program brings the kernel to what is wanted. After a refusal it first looks whether the kernel is
+// as it was thought to be: then the refusal was no accident.
 func (p *Proxier) program(ctx context.Context) error {
-	again := p.refused
 	err := p.sync(ctx)
-	if p.refused = errors.Is(err, errRefused); p.refused && again {
+	if errors.Is(err, model.ErrRefused) {
+		p.known = false
+		err = p.sync(ctx)
+	}
+	if errors.Is(err, model.ErrRefused) {
 		err = p.isolate(ctx)
-		p.refused = err != nil
 	}
 	if err != nil {
 		p.known = false // also if the lock was held by others: iptables-legacy takes it once for each table
+		return err
 	}
-	return err
+	p.withheld.Settled()
+	return nil
 }
 
 func (p *Proxier) sync(ctx context.Context) error {
@@ -122,15 +128,12 @@ func (p *Proxier) sync(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.makeSets(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{p.makeSets, p.addMembers, p.restore, p.removeMembers, p.dropSets} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	// A member that the kernel refuses must not prevent anything else from being programmed.
-	refused := p.members(ctx, false)
-	if err := p.restore(ctx); err != nil {
-		return errors.Join(refused, err)
-	}
-	return errors.Join(refused, p.members(ctx, true), p.dropSets(ctx))
+	return nil
 }
 
 // readKernel reads the state of the kernel and notes all differences.
@@ -157,9 +160,7 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.rules.Compare(saved, &p.spellings); p.refused {
-		p.suspects = p.rules.Suspects(saved)
-	}
+	p.rules.Compare(saved, &p.spellings)
 	p.rulesPace = p.rulesPace.After(start, time.Since(start)) // the differences are written next: no comparison is needed soon
 	p.known = true
 	return nil
@@ -210,28 +211,33 @@ func (p *Proxier) read(ctx context.Context, tables ...rules.Table) (rules.Saved,
 }
 
 func (p *Proxier) makeSets(ctx context.Context) error {
-	sets := p.rules.NewSets()
-	if len(sets) == 0 {
-		return nil
-	}
-	if err := p.options.Sets.Create(ctx, sets...); err != nil {
+	refused, err := model.Bisect(p.rules.NewSets(), func(some ...ipset.Set) error { return p.options.Sets.Create(ctx, some...) })
+	if err != nil {
 		return fmt.Errorf("making sets for session affinity: %w", err)
 	}
-	p.rules.SetsMade()
+	if p.rules.SetsMade(refused); len(refused) > 0 {
+		return p.blame(refused, nil)
+	}
 	return nil
 }
 
-// members adds missing members to the sets or, with away, removes those that are not wanted.
+// addMembers adds missing members to the sets, removeMembers removes those that are not wanted.
+func (p *Proxier) addMembers(ctx context.Context) error { return p.members(ctx, false) }
+
+func (p *Proxier) removeMembers(ctx context.Context) error { return p.members(ctx, true) }
+
 func (p *Proxier) members(ctx context.Context, away bool) error {
-	changes := p.rules.Members(away)
-	if len(changes) == 0 {
-		return nil
-	}
-	if err := p.options.Sets.Apply(ctx, changes); err != nil {
+	refused, err := model.Bisect(p.rules.Members(away), func(some ...ipset.Change) error { return p.options.Sets.Apply(ctx, some) })
+	if err != nil {
 		return fmt.Errorf("changing members of sets: %w", err)
 	}
-	p.rules.MembersWritten(away)
-	return nil
+	if p.rules.MembersWritten(away, refused); len(refused) == 0 {
+		return nil
+	}
+	if err := p.blame(nil, refused); err != nil {
+		return err
+	}
+	return p.members(ctx, away) // what ports have instead that are withheld now
 }
 
 // restore writes the chains that differ.
@@ -269,12 +275,14 @@ func (p *Proxier) write(ctx context.Context, t rules.Transaction) error {
 	return err
 }
 
+// dropSets takes away sets that no port needs. One that a rule of another program refers to stays
+// until the next comparison of everything.
 func (p *Proxier) dropSets(ctx context.Context) error {
 	names := p.rules.OldSets()
 	if len(names) == 0 {
 		return nil
 	}
-	if err := p.options.Sets.Destroy(ctx, names...); err != nil {
+	if err := p.options.Sets.Destroy(ctx, names...); err != nil && !errors.Is(err, model.ErrRefused) {
 		return fmt.Errorf("taking sets away: %w", err)
 	}
 	p.rules.SetsDropped()
@@ -300,7 +308,9 @@ func (p *Proxier) Describe(n model.PortName) []string {
 func (p *Proxier) Degraded() []model.Degradation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.rules.Degraded()
+	all := append(p.rules.Degraded(), p.withheld.Degraded()...)
+	slices.SortStableFunc(all, func(a, b model.Degradation) int { return a.Port.Compare(b.Port) })
+	return all
 }
 
 // InvalidDropped returns how many packets of invalid connection-tracking state were dropped between the last write of the rule and the last

@@ -52,9 +52,6 @@ const (
 // ErrLocked means that another program held the xtables lock for too long. Tables before it may have been written; try again.
 var ErrLocked = errors.New("another program holds the xtables lock")
 
-// errRefused means that iptables-restore, or the kernel, does not take a rule. The table is as before.
-var errRefused = errors.New("a rule is refused")
-
 // runner runs the programs of one variant and family. No text of ours goes through a shell or into an argument.
 type runner struct {
 	save, restore string // paths
@@ -114,12 +111,13 @@ func Save(ctx context.Context, m Mode, f model.Family) ([]byte, error) {
 	return r.run(ctx, nil, r.save)
 }
 
-// Restore applies a transaction. A table is changed as a whole or not at all.
+// Restore applies a transaction. A table is changed as a whole or not at all: a rule that is refused
+// is [model.ErrRefused].
 func (r runner) Restore(ctx context.Context, text []byte) error {
 	_, err := r.run(ctx, text, r.restore, "--noflush", "-w", strconv.Itoa(lockTimeout))
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
-		err = fmt.Errorf("%w: %w", errRefused, err)
+		err = fmt.Errorf("%w: %w", model.ErrRefused, err)
 	}
 	return err
 }

@@ -35,11 +35,14 @@ func (p *Proxier) check(ctx context.Context, now time.Time) (found []string, err
 	}
 	if len(p.draining) > 0 && now.Sub(p.drainAt) >= drainPeriod {
 		p.drainAt = now
-		err = p.removeDrained(now)
+		err = p.removeDrained(ctx, now)
 	}
 	if now.Sub(p.ownAt) >= ownPeriod {
 		p.ownAt = now
 		err = errors.Join(err, p.follow(ctx))
+	}
+	if err == nil && p.withheld.Due(now, p.FullCheck) {
+		err = p.admitAgain(ctx, now)
 	}
 	if err == nil && p.pace.DueAfter(false, now, p.FullCheck) {
 		return p.repair(ctx, now)
@@ -47,12 +50,25 @@ func (p *Proxier) check(ctx context.Context, now time.Time) (found []string, err
 	return nil, err
 }
 
+// admitAgain tries what is withheld: routes or modules may be others by now.
+func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {
+	start := time.Now()
+	d := p.withheld.Release(p.withheld.Wanted())
+	p.table.Apply(d)
+	err := p.write(ctx, p.handOn(d))
+	p.withheld.Tried(now, time.Since(start))
+	return err
+}
+
 // removeDrained takes away endpoints without connections, and those whose time is up.
-func (p *Proxier) removeDrained(now time.Time) (err error) {
+func (p *Proxier) removeDrained(ctx context.Context, now time.Time) error {
 	p.writes++
+	p.compared = false
+	var o outcome
 	for f, since := range p.draining {
-		all, problem := p.kernel.destinations(f)
-		if err = errors.Join(err, problem); problem != nil {
+		all, err := p.kernel.destinations(f)
+		if err != nil {
+			o.err = errors.Join(o.err, err)
 			continue
 		}
 		busy := map[netip.AddrPort]bool{}
@@ -65,12 +81,15 @@ func (p *Proxier) removeDrained(now time.Time) (err error) {
 				steps = append(steps, step{action: removeEndpoint, front: f, endpoint: e})
 			}
 		}
-		err = errors.Join(err, p.take(steps))
+		p.take(&o, steps)
 		_, clear := decide(f, p.table.wanted(f), p.table.have[f])
-		err = errors.Join(err, p.take(clear))
+		p.take(&o, clear)
 	}
-	p.known = err == nil
-	return err
+	if o.again() {
+		return p.write(ctx)
+	}
+	p.known = o.err == nil
+	return o.err
 }
 
 // follow takes the addresses of the node in.
@@ -79,10 +98,7 @@ func (p *Proxier) follow(ctx context.Context) error {
 	if err != nil || !p.table.SetOwn(have.own) {
 		return err
 	}
-	return p.write(func() error {
-		_, err := p.Spoke.Sync(ctx, model.Delta{Globals: p.globals()})
-		return err
-	})
+	return p.write(ctx, model.Delta{Globals: p.globals()})
 }
 
 // repair compares with the kernel, which it reads without mu, and undoes what others changed.
@@ -106,7 +122,7 @@ func (p *Proxier) repair(ctx context.Context, now time.Time) (found []string, er
 	for _, a := range slices.Concat(come, gone) {
 		found = append(found, fmt.Sprintf("address %s of %s", a, device))
 	}
-	return found, p.write(func() error { return nil })
+	return found, p.write(ctx)
 }
 
 // compare learns what the kernel has.

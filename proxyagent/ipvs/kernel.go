@@ -186,7 +186,7 @@ func (k *kernel) do(s step) (err error) {
 		err = ignore(k.RemoveDestination(k.service(s.front, s.balancing), k.destination(s)), syscall.ENOENT)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", s, err)
+		return fmt.Errorf("%s: %w", s, model.Refused(err))
 	}
 	return nil
 }

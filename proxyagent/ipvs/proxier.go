@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/cloudflare/ipvs"
@@ -58,6 +57,8 @@ type Proxier struct {
 	table    *Table
 	kernel   *kernel
 	known    bool                                   // the table knows what the kernel has
+	compared bool                                   // since a step failed as if it did not
+	withheld model.Withheld                         // what the kernel refuses of ports
 	draining map[front]map[netip.AddrPort]time.Time // when endpoints that go got the weight 0
 	drainAt  time.Time                              // when they were last looked at
 	ownAt    time.Time                              // when the addresses of the node were last read
@@ -93,7 +94,8 @@ func setTimeouts(k *kernel, t Timeouts) error {
 	return nil
 }
 
-// Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next one compares everything.
+// Sync brings the kernel to the Plan as it is after the Deltas, in their order, without what the
+// kernel refuses of ports. After a failure the next one compares everything.
 //
 // What comes is served by IPVS before the spoke lets clients through, and a virtual IP becomes an address of the node after the spoke keeps clients from the node's own sockets. What goes leaves in
 // the opposite order.
@@ -112,6 +114,7 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	}
 	deltas = slices.Clone(deltas)
 	for i, d := range deltas {
+		d = p.withheld.Apply(d)
 		p.table.Apply(d)
 		deltas[i] = p.handOn(d)
 	}
@@ -121,16 +124,7 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	if p.Translating && problem == nil && p.table.globals.Family != 0 {
 		p.Translating, problem = false, p.takeOver(ctx, deltas)
 	}
-	err = p.write(func() error {
-		_, err := p.Spoke.Sync(ctx, deltas...)
-		return err
-	})
-	if problem == nil && !p.known { // somebody else changed what the table knew
-		if err = p.compare(ctx); err == nil {
-			err = p.write(func() error { _, err := p.Spoke.Sync(ctx); return err })
-		}
-	}
-	return full, errors.Join(problem, err)
+	return full, errors.Join(problem, p.write(ctx, deltas...))
 }
 
 // takeOver gives virtual IPs to the node while the spoke still translates what goes to them: otherwise new connections would be refused between its change and that of the last address. It keeps clients from the node's own
@@ -158,49 +152,63 @@ func (p *Proxier) takeOver(ctx context.Context, deltas []model.Delta) error {
 	if _, err := p.Spoke.Sync(ctx, deltas...); err != nil {
 		return err
 	}
-	return p.move(come, true)
+	var o outcome
+	p.move(&o, come, true) // what is refused will be so again
+	return o.err
 }
 
 // Served is what the spoke says: flows of IPVS end with their virtual server.
 func (p *Proxier) Served() []model.ServicePort { return p.Spoke.Served() }
 
-// write brings IPVS to what the table wants, and calls spoke at the right moment.
-func (p *Proxier) write(spoke func() error) error {
+// write brings IPVS to what the table wants, and the spoke to the Deltas at the right moment. What
+// the kernel refuses of ports is withheld, before the spoke lets clients through to it.
+func (p *Proxier) write(ctx context.Context, deltas ...model.Delta) error {
 	p.writes++
-	come, gone := p.table.addresses()
-	build, _ := p.table.steps()
-	problem := errors.Join(p.move(gone, false), p.take(build))
-	rules := spoke()
-	if rules == nil { // otherwise the node's own sockets might be reached at the address
-		problem = errors.Join(problem, p.move(come, true))
+	p.compared = false
+	for {
+		var o outcome
+		come, gone := p.table.addresses()
+		build, _ := p.table.steps()
+		p.move(&o, gone, false)
+		p.take(&o, build)
+		if !o.again() {
+			if _, err := p.Spoke.Sync(ctx, deltas...); err != nil { // the node's own sockets might be reached at the addresses
+				p.known = p.known && o.err == nil
+				return errors.Join(o.err, err)
+			}
+			deltas = nil
+			p.move(&o, come, true)
+			_, remove := p.table.steps() // anew, for a scheduler may have turned out to be missing
+			p.take(&o, remove)
+		}
+		if !o.again() {
+			if p.known = p.known && o.err == nil; p.known {
+				p.table.settled()
+			}
+			return o.err
+		}
+		more, err := p.adapt(ctx, o)
+		if deltas = append(deltas, more); err != nil {
+			p.known = false
+			_, problem := p.Spoke.Sync(ctx, deltas...)
+			return errors.Join(err, problem)
+		}
 	}
-	_, remove := p.table.steps() // anew, for a scheduler may have turned out to be missing
-	problem = errors.Join(problem, p.take(remove))
-	if p.known = p.known && problem == nil; p.known && rules == nil {
-		p.table.settled()
-	}
-	return errors.Join(problem, rules)
 }
 
-// take takes steps, and goes on after one that fails. Those of a virtual server that could not be added are left out: if there is one of somebody else, nobody knows what it has.
-func (p *Proxier) take(steps []step) (err error) {
-	for _, s := range steps {
-		if s.action != addServer && p.table.have[s.front] == nil {
-			continue
-		}
-		problem := p.kernel.do(s)
-		if errors.Is(problem, syscall.ENOENT) && (s.action == addServer || s.action == setServer) && s.scheduler != p.table.standard {
-			p.table.refuse(s.scheduler)
-			s.scheduler = p.table.standard
-			problem = p.kernel.do(s)
-		}
-		p.changes++
-		if err = errors.Join(err, problem); problem == nil {
-			p.table.done(s)
-			p.drain(s)
-		}
+// adapt looks at the kernel again, or withholds what it refuses, and returns the Delta for the spoke.
+func (p *Proxier) adapt(ctx context.Context, o outcome) (model.Delta, error) {
+	if o.stale {
+		p.compared = true
+		err := p.compare(ctx)
+		return model.Delta{Globals: p.globals()}, err
 	}
-	return err
+	d := p.withheld.Withhold(time.Now(), p.table.ports, o.refused...)
+	if len(d.Ports) == 0 {
+		return d, fmt.Errorf("without it, as with it: %w", o.refused[0].Why)
+	}
+	p.table.Apply(d)
+	return p.handOn(d), nil
 }
 
 // drain notes which endpoints drain.
@@ -220,26 +228,6 @@ func (p *Proxier) drain(s step) {
 			delete(p.draining, s.front)
 		}
 	}
-}
-
-func (p *Proxier) move(addrs []netip.Addr, come bool) (err error) {
-	var bound []netip.Addr
-	for _, a := range addrs {
-		move := p.kernel.unbind
-		if come {
-			move = p.kernel.bind
-		}
-		p.changes++
-		if problem := move(a); problem != nil {
-			err = errors.Join(err, fmt.Errorf("giving %s to the interface %s, or taking it: %w", a, device, problem))
-			continue
-		}
-		if delete(p.table.bound, a); come {
-			p.table.bound[a] = true
-			bound = append(bound, a)
-		}
-	}
-	return errors.Join(err, awaitLocal(bound))
 }
 
 // handOn is a Delta as the spoke gets it.
@@ -277,11 +265,12 @@ func (p *Proxier) globals() *model.Globals {
 	return &g
 }
 
-// Degraded lists ports that do without their scheduler, and what the spoke says, sorted.
+// Degraded lists ports of which the kernel refuses something, or that do without their scheduler, and what the spoke says, sorted.
 func (p *Proxier) Degraded() []model.Degradation {
 	all := p.Spoke.Degraded()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	all = append(all, p.withheld.Degraded()...)
 	for name, port := range p.table.ports {
 		if _, ok := p.table.scheduler(port); !ok {
 			all = append(all, model.Degradation{Port: name, Reason: model.SchedulerUnavailable})

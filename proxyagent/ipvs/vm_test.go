@@ -210,8 +210,10 @@ func TestAVirtualIPIsLocalAtOnce(t *testing.T) {
 		w.onNode(func() error {
 			for i := range 300 {
 				a := w.clusterIP(1 + i)
-				if err := w.proxy.move([]netip.Addr{a}, true); err != nil {
-					return err
+				var o outcome
+				w.proxy.move(&o, []netip.Addr{a}, true)
+				if o.err != nil || len(o.refused) > 0 {
+					return fmt.Errorf("%w, %v", o.err, o.refused)
 				}
 				if !isLocal(a) {
 					return fmt.Errorf("%s, address %d, is not local", a, i)

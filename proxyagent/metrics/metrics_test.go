@@ -95,6 +95,7 @@ clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_count{ip_family=
 clusterip_proxyagent_conntrack_reconciler_sync_duration_seconds_sum{ip_family="IPv4"} 1
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="EndpointWeightsInvalid"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="EndpointWeightsNotAllowed"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="PartRefused"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="RulesRefused"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerInvalid"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SchedulerTooDear"} 0
@@ -103,6 +104,7 @@ clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SessionAffi
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv4",reason="SourceRangesUnusable"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="EndpointWeightsInvalid"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="EndpointWeightsNotAllowed"} 0
+clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="PartRefused"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="RulesRefused"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerInvalid"} 0
 clusterip_proxyagent_degraded_service_ports{ip_family="IPv6",reason="SchedulerTooDear"} 0

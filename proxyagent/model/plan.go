@@ -138,7 +138,7 @@ const (
 // Unserved returns the port as if it had no endpoint: clients are refused, whatever the rules of its endpoints would be.
 func (p ServicePort) Unserved() *ServicePort {
 	p.Cluster, p.Local, p.Hairpin, p.SourceRanges = nil, nil, nil, nil
-	p.HasEndpoints, p.AffinitySeconds = false, 0
+	p.HasEndpoints, p.AffinitySeconds, p.Scheduler, p.Weights = false, 0, "", nil
 	return &p
 }
 
@@ -157,6 +157,8 @@ type Degradation struct {
 	// Table is empty for a port. A Degradation of a table has no port: it concerns the node.
 	Table  string
 	Reason DegradationReason
+	// Detail is the error, for the log, where there is one.
+	Detail string
 }
 
 // DegradationReason is what a port does without, and why: a constant word for events and metrics.
@@ -165,6 +167,8 @@ type DegradationReason string
 const (
 	// RulesRefused is the reason when the kernel, or the program that writes rules, refuses those of the port. Clients are rejected.
 	RulesRefused DegradationReason = "RulesRefused"
+	// PartRefused is the reason when the kernel refuses some of its endpoints or addresses. It is served without them.
+	PartRefused DegradationReason = "PartRefused"
 	// AffinityTooDear is the reason when session affinity for so many endpoints would take more than a node has for it. Every connection
 	// gets any endpoint.
 	AffinityTooDear DegradationReason = "SessionAffinityTooDear"
@@ -188,11 +192,13 @@ const (
 )
 
 // DegradationReasons are all of them, the worst first.
-var DegradationReasons = []DegradationReason{TableUnreadable, RulesRefused, SourcesUnusable, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid, WeightsNotAllowed}
+var DegradationReasons = []DegradationReason{TableUnreadable, RulesRefused, PartRefused, SourcesUnusable, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid, WeightsNotAllowed}
 
 // Everywhere reports whether all nodes do without it, or all of one mode. What a single node lacks
 // instead, such as the module of a scheduler, is for its admin, who has a metric and a log.
-func (r DegradationReason) Everywhere() bool { return r != RulesRefused && r != TableUnreadable }
+func (r DegradationReason) Everywhere() bool {
+	return r != RulesRefused && r != PartRefused && r != TableUnreadable
+}
 
 // String says for people what the port does without, or what the table is.
 func (r DegradationReason) String() string {
@@ -201,6 +207,8 @@ func (r DegradationReason) String() string {
 		return "iptables cannot show it, because another program has written a rule into it that only nft can show: what is changed of the agent's chains there is not repaired. Look for it with nft list ruleset, and move it to a table of its own"
 	case RulesRefused:
 		return "not served: the kernel refuses its rules, the agent's log has the error; clients are rejected"
+	case PartRefused:
+		return "without some of its endpoints or addresses: the kernel refuses them, the agent's log has the error"
 	case SourcesUnusable:
 		return fmt.Sprintf("not served at load balancer IPs, whose clients are dropped: source ranges cannot be read, or are too many: once merged, "+
 			"their number times those of load balancer IPs and ports is %d at most", MaxSources)

@@ -3,9 +3,9 @@
 package nftables
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -24,7 +24,7 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	}
 	err := p.admitAgain(now)
 	if p.hashAgain(now); err == nil && len(p.tables.changed)+len(p.tables.pending) > 0 {
-		err = p.write(ctx, now)
+		err = p.bring(ctx, now)
 	}
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 		return nil, nil // the next one compares
 	}
 	if err == nil && len(found) > 0 {
-		err = p.write(ctx, now)
+		err = p.bring(ctx, now)
 	}
 	if err != nil {
 		p.known = false
@@ -270,79 +270,50 @@ func (k *kernel) difference(ctx context.Context, wanted *Tables, have there, dif
 	return found, nil
 }
 
-// isolate is for a table that could not be written twice, the second time after everything had been compared. The ports whose chains or elements the kernel refuses are withheld, and the
-// rest is written. If it refuses no other than before, something else stands in the way, as a set of another version of this program: then the table is made anew.
-func (p *Proxier) isolate(ctx context.Context) error {
-	refused, err := p.find(slices.SortedFunc(maps.Keys(p.tables.ports), model.PortName.Compare))
+// isolate is for a table that is refused. The ports whose chains or elements the kernel refuses are
+// withheld, and the rest is written. If it refuses none, something else stands in the way, as a set
+// of another version of this program: then the table is made anew.
+func (p *Proxier) isolate(ctx context.Context, now time.Time) error {
+	refused, err := p.find(p.tables.ports, p.withheld.Suspects(p.tables.ports))
 	if err != nil {
-		return err
+		return fmt.Errorf("looking for ports that are refused: %w", err)
 	}
-	p.anew = !slices.ContainsFunc(refused, func(n model.PortName) bool { return p.tables.withheld[n] == nil })
-	p.withheldAt = time.Now()
-	p.tables.withhold(refused...)
-	return p.write(ctx, p.withheldAt)
+	p.anew = len(refused) == 0
+	p.tables.Apply(p.withheld.WithholdAll(now, p.tables.ports, refused))
+	return p.write(ctx, now)
 }
 
-// find returns those of some ports that the kernel refuses. It halves them until it knows. It fails when the kernel refuses what is no port's, or does not answer.
-func (p *Proxier) find(names []model.PortName) ([]model.PortName, error) {
-	if err := p.try(); err != nil {
-		return nil, err
-	}
-	return p.halve(names)
-}
-
-func (p *Proxier) halve(names []model.PortName) (refused []model.PortName, err error) {
-	if err := p.try(names...); !errors.Is(err, errRefused) {
-		return nil, err
-	}
-	if len(names) == 1 {
-		return names, nil
-	}
-	for _, half := range [][]model.PortName{names[:len(names)/2], names[len(names)/2:]} {
-		more, err := p.halve(half)
-		if refused = append(refused, more...); err != nil {
-			return nil, err
+// find returns those of some ports that the kernel refuses.
+func (p *Proxier) find(ports map[model.PortName]*model.ServicePort, names []model.PortName) (map[model.PortName]error, error) {
+	return model.Bisect(names, func(names ...model.PortName) error {
+		var some []*model.ServicePort
+		for _, name := range names {
+			some = append(some, ports[name])
 		}
-	}
-	return refused, nil
+		return p.generations.Write(func() (int, error) { return 1, try(p.tables.globals, some...) })
+	})
 }
 
-// try has the kernel look at ports as they should be.
-func (p *Proxier) try(names ...model.PortName) error {
-	var ports []*model.ServicePort
-	for _, name := range names {
-		ports = append(ports, cmp.Or(p.tables.withheld[name], p.tables.ports[name]))
-	}
-	return p.generations.Write(func() (int, error) { return 1, try(p.tables.globals, ports...) })
-}
-
-// apply takes a Delta in. A port that is withheld stays so until the next Check tries what it is now: whoever changes a refused Service all the time must not make everybody's Syncs
-// fail.
+// apply takes a Delta in.
 func (p *Proxier) apply(d model.Delta) {
 	d.Ports = p.servable(d.Ports)
-	var changed []model.PortName
-	for name, port := range d.Ports {
-		if p.tables.withheld[name] != nil && port != nil {
-			changed = append(changed, name)
-		}
-	}
-	if p.tables.Apply(d); len(changed) > 0 {
-		p.tables.withhold(changed...)
-		p.withheldAt = time.Time{}
-	}
+	p.tables.Apply(p.withheld.Apply(d))
 }
 
 // admitAgain has ports that are withheld wait to be written, if the kernel takes them by now.
 func (p *Proxier) admitAgain(now time.Time) error {
-	if len(p.tables.withheld) == 0 || now.Sub(p.withheldAt) < p.fullCheck {
+	if !p.withheld.Due(now, p.fullCheck) {
 		return nil
 	}
-	p.withheldAt = now
-	names := slices.Collect(maps.Keys(p.tables.withheld))
-	refused, err := p.find(names)
+	start, wanted := time.Now(), p.withheld.Wanted()
+	refused, err := p.find(wanted, slices.Collect(maps.Keys(wanted)))
+	p.withheld.Tried(now, time.Since(start))
 	if err != nil {
 		return err
 	}
-	p.tables.release(slices.DeleteFunc(names, func(n model.PortName) bool { return slices.Contains(refused, n) })...)
+	for name := range refused {
+		delete(wanted, name)
+	}
+	p.tables.Apply(p.withheld.Release(wanted))
 	return nil
 }

@@ -42,7 +42,7 @@ func (p *Proxier) canHash(now time.Time) bool {
 		return p.hash
 	}
 	err := p.generations.Write(func() (int, error) { return 1, p.tryHash() })
-	if errors.Is(err, errRefused) {
+	if errors.Is(err, model.ErrRefused) {
 		p.hashAt = now
 		return false
 	}

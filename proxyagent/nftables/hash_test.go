@@ -19,7 +19,7 @@ func TestWithoutHashClientsAreServed(t *testing.T) {
 		asked := 0
 		p.tryHash = func() error {
 			asked++
-			return fmt.Errorf("%w: no such file or directory", errRefused)
+			return fmt.Errorf("%w: no such file or directory", model.ErrRefused)
 		}
 		d = scheduled(d)
 		syncOne(t, p, d)

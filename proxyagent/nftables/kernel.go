@@ -5,7 +5,6 @@ package nftables
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
 	"time"
 
@@ -59,15 +58,11 @@ func (k *kernel) reconnect() error {
 	return k.connect()
 }
 
-// errRefused is for a transaction that the kernel has looked at and does not do.
-var errRefused = errors.New("refused by nf_tables")
-
 // flush sends what was gathered. Without a deadline it would wait for ever for answers that do not come; and one that is left would end whatever comes later.
 func (k *kernel) flush() error {
 	err := errors.Join(k.socket.SetDeadline(time.Now().Add(answerTimeout)), k.conn.Flush(), k.socket.SetDeadline(time.Time{}))
-	errno, said := errors.AsType[syscall.Errno](err)
-	if said && !slices.Contains([]syscall.Errno{syscall.ENOBUFS, syscall.EINTR, syscall.EAGAIN, syscall.ENOMEM, syscall.EPERM}, errno) {
-		err = fmt.Errorf("%w: %w", errRefused, errno) // the first of many: each message that leans on it fails too
+	if first, said := errors.AsType[syscall.Errno](err); said {
+		return model.Refused(first) // of many: each message that leans on it fails too
 	}
 	return err
 }

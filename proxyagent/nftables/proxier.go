@@ -27,25 +27,24 @@ type Proxier struct {
 	generations *nfnetlink.Generations
 	fullCheck   time.Duration
 
-	begun      bool                                  // the first Sync has
-	served     []model.ServicePort                   // by an earlier agent, until it was asked for
-	known      bool                                  // what has changed in tables is the whole difference to the kernel
-	refused    bool                                  // the last Sync was, by the kernel
-	declared   bool                                  // the table is awake, and has all sets
-	anew       bool                                  // what is there is to be replaced as a whole
-	handles    map[string]string                     // of the rules of each chain, after the last write or comparison
-	remembers  bool                                  // the table has the sets that packets write into
-	unwanted   []string                              // sets of other versions that it has
-	unhashed   map[model.PortName]*model.ServicePort // ports that ask for a hash, which the kernel does not have
-	hash       bool                                  // the kernel has one
-	hashAt     time.Time                             // when it was last asked
-	tryHash    func() error                          // asks it
-	withheldAt time.Time                             // when ports that are withheld were last tried
-	last       uint32                                // transactions of others before the last comparison
-	pace       model.Pace                            // of comparisons
-	journal    *journal                              // of the comparison that reads, if one does
-	changes    int                                   // of the last write
-	invalid    atomic.Uint64                         // packets dropped, when the kernel was last asked
+	begun     bool                                  // the first Sync has
+	served    []model.ServicePort                   // by an earlier agent, until it was asked for
+	known     bool                                  // what has changed in tables is the whole difference to the kernel
+	declared  bool                                  // the table is awake, and has all sets
+	anew      bool                                  // what is there is to be replaced as a whole
+	handles   map[string]string                     // of the rules of each chain, after the last write or comparison
+	remembers bool                                  // the table has the sets that packets write into
+	unwanted  []string                              // sets of other versions that it has
+	unhashed  map[model.PortName]*model.ServicePort // ports that ask for a hash, which the kernel does not have
+	hash      bool                                  // the kernel has one
+	hashAt    time.Time                             // when it was last asked
+	tryHash   func() error                          // asks it
+	withheld  model.Withheld                        // ports that the kernel refuses
+	last      uint32                                // transactions of others before the last comparison
+	pace      model.Pace                            // of comparisons
+	journal   *journal                              // of the comparison that reads, if one does
+	changes   int                                   // of the last write
+	invalid   atomic.Uint64                         // packets dropped, when the kernel was last asked
 }
 
 // New returns a Proxier that has not looked at the kernel yet. Everything is compared after the period of fullCheck although nothing indicates a change; 0: five minutes.
@@ -61,8 +60,8 @@ func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Dura
 	}, nil
 }
 
-// Sync brings the kernel to the Plan as it is after the Deltas, in their order. After a failure the next one compares everything, and if that fails too, it leaves out the ports that the
-// kernel refuses.
+// Sync brings the kernel to the Plan as it is after the Deltas, in their order, without the ports
+// that it refuses. After a failure the next one compares everything.
 func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,13 +75,22 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 		p.apply(d)
 	}
 	full = !p.known
-	again := p.refused
-	err = p.write(ctx, time.Now())
-	if p.refused = errors.Is(err, errRefused); p.refused && again {
-		err = p.isolate(ctx)
-		p.refused = errors.Is(err, errRefused)
+	return full, p.bring(ctx, time.Now())
+}
+
+// bring brings the kernel to what Tables want, without the ports that it refuses. After a refusal
+// it first looks whether the kernel is as it was thought to be.
+func (p *Proxier) bring(ctx context.Context, now time.Time) error {
+	err := p.write(ctx, now)
+	for _, next := range []func(context.Context, time.Time) error{p.write, p.isolate, p.isolate} {
+		if errors.Is(err, model.ErrRefused) {
+			err = next(ctx, now)
+		}
 	}
-	return full, err
+	if err == nil {
+		p.withheld.Settled()
+	}
+	return err
 }
 
 // write brings the kernel to what Tables want.
@@ -170,9 +178,7 @@ func (p *Proxier) readHandles(ctx context.Context, written map[string]chain, rem
 func (p *Proxier) Degraded() (all []model.Degradation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name := range p.tables.withheld {
-		all = append(all, model.Degradation{Port: name, Reason: model.RulesRefused})
-	}
+	all = p.withheld.Degraded()
 	for name, reasons := range p.tables.lacking {
 		for _, r := range reasons {
 			all = append(all, model.Degradation{Port: name, Reason: r})
@@ -193,9 +199,6 @@ func (p *Proxier) Describe(n model.PortName) []string {
 		return nil
 	}
 	lines := []string{fmt.Sprintf("Elements of %s in nftables, table %s:", n, table)}
-	if p.tables.withheld[n] != nil {
-		lines = append(lines, "  "+model.RulesRefused.String())
-	}
 	for _, reason := range p.tables.lacking[n] {
 		lines = append(lines, "  "+reason.String())
 	}

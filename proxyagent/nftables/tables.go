@@ -3,7 +3,6 @@
 package nftables
 
 import (
-	"cmp"
 	"iter"
 	"maps"
 	"net/netip"
@@ -16,9 +15,8 @@ import (
 // is a pure function of the Plan, and of the indexes that endpoints had before. An Apply costs what
 // the Delta touches. Not for concurrent use.
 type Tables struct {
-	globals  model.Globals
-	ports    map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
-	withheld map[model.PortName]*model.ServicePort // as they should be; ports has them as if they had no endpoint
+	globals model.Globals
+	ports   map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
 
 	wanted map[key]int   // members of sets that several ports may want, by how many do
 	used   map[set]int   // how many different members of a set are wanted
@@ -72,7 +70,7 @@ func (s states) goes(name string) {
 // NewTables returns Tables that want nothing.
 func NewTables(f model.Family) *Tables {
 	return &Tables{
-		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{}, withheld: map[model.PortName]*model.ServicePort{},
+		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{},
 		wanted: map[key]int{}, used: map[set]int{}, routes: map[route]int{},
 		spreads: map[model.ServiceName]map[model.PortName]int{}, plain: map[model.ServiceName]struct{}{}, lacking: map[model.PortName][]model.DegradationReason{},
 		prints: map[bucket]uint64{}, changed: map[key]change{}, chains: map[string]route{}, pending: states{},
@@ -108,7 +106,7 @@ func (t *Tables) all() iter.Seq2[key, string] {
 	}
 }
 
-// Apply takes a Delta in. Ports that were withheld are not any more.
+// Apply takes a Delta in.
 func (t *Tables) Apply(d model.Delta) {
 	if d.Globals != nil {
 		t.globals = *d.Globals
@@ -122,9 +120,6 @@ func (t *Tables) Apply(d model.Delta) {
 			delete(t.ports, name)
 			before[name] = old
 		}
-	}
-	for name := range d.Ports {
-		delete(t.withheld, name)
 	}
 	for name, plain := range turned {
 		if delete(t.plain, name); plain {
@@ -146,22 +141,6 @@ func (t *Tables) Apply(d model.Delta) {
 	}
 	for a, present := range d.Allocated {
 		t.count(key{set: allocated, of: addr(a)}, present)
-	}
-}
-
-// withhold has the clients of ports refused, as if they had no endpoint.
-func (t *Tables) withhold(names ...model.PortName) {
-	for _, name := range names {
-		wanted := cmp.Or(t.withheld[name], t.ports[name])
-		t.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{name: wanted.Unserved()}})
-		t.withheld[name] = wanted
-	}
-}
-
-// release ends that.
-func (t *Tables) release(names ...model.PortName) {
-	for _, name := range names {
-		t.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{name: t.withheld[name]}})
 	}
 }
 

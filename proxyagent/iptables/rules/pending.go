@@ -17,8 +17,13 @@ func (r *Ruleset) NewSets() []ipset.Set {
 	return sets
 }
 
-// SetsMade notes that the kernel has the NewSets.
-func (r *Ruleset) SetsMade() { clear(r.newSets) }
+// SetsMade notes that the kernel has the NewSets, but for those that it refuses.
+func (r *Ruleset) SetsMade(refused map[ipset.Set]error) {
+	clear(r.newSets)
+	for s := range refused {
+		r.newSets[s.Name] = struct{}{}
+	}
+}
 
 // Members returns the members that sets lack or, with away, those that are in them and not wanted.
 func (r *Ruleset) Members(away bool) []ipset.Change {
@@ -36,13 +41,15 @@ func (r *Ruleset) Members(away bool) []ipset.Change {
 	return changes
 }
 
-// MembersWritten notes that the Members were added or, with away, taken out.
-func (r *Ruleset) MembersWritten(away bool) {
+// MembersWritten notes that the Members were added or, with away, taken out, but for those that the
+// kernel refuses.
+func (r *Ruleset) MembersWritten(away bool, refused map[ipset.Change]error) {
 	for _, kind := range setKinds {
 		// A map never gets smaller: what is left goes into a new one.
 		left := map[ipset.Entry]struct{}{}
 		for e := range r.changed[kind.name] {
-			if wanted := r.members[kind.name][e] > 0; wanted == away {
+			wanted := r.members[kind.name][e] > 0
+			if wanted == away || refused[ipset.Change{Set: kind.name.of(r.family), Entry: e, Delete: away}] != nil {
 				left[e] = struct{}{}
 			}
 		}

@@ -35,10 +35,8 @@ type chain struct {
 type Ruleset struct {
 	family  model.Family
 	globals model.Globals
-	ports   map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
-	// withheld are ports whose rules the kernel refuses, as they should be served; ports has them without endpoints.
-	withheld map[model.PortName]*model.ServicePort
-	without  map[model.PortName][]model.DegradationReason // what ports do without
+	ports   map[model.PortName]*model.ServicePort        // shared with the Plan, and never changed
+	without map[model.PortName][]model.DegradationReason // what ports do without
 
 	vips      *lookup
 	nodePorts *lookup
@@ -60,8 +58,7 @@ type Ruleset struct {
 // NewRuleset returns a Ruleset that wants nothing.
 func NewRuleset(f model.Family) *Ruleset {
 	r := &Ruleset{
-		family: f, ports: map[model.PortName]*model.ServicePort{},
-		withheld: map[model.PortName]*model.ServicePort{}, without: map[model.PortName][]model.DegradationReason{},
+		family: f, ports: map[model.PortName]*model.ServicePort{}, without: map[model.PortName][]model.DegradationReason{},
 		vips: newLookup(chainVIPs, Prefix+"T-", f.Bits()), nodePorts: newLookup(chainNodePorts, Prefix+"N-", 0),
 		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[string]int{},
 		members: map[setName]map[ipset.Entry]int{}, changed: map[setName]map[ipset.Entry]struct{}{},
@@ -77,9 +74,8 @@ func NewRuleset(f model.Family) *Ruleset {
 // Total returns for each table how many rules of ours it should have.
 func (r *Ruleset) Total() map[string]int { return maps.Clone(r.total) }
 
-// apply takes a Delta in, which ends that its ports are withheld. Whatever scheduler a port asks
-// for, its endpoints are chosen at random.
-func (r *Ruleset) apply(d model.Delta) {
+// Apply takes a Delta in. Whatever scheduler a port asks for, its endpoints are chosen at random.
+func (r *Ruleset) Apply(d model.Delta) {
 	next := d.Ports
 	if d.Globals != nil && portGlobalsOf(*d.Globals) != portGlobalsOf(r.globals) {
 		next = maps.Clone(r.ports)
@@ -87,7 +83,6 @@ func (r *Ruleset) apply(d model.Delta) {
 	}
 	c := portChange{chains: map[string][]string{}, vips: map[string][]string{}, nodePorts: map[string][]string{}}
 	for name := range d.Ports {
-		delete(r.withheld, name)
 		delete(r.without, name)
 	}
 	// All are removed before any is added, because an address or a node port may move from one to another.

@@ -98,11 +98,9 @@ func TestSchedulersThatAreNotHad(t *testing.T) {
 	r.Apply(model.Delta{Globals: &g})
 	expectUnscheduled(t, r, others...)
 	one := others[0]
-	r.Withhold(one.Name)
-	if got := r.Degraded(); len(got) != len(others) || got[0].Reason != model.RulesRefused {
-		t.Errorf("degraded: %v; a port that is not served does without more than its scheduler", got)
-	}
-	r.Release()
+	r.Apply(changeOf(one.Unserved()))
+	expectUnscheduled(t, r, others[1:]...) // one that is not served does without more than its scheduler
+	r.Apply(changeOf(one))
 	expectUnscheduled(t, r, others...)
 	asks := *one
 	asks.Scheduler = ""
