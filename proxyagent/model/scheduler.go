@@ -106,7 +106,11 @@ func (w Weights) Among(some []netip.AddrPort) []int {
 // Usable returns those of some endpoints that get new connections, and what each of them weighs,
 // which is more than zero.
 func (w Weights) Usable(some []netip.AddrPort) (usable []netip.AddrPort, weights []int) {
-	for i, weight := range w.Among(some) {
+	all := w.Among(some)
+	if !slices.Contains(all, 0) {
+		return some, all
+	}
+	for i, weight := range all {
 		if weight > 0 {
 			usable, weights = append(usable, some[i]), append(weights, weight)
 		}
