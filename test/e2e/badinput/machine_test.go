@@ -20,6 +20,16 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
+// aways are how long the API server is away, in each mode: a moment, and the first 75 s.
+func aways() (entries []TableEntry) {
+	for _, mode := range environment.Modes {
+		entries = append(entries,
+			Entry(mode, environment.LabelsOf(environment.Modes, mode, "away"), mode, 2*time.Second),
+			Entry(mode+", for 75 s", Label("soak"), mode, 75*time.Second))
+	}
+	return entries
+}
+
 var _ = Describe("An agent", func() {
 	open := func(ctx context.Context, cp *framework.ControlPlane, mode string) (*environment.Environment, *corev1.Service) {
 		GinkgoHelper()
@@ -93,6 +103,10 @@ var _ = Describe("An agent", func() {
 		Expect(found).To(BeTrue(), env.Agent.LogTail(5))
 	}
 	const docker = "*filter\n:FORWARD DROP [0:0]\n:DOCKER - [0:0]\n-A FORWARD -o docker0 -j DOCKER\nCOMMIT\n"
+	const ufw = "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n:ufw-before-input - [0:0]\n:ufw-before-forward - [0:0]\n" +
+		"-A INPUT -j ufw-before-input\n-A FORWARD -j ufw-before-forward\n" +
+		"-A ufw-before-input -i lo -j ACCEPT\n-A ufw-before-input -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A ufw-before-input -m conntrack --ctstate INVALID -j DROP\n" +
+		"-A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\nCOMMIT\n"
 	const plugin = "*nat\n:CNI-HOSTPORT - [0:0]\n-A CNI-HOSTPORT -j RETURN\nCOMMIT\n"
 	DescribeTable("chooses nftables unless others serve with iptables, and says why", func(ctx SpecContext, variant, others, mode, reason string) {
 		env, web := open(ctx, environment.Cluster, "")
@@ -108,6 +122,7 @@ var _ = Describe("An agent", func() {
 		Entry("a firewall", "legacy", "*filter\n-A INPUT -p tcp -m tcp --dport 9 -j DROP\nCOMMIT\n", "legacy", "RulesOfOthers"),
 		Entry("docker, whose FORWARD drops", "nft", docker, "nft", "ForwardDrops"),
 		Entry("docker with iptables-legacy", "legacy", docker, "legacy", "ForwardDrops"),
+		Entry("ufw, whose INPUT drops too", "nft", ufw, "nft", "ForwardDrops"),
 		Entry("a network plugin with iptables-legacy", "legacy", plugin, "legacy", "RulesOfOthers"),
 	)
 
@@ -128,9 +143,11 @@ var _ = Describe("An agent", func() {
 		}
 	})
 
-	It("waits for an API server that is not there, and keeps the rules that it finds until it knows better", func(ctx SpecContext) {
+	// Its pauses between two questions grow to a minute while there is no answer (client-go); that one
+	// ends however long it takes is in TestAPIServerThatIsNotUpYet of package watch.
+	DescribeTable("waits for an API server that is not there, and keeps the rules that it finds until it knows better", func(ctx SpecContext, mode string, away time.Duration) {
 		// Where others leak IPAddresses, the API server takes them away between two snapshots.
-		env, web := open(ctx, suite.ControlPlane(ctx, framework.Options{}), "legacy")
+		env, web := open(ctx, suite.ControlPlane(ctx, framework.Options{}), mode)
 		env.StartAgent(ctx)
 		before := env.Rules(ctx)
 		Expect(env.Agent.Stop()).To(Succeed())
@@ -139,14 +156,17 @@ var _ = Describe("An agent", func() {
 		env.StartAgent(ctx)
 		Eventually(func() error { return env.Agent.Healthy(ctx, "/livez") }).WithTimeout(environment.Soon).Should(Succeed())
 		Consistently(func(g Gomega) {
+			g.Expect(env.Agent.Healthy(ctx, "/livez")).To(Succeed())
 			g.Expect(env.Agent.Healthy(ctx, "/healthz")).NotTo(Succeed())
 			g.Expect(before.Diff(env.Rules(ctx))).To(BeEmpty())
-		}).WithTimeout(2 * time.Second).Should(Succeed())
+		}).WithTimeout(away).Should(Succeed())
 		env.Served(web)
 		Expect(env.Cluster.API.Start(ctx)).To(Succeed())
 		Expect(env.Agent.WaitReady(ctx)).To(Succeed())
 		Expect(before.Diff(env.Rules(ctx))).To(BeEmpty())
-	})
+		later := env.Serve(ctx, "later", []environment.Endpoint{{Of: env.Pod2}})
+		env.Served(web, later)
+	}, aways())
 
 	It("serves on a node that is not registered", func(ctx SpecContext) {
 		env, web := open(ctx, environment.Cluster, "nft")

@@ -3,8 +3,12 @@ package flows_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,25 +45,28 @@ func (f fronts) serve(t *T, endpoints ...endpoint) service {
 	}}, endpoints...)
 }
 
-// flows go to all of them over some protocols, each always from the same port.
+// flows go to all of them from everywhere over some protocols, each always from the same port.
 func (f fronts) flows(t *T, protocols ...model.Protocol) (all []Flow) {
 	for _, p := range protocols {
-		for _, to := range []Flow{
-			flow(t.Pod1, f.cluster, 80), flow(t.Pod1, f.lb, 80), flow(t.Client, f.external, 80), flow(t.Client, f.lb, 80),
-			flow(t.Client, t.Node.Addr(t.F), f.nodePort), flow(t.Pod1, t.Node.Addr(t.F), f.nodePort),
-		} {
+		for _, to := range f.ways(t, t.Pod1, t.Client, t.Node) {
 			one := t.udp(to.from, to.To.Addr(), to.To.Port())
-			one.Protocol, one.Timeout = p, 100*time.Millisecond*framework.Slowness
+			one.Protocol, one.Timeout = p, 200*time.Millisecond*framework.Slowness
 			all = append(all, one)
 		}
 	}
 	return all
 }
 
-// ask has all flows ask once, and tells which of them did not reach the endpoint.
-func ask(t *T, flows []Flow, e endpoint) (missing []Flow, err error) {
-	for _, f := range flows {
-		if got := f.dial(); got.Outcome != network.Connected || got.Endpoint.Addr() != e.Addr(t.F) {
+// ask has all flows ask once, side by side, and tells which of them did not reach the endpoint.
+func ask(flows []Flow, e endpoint) (missing []Flow, err error) {
+	answers := make([]network.Result, len(flows))
+	var asking sync.WaitGroup
+	for i, f := range flows {
+		asking.Go(func() { answers[i] = f.dial() })
+	}
+	asking.Wait()
+	for i, f := range flows {
+		if got := answers[i]; got.Outcome != network.Connected || got.Endpoint.Addr() != e.Addr(model.FamilyOf(f.To.Addr())) {
 			missing, err = append(missing, f), errors.Join(err, fmt.Errorf("%s from %s to %s: %s", f.Protocol, f.from.Host(), f.To, got))
 		}
 	}
@@ -69,7 +76,7 @@ func ask(t *T, flows []Flow, e endpoint) (missing []Flow, err error) {
 // retry has clients ask again and again, each from its port, until each has reached the endpoint.
 func (t *T) retry(what string, flows []Flow, e endpoint) {
 	t.eventually(what, func() (err error) {
-		flows, err = ask(t, flows, e)
+		flows, err = ask(flows, e)
 		return err
 	})
 }
@@ -77,7 +84,7 @@ func (t *T) retry(what string, flows []Flow, e endpoint) {
 // inVain has clients ask without an answer.
 func (t *T) inVain(flows []Flow, e endpoint) {
 	for range 2 {
-		if missing, _ := ask(t, flows, e); len(missing) != len(flows) {
+		if missing, _ := ask(flows, e); len(missing) != len(flows) {
 			t.fail("%d of %d flows find an endpoint", len(flows)-len(missing), len(flows))
 		}
 	}
@@ -117,13 +124,13 @@ var beganScenarios = []scenario{
 			s := at.serve(t, a)
 			flows := at.flows(t, model.SCTP)
 			all := func(e endpoint) func() error { // conntrack forgets one that is silent for three seconds
-				return func() error { _, err := ask(t, flows, e); return err }
+				return func() error { _, err := ask(flows, e); return err }
 			}
 			t.eventually("the first endpoint", all(a))
 			s.setEndpoints(terminating(a), b)
 			t.eventually("a new connection reaches the second one", func() error {
-				_, _ = ask(t, flows, a)
-				_, err := ask(t, []Flow{over(model.SCTP, flow(t.Pod1, at.cluster, 80))}, b)
+				_, _ = ask(flows, a)
+				_, err := ask([]Flow{over(model.SCTP, flow(t.Pod1, at.cluster, 80))}, b)
 				return err
 			})
 			t.eventually("one that terminates keeps what it has", all(a))
@@ -132,24 +139,83 @@ var beganScenarios = []scenario{
 		}},
 }
 
+var rebootScenario = scenario{number: "162b", name: "flows that began after a boot, and before a proxy ran, reach their Service", run: boot, only: model.IPv4,
+	differs: map[kind]string{withIPTables: keepsUnreplied, withNFTables: keepsUnreplied}}
+
+// both returns the T of each family, for what happens to both at once.
+func (t *T) both() (all []*T) {
+	for _, f := range network.Families {
+		one := *t
+		one.F, one.slug = f, t.slug+"-"+strings.ToLower(f.String())
+		all = append(all, &one)
+	}
+	return all
+}
+
 // beforeTheProxy: flows that began while no proxy ran, and flows of a Service that was deleted
 // then.
 func beforeTheProxy(t *T) {
-	gone, coming, a, b := t.reserve(), t.reserve(), on(t.Pod2, 1), on(t.Pod2, 2)
-	s := gone.serve(t, a)
-	old, fresh := gone.flows(t, model.UDP, model.SCTP), coming.flows(t, model.Protocols...)
+	a, b := on(t.Pod2, 1), on(t.Pod2, 2)
+	var old, fresh []Flow
+	var change []func()
+	for _, t := range t.both() {
+		gone, coming := t.reserve(), t.reserve()
+		s := gone.serve(t, a)
+		old, fresh = append(old, gone.flows(t, model.UDP, model.SCTP)...), append(fresh, coming.flows(t, model.Protocols...)...)
+		change = append(change, func() {
+			t.Delete(t.ctx, s.Name)
+			coming.serve(t, b)
+		})
+	}
 	t.retry("the first Service", slices.Clone(old), a)
 	t.must(t.proxy.Stop())
-	t.Delete(t.ctx, s.Name)
-	coming.serve(t, b)
+	for _, change := range change {
+		change()
+	}
 	t.inVain(fresh, b)
 	t.retry("without a proxy they go on", slices.Clone(old), a)
 	t.must(t.proxy.Start(t.ctx))
 	t.retry("the second Service", fresh, b)
 	t.eventually("flows of the first one end", func() error {
-		if missing, _ := ask(t, old, a); len(missing) != len(old) {
+		if missing, _ := ask(old, a); len(missing) != len(old) {
 			return fmt.Errorf("%d of %d go on", len(old)-len(missing), len(old))
 		}
 		return nil
 	})
+}
+
+// boot: flows that began when no rules of a proxy were there, while the kernel follows connections for the sake of
+// another program, and connections from before, of which it knows nothing any more.
+func boot(t *T) {
+	e := on(t.Pod2, 1)
+	var flows []Flow
+	var kept []net.Conn
+	for _, t := range t.both() {
+		at := t.reserve()
+		at.serve(t, e)
+		flows = append(flows, at.flows(t, model.Protocols...)...)
+		for _, f := range at.ways(t, t.Pod1, t.Client) {
+			t.expect("before the boot", f, reaches(e))
+			kept = append(kept, t.connect(f))
+		}
+	}
+	t.must(t.proxy.Stop())
+	if t.kind.ours() {
+		t.Cleanup(t.ctx)
+	}
+	t.Run(t.ctx, "nft", "flush ruleset; add table inet others; add chain inet others watch { type filter hook prerouting priority 0; }; add rule inet others watch ct state new counter")
+	t.Run(t.ctx, "conntrack", "-F")
+	t.inVain(flows, e)
+	for _, conn := range kept {
+		_ = conn.SetDeadline(time.Now().Add(2 * changeTimeout))
+		_, err := fmt.Fprintln(conn, "still there?")
+		t.must(err)
+	}
+	t.must(t.proxy.Start(t.ctx))
+	t.retry("after the boot", flows, e)
+	for _, conn := range kept {
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.fail("the connection from %s to %s neither goes on nor ends", conn.LocalAddr(), conn.RemoteAddr())
+		}
+	}
 }

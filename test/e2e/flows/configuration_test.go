@@ -26,9 +26,9 @@ type object = map[string]any
 
 // configurations are the environments beside the base, each with what it is for. Some carry settings that have nothing to do with each other.
 var configurations = []setup{
-	{name: "no detector", config: object{"clusterCIDR": ""}, scenarios: matrixScenarios(true, false)},
+	{name: "no detector", config: object{"clusterCIDR": ""}, scenarios: append(matrixScenarios(true, false), rebootScenario)},
 	{name: "masquerade all", config: object{"iptables": object{"masqueradeAll": true}, "nftables": object{"masqueradeAll": true}},
-		scenarios: matrixScenarios(false, true)},
+		scenarios: append(matrixScenarios(false, true), renamedScenario)},
 	{name: "both", config: object{"clusterCIDR": "", "iptables": object{"masqueradeAll": true}, "nftables": object{"masqueradeAll": true}},
 		scenarios: matrixScenarios(true, true)},
 	{name: "some addresses", noZone: true, scenarios: someAddressesScenarios, config: object{
@@ -37,6 +37,7 @@ var configurations = []setup{
 	{name: "primary", scenarios: primaryScenarios, config: object{
 		"nodePortAddresses": []string{"primary"},
 		"detectLocalMode":   "BridgeInterface", "detectLocal": object{"bridgeInterface": "pod1"}}},
+	{name: "flushed", scenarios: []scenario{flushedScenario}},
 	{name: "careful", scenarios: carefulScenarios, config: object{
 		"featureGates":    object{"AllowServiceExternalIPs": false},
 		"iptables":        object{"localhostNodePorts": false},
@@ -89,7 +90,7 @@ var someAddressesScenarios = []scenario{
 	}},
 	{number: "162", name: "flows that began while no proxy ran reach their Service, and those of a Service deleted then end", run: beforeTheProxy, only: model.IPv4,
 		differs: map[kind]string{withIPTables: keepsUnreplied, withNFTables: keepsUnreplied}},
-	{number: "170", name: "nothing depends on packets coming from elsewhere than their answers go", only: model.IPv4, run: strictPaths},
+	{number: "170", name: "nothing depends on packets coming from elsewhere than their answers go", run: strictPaths},
 	{number: "104", name: "hints: a node without a zone ignores zone hints, and node hints count", run: func(t *T) {
 		here, there := inZone(on(t.Pod2, 1), environment.Zone), inZone(on(t.RemotePod, 1), "zone-b")
 		s := t.create(spec{}, here, there)

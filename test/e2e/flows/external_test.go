@@ -305,14 +305,10 @@ var externalPolicyScenarios = []scenario{
 	{number: "72c", name: "eTP Local: so it does where INPUT drops what no rule accepts", differs: map[kind]string{
 		oursNative: dropsStay, oursIPVS: dropsStay, withNFTables: dropsStay},
 		run: func(t *T) {
-			s, program := t.create(spec{lb: t.virtual(), eTPLocal: true}, t.local), map[model.Family]string{model.IPv4: "iptables", model.IPv6: "ip6tables"}[t.F]
+			s := t.create(spec{lb: t.virtual(), eTPLocal: true}, t.local)
 			at := netip.AddrPortFrom(t.Node.Addr(t.F), uint16(s.Spec.HealthCheckNodePort))
 			t.healthy(at)
-			variant := "-nft"
-			if t.kind == oursLegacy {
-				variant = "-legacy"
-			}
-			t.Run(t.ctx, program+variant, "-w", "-A", "INPUT", "-p", "tcp", "--dport", fmt.Sprint(at.Port()), "-j", "DROP")
+			t.Run(t.ctx, t.iptables(t.F), "-w", "-A", "INPUT", "-p", "tcp", "--dport", fmt.Sprint(at.Port()), "-j", "DROP")
 			_, err := t.askHealth(at)
 			for range 3 {
 				if err != nil {

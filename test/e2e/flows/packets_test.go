@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
-	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 const (
 	localInIPVS = "IPVS takes what arrives for a virtual IP, tracked or not"
+	firstAlone  = "its iptables mode marks the first datagram of a flow alone, and accepts what is marked"
 	noLinkLocal = "link-local addresses are the same on each interface, and have no virtual servers"
 )
 
@@ -46,31 +47,30 @@ func (t *T) narrow(n int) endpoint {
 	return e
 }
 
+// throughNarrow has probes of a size go to such an endpoint, through every front.
+func throughNarrow(n int, p model.Protocol, size int) func(*T) {
+	return func(t *T) {
+		at, e := t.reserve(), t.narrow(n)
+		at.serve(t, e)
+		flows := at.ways(t, t.Pod1, t.Client, t.Node)
+		for i := range flows {
+			flows[i].Size = size
+		}
+		t.each(flows, reaches(e), p)
+	}
+}
+
 var packetScenarios = []scenario{
-	{number: "163", name: "a narrow path is told to the sender, through every front", run: func(t *T) {
-		at, e := t.reserve(), t.narrow(10)
-		at.serve(t, e)
-		flows := at.ways(t, t.Pod1, t.Client)
-		for i := range flows {
-			flows[i].Size = 20000
-		}
-		t.each(flows, reaches(e), model.TCP)
-	}},
-	{number: "164", name: "datagrams in fragments go there and back, through every front", run: func(t *T) {
-		at, e := t.reserve(), t.narrow(11)
-		at.serve(t, e)
-		flows := at.ways(t, t.Pod1, t.Client)
-		for i := range flows {
-			flows[i].Size = 4000
-		}
-		t.each(flows, reaches(e), model.UDP)
-	}},
+	{number: "163", name: "a narrow path is told to the sender, through every front", run: throughNarrow(10, model.TCP, 20000)},
+	{number: "164", name: "datagrams in fragments go there and back, through every front", run: throughNarrow(11, model.UDP, 4000)},
 	{number: "165", name: "a packet whose time ends on the node is told of by the virtual IP that the client knows", run: func(t *T) {
 		at, e := t.reserve(), on(t.RemotePod, 1)
 		at.serve(t, e)
-		t.expect("the Service", over(model.UDP, flow(t.Pod1, at.cluster, 80)), reaches(e))
-		for _, f := range at.ways(t, t.Pod1) {
-			t.eventually("from "+f.To.String(), func() error { return t.expires(f) })
+		for _, f := range at.ways(t, t.Pod1, t.Client) {
+			for _, p := range model.Protocols {
+				t.expect("the Service", over(p, f), reaches(e))
+				t.expires(over(p, f))
+			}
 		}
 	}},
 	{number: "165b", name: "ping to a ClusterIP is refused", run: func(t *T) {
@@ -83,18 +83,30 @@ var packetScenarios = []scenario{
 		}
 		t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reaches(t.local))
 		for _, from := range []*network.Namespace{t.Pod1, t.Node, t.Client} {
-			t.eventually("from "+from.Host(), func() error {
-				if got, err := t.ping(from, s.clusterIP()); got != want {
-					return fmt.Errorf("got %s (%w), want %s", got, err, want)
-				}
-				return nil
-			})
+			t.pings(from, s.clusterIP(), want)
+		}
+	}},
+	{number: "165c", name: "ping to the other addresses of a Service goes where it goes without one", run: func(t *T) {
+		at := t.reserve()
+		at.serve(t, t.remote)
+		t.each(at.ways(t, t.Pod1), reaches(t.remote), model.TCP)
+		t.pings(t.Pod1, t.Node.Addr(t.F), network.Connected)
+		for _, to := range []netip.Addr{at.lb, at.external} {
+			if t.kind != oursIPVS && t.kind != withIPVS { // whose virtual IPs are addresses of the node
+				t.pings(t.Pod1, to, network.Dropped)
+			}
+			_, err := t.Client.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(to, t.F.Bits()).String(), "dev", "lo")
+			t.must(err)
+			t.pings(t.Pod1, to, network.Connected)
 		}
 	}},
 	{number: "166", name: "an endpoint reaches itself over every protocol at every front", run: func(t *T) {
 		at, e := t.reserve(), on(t.Pod1, 0)
 		at.serve(t, e)
 		t.each(at.ways(t, t.Pod1), reaches(e).masqueraded(), model.Protocols...)
+		at, e = t.reserve(), on(t.Node, 0)
+		at.serve(t, e)
+		t.each(at.ways(t, t.Node), reaches(e), model.Protocols...)
 	}},
 	{number: "167", name: "a program of the node that is bound to 127.0.0.1 reaches every front", only: model.IPv4, run: func(t *T) {
 		at, e := t.reserve(), on(t.RemotePod, 1)
@@ -130,10 +142,71 @@ var packetScenarios = []scenario{
 		_, err = t.Node.Run(t.ctx, "nft", fmt.Sprintf(`add table %[1]s cache; add chain %[1]s cache in { type filter hook prerouting priority -300; }; add chain %[1]s cache out { type filter hook output priority -300; };
 			add rule %[1]s cache in %[1]s daddr %[2]s notrack; add rule %[1]s cache out %[1]s daddr %[2]s notrack; add rule %[1]s cache out %[1]s saddr %[2]s notrack`, h, s.clusterIP()))
 		t.must(err)
-		for _, from := range []*network.Namespace{t.Pod1, t.Node, t.Client} {
-			t.each([]Flow{flow(from, s.clusterIP(), number)}, itself, model.TCP, model.UDP)
-		}
+		everywhere := []Flow{flow(t.Pod1, s.clusterIP(), number), flow(t.Node, s.clusterIP(), number), flow(t.Client, s.clusterIP(), number)}
+		t.each(everywhere, itself, model.TCP, model.UDP)
+		_, err = t.Node.Run(t.ctx, "nft", "delete", "table", h, "cache")
+		t.must(err)
+		_, err = t.Node.Run(t.ctx, "ip", "addr", "del", netip.PrefixFrom(s.clusterIP(), t.F.Bits()).String(), "dev", "lo")
+		t.must(err)
+		t.each(everywhere, reaches(t.remote), model.TCP, model.UDP)
 	}, differs: map[kind]string{oursIPVS: localInIPVS, withIPVS: localInIPVS}},
+	{number: "171", name: "datagrams that no endpoint answers arrive all, at every front, where FORWARD drops what no rule accepts", run: oneWay,
+		differs: map[kind]string{oursNative: dropsStay, oursIPVS: dropsStay, withNFTables: dropsStay, withIPTables: firstAlone}},
+}
+
+// mute is an endpoint on the other node that gets datagrams and answers none; got counts them.
+func (t *T) mute(n int) (e endpoint, got func() int) {
+	e = on(t.RemotePod, n)
+	h, table := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[t.F], fmt.Sprintf("mute%d", n)
+	_, err := t.RemotePod.Run(t.ctx, "nft", fmt.Sprintf(`add table %[1]s %[2]s; add counter %[1]s %[2]s got; add chain %[1]s %[2]s in { type filter hook input priority 0; };
+		add rule %[1]s %[2]s in %[1]s daddr %[3]s meta l4proto udp counter name got drop`, h, table, e.Addr(t.F)))
+	t.must(err)
+	return e, func() (packets int) {
+		text, err := t.RemotePod.Run(t.ctx, "nft", "list", "counter", h, table, "got")
+		t.must(err)
+		_, err = fmt.Sscanf(text[strings.Index(text, "packets"):], "packets %d", &packets)
+		t.must(err)
+		return packets
+	}
+}
+
+// oneWay has datagrams go to an endpoint that does not answer, as those of logs do, where only what
+// a rule of the proxy accepts is forwarded to it: what docker and ufw do to all by a policy.
+func oneWay(t *T) {
+	const each = 10
+	at := t.reserve()
+	e, got := t.mute(12)
+	at.serve(t, e)
+	// What a pod sends to a ClusterIP keeps its source, and is for rules of the network plugin to accept.
+	ways := append(at.ways(t, t.Client, t.Node), at.ways(t, t.Pod1)[1:]...)
+	t.each(ways, reaches(e), model.TCP)
+	t.Run(t.ctx, t.iptables(t.F), "-w", "-A", "FORWARD", "-p", "udp", "-d", e.Addr(t.F).String(), "-j", "DROP")
+	for _, f := range ways {
+		conn, err := f.from.DialContext(t.ctx, "udp", f.To.String())
+		t.must(err)
+		for range each {
+			_, err := conn.Write([]byte("a line of a log"))
+			t.must(err)
+		}
+		t.must(conn.Close())
+	}
+	deadline := time.Now().Add(network.DefaultTimeout)
+	for got() < each*len(ways) && time.Now().Before(deadline) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if n := got(); n != each*len(ways) {
+		t.fail("%d of %d datagrams arrived", n, each*len(ways))
+	}
+}
+
+// pings wants an echo to end so.
+func (t *T) pings(from *network.Namespace, to netip.Addr, want network.Outcome) {
+	t.eventually(fmt.Sprintf("ping from %s to %s", from.Host(), to), func() error {
+		if got, err := t.ping(from, to); got != want {
+			return fmt.Errorf("got %s (%w), want %s", got, err, want)
+		}
+		return nil
+	})
 }
 
 // ping asks for an echo: connected if it comes, refused if the node says at once that it will not.
@@ -191,39 +264,28 @@ func (t *T) linkLocal() (a netip.Addr) {
 	return a
 }
 
-// expires sends a datagram whose time ends at the first router, and wants to be told so about the
+// expires sends a packet whose time ends at the first router, and wants to be told so about the
 // address that it was sent to: the kernel hands an error to the socket whose packet it quotes.
-func (t *T) expires(f Flow) error {
-	level, hops, tell := unix.IPPROTO_IP, unix.IP_TTL, unix.IP_RECVERR
-	if t.F == model.IPv6 {
-		level, hops, tell = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_RECVERR
-	}
-	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		control := raw.Control(func(fd uintptr) {
-			err = errors.Join(unix.SetsockoptInt(int(fd), level, hops, 1), unix.SetsockoptInt(int(fd), level, tell, 1))
-		})
-		return errors.Join(control, err)
-	}}
-	return f.from.Do(func() error {
-		conn, err := dialer.Dial("udp", f.To.String())
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		_ = conn.SetDeadline(time.Now().Add(500 * time.Millisecond * framework.Slowness))
-		if _, err := conn.Write([]byte("?")); err != nil {
-			return err
-		}
-		if _, err = conn.Read(make([]byte, 100)); !errors.Is(err, unix.EHOSTUNREACH) {
-			return fmt.Errorf("reading an answer, want no route to host: %w", err)
+func (t *T) expires(f Flow) {
+	f.TTL = 1
+	t.eventually(fmt.Sprintf("%s from %s to %s", f.Protocol, f.from.Host(), f.To), func() error {
+		if got := f.dial(); !errors.Is(got.Err, unix.EHOSTUNREACH) {
+			return fmt.Errorf("got %s, want no route to host", got)
 		}
 		return nil
 	})
 }
 
-// strictPaths: what arrives has to come from where its answer goes.
+// strictPaths: what arrives has to come from where its answer goes. For IPv6 firewalls ask, as
+// firewalld does by default.
 func strictPaths(t *T) {
-	t.must(t.Node.Sysctl(map[string]string{"net/ipv4/conf/all/rp_filter": "1"}))
+	if t.F == model.IPv4 {
+		t.must(t.Node.Sysctl(map[string]string{"net/ipv4/conf/all/rp_filter": "1"}))
+	} else {
+		_, err := t.Node.Run(t.ctx, "nft", `add table ip6 strict; add chain ip6 strict paths { type filter hook prerouting priority -300; };
+			add rule ip6 strict paths meta l4proto != ipv6-icmp fib saddr . mark . iif oif missing drop`)
+		t.must(err)
+	}
 	at, local, there := t.reserve(), on(t.Pod1, 0), on(t.RemotePod, 1)
 	for _, e := range []endpoint{local, there} {
 		s := at.serve(t, e)

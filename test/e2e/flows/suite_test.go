@@ -47,18 +47,37 @@ var everyOurs = []kind{oursNFT, oursLegacy, oursNative, oursIPVS}
 
 func (k kind) ours() bool { return slices.Contains(everyOurs, k) }
 
+// mode is how a kind serves, as the agent and kube-proxy are told.
+var mode = map[kind]string{
+	oursNFT: "nft", oursLegacy: "legacy", oursNative: "nftables", oursIPVS: "ipvs",
+	withIPTables: "iptables", withNFTables: "nftables", withIPVS: "ipvs",
+}
+
 // node is an environment with a proxy.
 type node struct {
 	*environment.Environment
 	kind  kind
-	proxy interface {
-		Start(ctx context.Context) error
-		Stop() error
-		LogTail(lines int) string
-		Healthy(ctx context.Context, path string) error
-		Get(ctx context.Context, path string) (string, error)
-		Metrics(ctx context.Context) (framework.Metrics, error)
+	proxy proxy
+}
+
+// proxy is a process that serves Services.
+type proxy interface {
+	Start(ctx context.Context) error
+	Stop() error
+	LogTail(lines int) string
+	Healthy(ctx context.Context, path string) error
+	Get(ctx context.Context, path string) (string, error)
+	Metrics(ctx context.Context) (framework.Metrics, error)
+}
+
+// follow starts a proxy of the same kind and configuration for the Node of a name.
+func (n *node) follow(ctx context.Context, name string) (proxy, error) {
+	if n.kind.ours() {
+		options := n.Options
+		options.Node = name
+		return n.Cluster.StartProxyAgent(ctx, options)
 	}
+	return n.Cluster.StartKubeProxy(ctx, framework.KubeProxyOptions{Namespace: n.Node, Node: name, Mode: mode[n.kind], Config: n.Options.Config})
 }
 
 // setup is a configuration of the proxy with the scenarios that run under it.
@@ -170,21 +189,24 @@ func focused(text string) bool {
 // start starts a proxy in an environment of its own, which end with the calling Ginkgo node.
 func (s setup) start(ctx context.Context, k kind) *node {
 	GinkgoHelper()
-	n := &node{Environment: environment.Open(ctx, environment.Cluster, map[kind]string{oursNFT: "nft", oursLegacy: "legacy", oursNative: "nftables", oursIPVS: "ipvs"}[k]), kind: k}
+	variant := ""
+	if k.ours() {
+		variant = mode[k]
+	}
+	n := &node{Environment: environment.Open(ctx, environment.Cluster, variant), kind: k}
+	n.Options.Config, n.Options.Race, n.Options.Args = s.config, false, []string{"--follow-nodes"}
 	if s.noZone {
 		n.patchNode(ctx, `{"metadata":{"labels":null}}`)
 	}
 	if k.ours() {
-		n.Options.Config, n.Options.Race = s.config, false
-		n.StartAgent(ctx, "--follow-nodes")
+		n.StartAgent(ctx)
 		n.proxy = n.Agent
 		return n
 	}
-	mode := map[kind]string{withIPTables: "iptables", withNFTables: "nftables", withIPVS: "ipvs"}[k]
-	proxy, err := n.Cluster.StartKubeProxy(ctx, framework.KubeProxyOptions{Namespace: n.Node, Node: n.Name, Mode: mode, Config: s.config})
+	kubeProxy, err := n.follow(ctx, n.Name)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(proxy.Stop)
-	n.proxy = proxy
+	DeferCleanup(kubeProxy.Stop)
+	n.proxy = kubeProxy
 	return n
 }
 

@@ -78,6 +78,9 @@ type Probe struct {
 	// Size is how many bytes are sent and come back besides. Over UDP that takes fragments from
 	// 1,473 on.
 	Size int
+	// TTL is how many hops a packet may make; 0 leaves that to the kernel. With one, an error that a
+	// router tells of ends the Dial.
+	TTL int
 }
 
 // largest is the size of the largest datagram.
@@ -124,7 +127,7 @@ func (n *Namespace) Dial(p Probe) Result {
 
 // open makes the socket and, over TCP, the connection.
 func (n *Namespace) open(p Probe) (conn net.Conn, err error) {
-	dialer := net.Dialer{Deadline: time.Now().Add(p.Timeout), Control: lenient}
+	dialer := net.Dialer{Deadline: time.Now().Add(p.Timeout), Control: p.prepare}
 	network := "tcp"
 	dialer.LocalAddr = net.TCPAddrFromAddrPort(p.Source)
 	if p.Protocol == model.UDP {
@@ -140,13 +143,19 @@ func (n *Namespace) open(p Probe) (conn net.Conn, err error) {
 	return conn, err
 }
 
-// lenient lets a socket have any source address, and one that was in use a moment ago.
-func lenient(_, _ string, raw syscall.RawConn) error {
+// prepare lets a socket have any source address, and one that was in use a moment ago.
+func (p Probe) prepare(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) {
 		// What a family does not know fails, as it may.
 		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_FREEBIND, 1)
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1)
+		if p.TTL > 0 {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TTL, p.TTL)
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVERR, 1)
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, p.TTL)
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVERR, 1)
+		}
 	})
 }
 
@@ -214,7 +223,7 @@ func (n *Namespace) dialSCTP(p Probe) Result {
 }
 
 func (n *Namespace) openRaw(p Probe, f model.Family) (conn net.Conn, err error) {
-	dialer := net.Dialer{Control: lenient}
+	dialer := net.Dialer{Control: p.prepare}
 	if p.Source.Addr().IsValid() {
 		dialer.LocalAddr = &net.IPAddr{IP: p.Source.Addr().AsSlice()}
 	}
