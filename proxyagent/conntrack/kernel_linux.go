@@ -18,8 +18,8 @@ import (
 // several goroutines, which wait for each other. The zero value is of no use.
 type Kernel struct{ conn *nfnetlink.Conn }
 
-// Open reaches connection tracking in the network namespace of the calling thread, which every thread of a process
-// shares unless it asked for another one.
+// Open reaches connection tracking in the network namespace of the calling thread, which every
+// thread of a process shares unless it asked for another one.
 func Open() (Kernel, error) {
 	conn, err := nfnetlink.Open()
 	return Kernel{conn}, err

@@ -10,7 +10,10 @@ func FuzzAll(f *testing.F) {
 	f.Add([]byte{255, 255, 1, 0, 9})
 	f.Fuzz(func(t *testing.T, message []byte) {
 		read := 0
-		for _, value := range Attrs(message).All() {
+		for kind, value := range Attrs(message).All() {
+			if first := Attrs(message).Get(kind); first == nil {
+				t.Errorf("there is no attribute %d", kind)
+			}
 			read += headerLen + len(value)
 			_, _ = value.Number(), value.Text()
 		}

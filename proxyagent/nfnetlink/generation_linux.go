@@ -82,7 +82,7 @@ func Generation() (n uint32, err error) {
 	err = conn.Get(Request{Subsystem: unix.NFNL_SUBSYS_NFTABLES, Command: unix.NFT_MSG_GETGEN}, func(answer Attrs) {
 		n = uint32(answer.Get(unix.NFTA_GEN_ID).Number())
 	})
-	if err == nil && n == 0 { // which the kernel leaves out when it counts
+	if err == nil && n == 0 { // a number that no generation has
 		err = errors.New("the kernel's answer holds none")
 	}
 	if err != nil {
