@@ -144,7 +144,9 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 	}
 	f.failed, f.served, f.unneeded = false, true, false
 	f.retry = retries()
-	f.reportRules()
+	total, written := f.Backend.Counts()
+	f.Metrics.Rules(f.Settings.Family, total, written)
+	f.Metrics.NoLocalEndpoints(f.Settings.Family, f.local.internal, f.local.external)
 	f.log(ctx).V(2).Info("Programmed", "deltas", len(deltas), "full", full, "took", time.Since(start))
 	f.flows(ctx, deltas)
 	f.done()
@@ -208,12 +210,6 @@ func (f *family) done() {
 	f.Metrics.Programmed(f.Settings.Family, f.triggers, time.Now())
 	f.triggers = nil
 	f.Health.Updated(f.Settings.Family)
-}
-
-func (f *family) reportRules() {
-	total, written := f.Backend.Counts()
-	f.Metrics.Rules(f.Settings.Family, total, written)
-	f.Metrics.NoLocalEndpoints(f.Settings.Family, f.local.internal, f.local.external)
 }
 
 // flows has stale connections looked for. The rules are correct already.

@@ -127,9 +127,7 @@ func (c *Compiler) Degraded() (all []model.Degradation) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b model.Degradation) int {
-		return cmp.Or(a.Port.Compare(b.Port), cmp.Compare(a.Reason, b.Reason))
-	})
+	slices.SortFunc(all, model.Degradation.Compare)
 	return all
 }
 

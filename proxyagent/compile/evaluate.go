@@ -55,7 +55,9 @@ func (c *Compiler) outcomeOf(r *record) outcome {
 			o.served = append(o.served, p)
 		}
 	}
-	o.disputes = onePerAddress(o.disputes)
+	// Of an address the dispute of the first port is kept.
+	slices.SortStableFunc(o.disputes, func(a, b model.Dispute) int { return a.Addr.Compare(b.Addr) })
+	o.disputes = slices.CompactFunc(o.disputes, func(a, b model.Dispute) bool { return a.Addr == b.Addr })
 	if r.service.Foreign { // it has its addresses, and who serves it tells what it lacks
 		return outcome{won: o.won}
 	}
@@ -109,12 +111,6 @@ func (c *Compiler) portOf(r *record, p *port, held []netip.Addr, o *outcome) *mo
 func hasFrontend(p *model.ServicePort) bool { return len(p.ClusterIPs) > 0 || p.HasExternal() }
 
 func (c *Compiler) location() location { return location{node: c.node.Name, zone: c.node.Zone} }
-
-// onePerAddress sorts by address and keeps the first of each, which is that of the first port.
-func onePerAddress(ds []model.Dispute) []model.Dispute {
-	slices.SortStableFunc(ds, func(a, b model.Dispute) int { return a.Addr.Compare(b.Addr) })
-	return slices.CompactFunc(ds, func(a, b model.Dispute) bool { return a.Addr == b.Addr })
-}
 
 // replace records the changes from one list of a Service's ports to another. Both are sorted by name.
 func (w *work) replace(before, now []*model.ServicePort) {

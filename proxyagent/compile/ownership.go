@@ -98,11 +98,6 @@ func (c *Compiler) additionalFor(a netip.Addr) *record {
 	return nil
 }
 
-// claimsHeld reports whether the Service claims the address as ClusterIP or additional address.
-func (c *Compiler) claimsHeld(r *record, a netip.Addr) bool {
-	return r.hasCluster(a) || c.additionalFor(a) == r
-}
-
 // decideCluster returns whether a Service that claims the address as ClusterIP or additional address gets it.
 func (c *Compiler) decideCluster(r *record, a netip.Addr) decision {
 	switch winner := c.holder(a); {
@@ -124,7 +119,7 @@ func (c *Compiler) decideCluster(r *record, a netip.Addr) decision {
 func (c *Compiler) decideOutside(r *record, f front) decision {
 	given, holder, winner := c.given(f.addr), c.holder(f.addr), c.fronts.first(f)
 	switch {
-	case c.claimsHeld(r, f.addr):
+	case r.hasCluster(f.addr), c.additionalFor(f.addr) == r:
 		return decision{already: true}
 	case holder != nil:
 		return decision{reason: model.ClusterIPOfOther, winner: holder.name}

@@ -76,26 +76,16 @@ func (k *Kernel) Apply(ctx context.Context, changes []Change) error {
 		if ctx.Err() != nil {
 			return errors.Join(append(wrong, ctx.Err())...)
 		}
-		if err := k.send(ctx, b.set, b.delete, b.entries); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s %v and %d more in the set %q: %w", verb(b.delete), b.entries[0], len(b.entries)-1, b.set, err))
+		command, verb := uint8(nl.IPSET_CMD_ADD), "adding"
+		if b.delete {
+			command, verb = nl.IPSET_CMD_DEL, "deleting"
+		}
+		// Without NLM_F_EXCL: what is there already is fine.
+		if err := k.do(ctx, command, 0, addition(b.set, b.entries)); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s %v and %d more in the set %q: %w", verb, b.entries[0], len(b.entries)-1, b.set, err))
 		}
 	}
 	return errors.Join(wrong...)
-}
-
-func (k *Kernel) send(ctx context.Context, set string, remove bool, entries []Entry) error {
-	command := uint8(nl.IPSET_CMD_ADD)
-	if remove {
-		command = nl.IPSET_CMD_DEL
-	}
-	return k.do(ctx, command, 0, addition(set, entries)) // Without NLM_F_EXCL: what is there already is fine.
-}
-
-func verb(remove bool) string {
-	if remove {
-		return "deleting"
-	}
-	return "adding"
 }
 
 // Destroy destroys sets with their entries. One that is not there is fine. One that a rule still refers to after half a second gives

@@ -309,7 +309,7 @@ func (p *Proxier) Degraded() []model.Degradation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := append(p.rules.Degraded(), p.withheld.Degraded()...)
-	slices.SortStableFunc(all, func(a, b model.Degradation) int { return a.Port.Compare(b.Port) })
+	slices.SortFunc(all, model.Degradation.Compare)
 	return all
 }
 

@@ -276,9 +276,7 @@ func (p *Proxier) Degraded() []model.Degradation {
 			all = append(all, model.Degradation{Port: name, Reason: model.SchedulerUnavailable})
 		}
 	}
-	slices.SortFunc(all, func(a, b model.Degradation) int {
-		return cmp.Or(a.Port.Compare(b.Port), cmp.Compare(a.Reason, b.Reason))
-	})
+	slices.SortFunc(all, model.Degradation.Compare)
 	return all
 }
 

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -159,6 +160,11 @@ type Degradation struct {
 	Reason DegradationReason
 	// Detail is the error, for the log, where there is one.
 	Detail string
+}
+
+// Compare orders by port and reason.
+func (d Degradation) Compare(o Degradation) int {
+	return cmp.Or(d.Port.Compare(o.Port), cmp.Compare(d.Reason, o.Reason))
 }
 
 // DegradationReason is what a port does without, and why: a constant word for events and metrics.

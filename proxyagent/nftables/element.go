@@ -127,9 +127,7 @@ func service(p model.Protocol, port uint16) string {
 	return string([]byte{byte(p), 0, 0, 0}) + padded(port)
 }
 
-func padded(port uint16) string {
-	return string(binary.BigEndian.AppendUint16(nil, port)) + "\x00\x00"
-}
+func padded(port uint16) string { return string(binary.BigEndian.AppendUint16(nil, port)) + "\x00\x00" }
 
 func index(i int) string { return string(binary.NativeEndian.AppendUint32(nil, uint32(i))) }
 

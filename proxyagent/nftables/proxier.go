@@ -184,9 +184,7 @@ func (p *Proxier) Degraded() (all []model.Degradation) {
 			all = append(all, model.Degradation{Port: name, Reason: r})
 		}
 	}
-	slices.SortFunc(all, func(a, b model.Degradation) int {
-		return cmp.Or(a.Port.Compare(b.Port), cmp.Compare(a.Reason, b.Reason))
-	})
+	slices.SortFunc(all, model.Degradation.Compare)
 	return all
 }
 

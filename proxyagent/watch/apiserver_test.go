@@ -44,6 +44,7 @@ func newAPIServer() *apiServer {
 		a.objects[resource] = map[string]apiObject{}
 	}
 	a.client.PrependReactor("list", "*", a.list)
+	a.client.PrependReactor("get", "version", a.version)
 	a.client.PrependWatchReactor("*", a.watch)
 	return a
 }
@@ -166,6 +167,13 @@ func (a *apiServer) list(action clienttesting.Action) (bool, runtime.Object, err
 	}
 	list.(metav1.ListInterface).SetResourceVersion(strconv.Itoa(a.last))
 	return true, list, nil
+}
+
+func (a *apiServer) version(clienttesting.Action) (bool, runtime.Object, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := a.refusals["version"]
+	return err != nil, nil, err
 }
 
 func (a *apiServer) watch(action clienttesting.Action) (bool, apiwatch.Interface, error) {

@@ -3,14 +3,18 @@ package watch
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	networkinginformers "k8s.io/client-go/informers/networking/v1"
@@ -58,6 +62,8 @@ type Options struct {
 // Memory follows the number of objects; an event and the Take after it cost what the Services concerned cost.
 type Source struct {
 	options Options
+	server  discovery.ServerVersionInterfaceWithContext
+	reports *reports
 	pending *pending
 	ready   chan struct{}
 
@@ -94,20 +100,20 @@ func New(client kubernetes.Interface, o Options) (*Source, error) {
 	withIP := fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, o.NodeName).String()
 	all := metav1.NamespaceAll
-	r := newReports(o.Logger)
-	s.peers = newPeers(func() cache.SharedIndexInformer { return coreinformers.NewNodeInformer(client, 0, cache.Indexers{}) }, s.peersChanged, r)
+	s.server, s.reports = discovery.ToServerVersionInterfaceWithContext(client.Discovery()), newReports(o.Logger)
+	s.peers = newPeers(func() cache.SharedIndexInformer { return coreinformers.NewNodeInformer(client, 0, cache.Indexers{}) }, s.peersChanged, s.reports)
 	var errs [5]error
 	s.services, errs[0] = newInformer("Service",
-		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting("", withIP)), converter(o), s.serviceChanged, r)
+		coreinformers.NewFilteredServiceInformer(client, all, 0, cache.Indexers{}, selecting("", withIP)), converter(o), s.serviceChanged, s.reports)
 	s.slices, errs[1] = newInformer("EndpointSlice",
 		discoveryinformers.NewFilteredEndpointSliceInformer(client, all, 0, cache.Indexers{},
-			selecting("!"+corev1.IsHeadlessService, "")), convertSlice, s.sliceChanged, r)
+			selecting("!"+corev1.IsHeadlessService, "")), convertSlice, s.sliceChanged, s.reports)
 	s.nodes, errs[2] = newInformer("Node",
-		coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, selecting("", own)), convertNode, s.nodeChanged, r)
+		coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, selecting("", own)), convertNode, s.nodeChanged, s.reports)
 	s.addresses, errs[3] = newInformer("IPAddress",
-		networkinginformers.NewIPAddressInformer(client, 0, cache.Indexers{}), convertIPAddress, s.addressChanged, r)
+		networkinginformers.NewIPAddressInformer(client, 0, cache.Indexers{}), convertIPAddress, s.addressChanged, s.reports)
 	s.cidrs, errs[4] = newInformer("ServiceCIDR",
-		networkinginformers.NewServiceCIDRInformer(client, 0, cache.Indexers{}), convertServiceCIDR, s.cidrChanged, r)
+		networkinginformers.NewServiceCIDRInformer(client, 0, cache.Indexers{}), convertServiceCIDR, s.cidrChanged, s.reports)
 	return s, errors.Join(errs[:]...)
 }
 
@@ -119,9 +125,10 @@ func selecting(labels, fields string) func(*metav1.ListOptions) {
 // Run follows the API server until ctx ends, and returns nil then. It returns [ErrNotServed] early where allocations are to be enforced
 // and there are none. API servers that do not answer are no error, however long they do not.
 func (s *Source) Run(ctx context.Context) error {
-	s.began = time.Now()
 	ctx, cancel := context.WithCancelCause(logr.NewContext(ctx, s.options.Logger))
 	defer cancel(nil)
+	s.awaitServer(ctx)
+	s.began = time.Now()
 	var group sync.WaitGroup
 	for _, shared := range []cache.SharedIndexInformer{s.services.shared, s.slices.shared, s.nodes.shared, s.addresses.shared, s.cidrs.shared} {
 		group.Go(func() { shared.RunWithContext(ctx) })
@@ -137,6 +144,22 @@ func (s *Source) Run(ctx context.Context) error {
 		return cause
 	}
 	return nil
+}
+
+// awaitServer waits until the API server answers anything, or ctx ends. Informers that began while
+// it is away would go on to pause, each by itself and for up to a minute, and the first rules would
+// be written without what some of them follow.
+func (s *Source) awaitServer(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (answers bool, _ error) {
+		ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+		defer cancel()
+		_, err := s.server.ServerVersionWithContext(ctx)
+		status, ok := errors.AsType[*apierrors.StatusError](err)
+		if answers = err == nil || ok && status.ErrStatus.Code < http.StatusInternalServerError; !answers {
+			s.reports.failed("version", err)
+		}
+		return answers, nil
+	})
 }
 
 // gate opens pending once everything is known, or the timeouts have passed.

@@ -131,7 +131,9 @@ func (t *tree) assign(n *node, above int, set, remove func(*node)) {
 	t.assign(n.below[1], n.bits, set, remove)
 	before := n.level
 	n.all = n.below[0].all + n.below[1].all
-	n.open = byLevel(n.below[0].open, n.below[1].open)
+	// The highest level first: it leads to the most keys, and no prefix of a lower one is within.
+	n.open = slices.Concat(n.below[0].open, n.below[1].open)
+	slices.SortStableFunc(n.open, func(a, b *node) int { return cmp.Compare(b.level, a.level) })
 	n.level, n.entries = 0, nil
 	level := fullLevel(n.open)
 	if level == 0 && n.bits/segment != above/segment && n.all >= segmentKeys && n.open[len(n.open)-1].level == 0 {
@@ -150,14 +152,6 @@ func (n *node) cut(level int) {
 	i := slices.IndexFunc(n.open, func(e *node) bool { return e.level < level })
 	n.level, n.entries = level, slices.Clone(n.open[i:])
 	n.open = append(n.open[:i], n)
-}
-
-// byLevel returns the entries of both, those of the highest level first: they lead to the most keys, and no prefix of a lower one is within
-// theirs.
-func byLevel(a, b []*node) []*node {
-	all := slices.Concat(a, b)
-	slices.SortStableFunc(all, func(a, b *node) int { return cmp.Compare(b.level, a.level) })
-	return all
 }
 
 // fullLevel returns the level of the highest chain that the entries fill, zero if they fill none.
