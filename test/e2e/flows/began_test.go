@@ -208,8 +208,9 @@ func boot(t *T) {
 	t.inVain(flows, e)
 	for _, conn := range kept {
 		_ = conn.SetDeadline(time.Now().Add(2 * changeTimeout))
-		_, err := fmt.Fprintln(conn, "still there?")
-		t.must(err)
+		// It fails where the connection has ended: without rules, an acknowledgement that was under
+		// way reaches the node itself, which resets it.
+		_, _ = fmt.Fprintln(conn, "still there?")
 	}
 	t.must(t.proxy.Start(t.ctx))
 	t.retry("after the boot", flows, e)

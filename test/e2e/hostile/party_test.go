@@ -27,7 +27,9 @@ type party struct {
 	enter func(ctx context.Context) error
 	// act is what the party does then, over and over: nil for nothing. i counts from 0.
 	act func(ctx context.Context, i int) error
-	// every is the time from one act to the next.
+	// every is the time from one act to the next, on a machine that has nothing else to do. Where
+	// the agent is slower for the tests of other packages, so is the party: an agent that gets a
+	// fifth of a processor would be busy with a tenant's acts all the time.
 	every time.Duration
 	// least is how often it has to act; 0 for leastActs.
 	least int64
@@ -67,7 +69,7 @@ func (env *fixture) endure(ctx context.Context, p party) {
 	calm := env.changes(ctx, calmChanges)
 	env.objects.Store(0)
 	turns := env.turns()
-	attack := p.begin()
+	attack := p.begin(func() float64 { return env.turns().since(turns).slowness() })
 	var entering, beside delays // changes that may fall together with the first of the party, and the rest
 	for len(beside) < changesBeside || p.act != nil && attack.acts.Load() < cmp.Or(p.least, leastActs) || p.enough != nil && !p.enough(ctx) {
 		entered, took := attack.hasEntered(), env.change(ctx)
@@ -122,10 +124,13 @@ type attack struct {
 	err     error
 }
 
-func (p party) begin() *attack {
+func (p party) begin(slowness func() float64) *attack {
 	ctx, stop := context.WithCancel(context.Background())
 	a := &attack{stop: stop, entered: make(chan struct{}), ended: make(chan struct{})}
-	a.working.Go(func() { a.work(ctx, p) })
+	a.working.Go(func() {
+		defer GinkgoRecover() // slowness expects that the agent runs
+		a.work(ctx, p, slowness)
+	})
 	DeferCleanup(func() {
 		stop()
 		a.working.Wait()
@@ -133,7 +138,7 @@ func (p party) begin() *attack {
 	return a
 }
 
-func (a *attack) work(ctx context.Context, p party) {
+func (a *attack) work(ctx context.Context, p party, slowness func() float64) {
 	if p.enter != nil {
 		a.err = p.enter(ctx)
 	}
@@ -144,9 +149,8 @@ func (a *attack) work(ctx context.Context, p party) {
 	if p.act == nil || a.err != nil {
 		return
 	}
-	pace := time.NewTicker(p.every)
-	defer pace.Stop()
 	for start := time.Now(); ctx.Err() == nil; a.took = time.Since(start) {
+		next := time.After(time.Duration(float64(p.every) * slowness()))
 		i := int(a.acts.Load())
 		if err := p.act(ctx, i); err != nil && ctx.Err() == nil {
 			a.err = fmt.Errorf("act %d: %w", i, err)
@@ -156,7 +160,7 @@ func (a *attack) work(ctx context.Context, p party) {
 		a.acts.Add(1)
 		select {
 		case <-ctx.Done():
-		case <-pace.C:
+		case <-next:
 		}
 	}
 }
