@@ -269,10 +269,11 @@ func TestASearchForFlowsStopsNothing(t *testing.T) {
 		s.until(10 * time.Second)
 		s.source.put(web("a", "10.96.0.1", "10.244.0.1"))
 		s.until(90 * time.Second)
-		s.expect("flows sync updated conntrackdone",
-			"0s IPv4 sync globals", "0s IPv4 flows start with 0 ports, before 2", "0s IPv4 updated", "0s IPv4 flows searched",
-			"10s IPv4 sync +a", "10s IPv4 flows reconcile bit 14 +a", "10s IPv4 updated",
-			"1m0s IPv4 conntrackdone 1m0s 3", "1m0s IPv4 updated", "1m0s IPv4 flows searched")
+		// That the second search begins and that the agent tells of its round come in any order.
+		s.expect("flows sync conntrackdone",
+			"0s IPv4 sync globals", "0s IPv4 flows start with 0 ports, before 2", "0s IPv4 flows searched",
+			"10s IPv4 sync +a", "10s IPv4 flows reconcile bit 14 +a",
+			"1m0s IPv4 conntrackdone 1m0s 3", "1m0s IPv4 flows searched")
 	})
 }
 
