@@ -73,6 +73,7 @@ func each(t *testing.T, run func(t *testing.T, p *Proxier, d model.Delta)) {
 	network.NeedIsolation(t)
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		t.Run(f.String(), func(t *testing.T) {
+			ruleset(t, "flush", "ruleset") // also what a test leaves that is not run by each
 			t.Cleanup(func() { ruleset(t, "flush", "ruleset") })
 			p, err := New(f, nfnetlink.NewGenerations(), 0)
 			if err != nil {
