@@ -150,7 +150,7 @@ func (a *attack) work(ctx context.Context, p party, slowness func() float64) {
 		return
 	}
 	for start := time.Now(); ctx.Err() == nil; a.took = time.Since(start) {
-		next := time.After(time.Duration(float64(p.every) * slowness()))
+		next := time.After(time.Duration(float64(p.every) * min(slowness(), 10)))
 		i := int(a.acts.Load())
 		if err := p.act(ctx, i); err != nil && ctx.Err() == nil {
 			a.err = fmt.Errorf("act %d: %w", i, err)
