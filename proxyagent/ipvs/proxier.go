@@ -196,7 +196,7 @@ func (p *Proxier) write(ctx context.Context, deltas ...model.Delta) error {
 	}
 }
 
-// adapt looks at the kernel again, or withholds what it refuses, and returns the Delta for the spoke.
+// adapt looks at the kernel again, or withholds what it refuses. The Delta is for the spoke.
 func (p *Proxier) adapt(ctx context.Context, o outcome) (model.Delta, error) {
 	if o.stale {
 		p.compared = true
@@ -265,7 +265,7 @@ func (p *Proxier) globals() *model.Globals {
 	return &g
 }
 
-// Degraded lists ports of which the kernel refuses something, or that do without their scheduler, and what the spoke says, sorted.
+// Degraded lists what is refused of ports, those without their scheduler, and those of the spoke.
 func (p *Proxier) Degraded() []model.Degradation {
 	all := p.Spoke.Degraded()
 	p.mu.Lock()

@@ -36,11 +36,11 @@ func (o *outcome) refuse(err error, at netip.AddrPort, owners []model.PortName) 
 	}
 }
 
-// take takes steps, and goes on after one that fails. Those of a virtual server that could not be added are left out: if there is one of another program, nothing tells what it has.
+// take takes steps, also after one that fails, but none of a virtual server that is not there.
 func (p *Proxier) take(o *outcome, steps []step) {
 	for _, s := range steps {
 		if s.action != addServer && p.table.have[s.front] == nil {
-			continue
+			continue // what one of another program has, the table does not know
 		}
 		err := p.kernel.do(s)
 		unscheduled := errors.Is(err, syscall.ENOENT) && (s.action == addServer || s.action == setServer)

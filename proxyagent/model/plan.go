@@ -147,9 +147,9 @@ func (p ServicePort) Unserved() *ServicePort {
 // of its load balancer IPs and ports: that many members it takes in the kernel's sets, in which
 // time no other Service changes. Measured on Linux 6.18, 1,024 come in 10 ms, with nftables and
 // with ipset; of ranges whose lengths are no multiples of four, nftables takes up to eight members
-// each. A Service with more is closed: with some of its ranges it would keep clients out by chance,
+// each, by proportion 80 ms in all. A Service with more is closed: with some of its ranges it would keep clients out by chance,
 // and without them it would be open.
-const MaxSources = 4096
+const MaxSources = 1024
 
 // Degradation is something that a port does without on this node, or a table of the node that the
 // agent cannot read.
@@ -173,7 +173,7 @@ type DegradationReason string
 const (
 	// RulesRefused is the reason when the kernel, or the program that writes rules, refuses those of the port. Clients are rejected.
 	RulesRefused DegradationReason = "RulesRefused"
-	// PartRefused is the reason when the kernel refuses some of its endpoints or addresses. It is served without them.
+	// PartRefused is the reason when the kernel refuses an endpoint or address; the rest is served.
 	PartRefused DegradationReason = "PartRefused"
 	// AffinityTooDear is the reason when session affinity for so many endpoints would take more than a node has for it. Every connection
 	// gets any endpoint.

@@ -106,7 +106,7 @@ var schemas = map[set]schema{
 // remembering are the sets that packets write into. What they hold is not compared.
 var remembering = map[set]schema{clients: {key: "AIII", kind: client, most: 1 << 20}, newcomers: {key: "III", most: 1 << 16}}
 
-// key is an element without its value, in the bytes of the kernel: each field fills up four of them.
+// key is an element without its value, in the kernel's bytes: each field fills up four of them.
 type key struct {
 	set set
 	of  string

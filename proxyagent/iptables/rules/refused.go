@@ -11,8 +11,8 @@ import (
 // Ports are those that have rules. They must not be changed.
 func (r *Ruleset) Ports() map[model.PortName]*model.ServicePort { return r.ports }
 
-// Trial returns a transaction that writes the rules of ports: those of chains of their own where they belong, those of the trees into a chain that
-// nothing leads to. After takes that one away.
+// Trial returns a transaction that writes the rules of ports: those of their own chains in place,
+// those of the trees into a chain that nothing leads to. After takes that one away.
 func (r *Ruleset) Trial(names ...model.PortName) (trial, after Transaction) {
 	scratch := chain{nat, chainTry}
 	trial = Transaction{write: map[chain][]string{scratch: {"-j RETURN"}}}
