@@ -332,8 +332,8 @@ func TestFailuresAreMadeUpFor(t *testing.T) {
 	}
 }
 
-// TestAStuckFlowConcernsItsFront has the kernel keep a flow, as it does with those that a flow table
-// forwards: flows of another front do not wait for it.
+// TestAStuckFlowConcernsItsFront has the kernel keep a flow, as it does with those that a flow
+// table forwards: flows of another front do not wait for it.
 func TestAStuckFlowConcernsItsFront(t *testing.T) {
 	stuck, other := to(dns, a), to("10.96.0.11:53", a)
 	before, after := planOf(anyNodePort, service("x", vip, b), service("y", "10.96.0.11", a)), planOf(anyNodePort, service("x", vip, b), service("y", "10.96.0.11", b))

@@ -79,8 +79,9 @@ func expectDegraded(t *testing.T, p *Proxier, want ...model.Degradation) {
 	}
 }
 
-// TestRefusedRulesAreAlone has two ports among many whose rules are refused, one that is translated in a tree and one in a chain of its own: no
-// Sync fails, and what changes with them is in the kernel at once.
+// TestRefusedRulesAreAlone has two ports among many whose rules are refused, one that is translated
+// in a tree and one in a chain of its own: no Sync fails, and what changes with them is in the
+// kernel at once.
 func TestRefusedRulesAreAlone(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		f, random := p.options.Family, plans.New(7, p.options.Family)
@@ -129,7 +130,8 @@ func TestRefusedRulesAreTriedAgain(t *testing.T) {
 	})
 }
 
-// TestASetOfAnotherKindConcernsItsPort has another program take the name of the set of a port's clients.
+// TestASetOfAnotherKindConcernsItsPort has another program take the name of the set of a port's
+// clients.
 func TestASetOfAnotherKindConcernsItsPort(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		ctx, f := context.Background(), p.options.Family
@@ -154,7 +156,8 @@ func TestASetOfAnotherKindConcernsItsPort(t *testing.T) {
 	})
 }
 
-// TestASetInUseConcernsNoPort has a rule of another program refer to a set that nothing of ours needs any more.
+// TestASetInUseConcernsNoPort has a rule of another program refer to a set that nothing of ours
+// needs any more.
 func TestASetInUseConcernsNoPort(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		ctx, f := context.Background(), p.options.Family
@@ -192,7 +195,8 @@ func (s refusing) Apply(ctx context.Context, changes []ipset.Change) error {
 	return s.Sets.Apply(ctx, changes)
 }
 
-// TestARefusedMemberConcernsItsPort has a member refused of a port that is served, and of one whose clients are to be rejected, of which nothing is left then.
+// TestARefusedMemberConcernsItsPort has a member refused of a port that is served, and of one whose
+// clients are to be rejected, of which nothing is left then.
 func TestARefusedMemberConcernsItsPort(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		ctx, f, kernel := context.Background(), p.options.Family, p.options.Sets

@@ -182,7 +182,8 @@ func expectDegraded(t *testing.T, p *Proxier, why string, want ...model.Degradat
 	}
 }
 
-// TestARefusedEndpointIsLeftOut as a multicast address is by the kernel, which any tenant may put into an EndpointSlice. No Sync fails.
+// TestARefusedEndpointIsLeftOut as a multicast address is by the kernel, which any tenant may put
+// into an EndpointSlice. No Sync fails.
 func TestARefusedEndpointIsLeftOut(t *testing.T) {
 	p, kernel, spoke := faulty(t)
 	odd := netip.MustParseAddrPort("239.0.0.1:80")

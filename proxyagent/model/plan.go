@@ -147,8 +147,8 @@ func (p ServicePort) Unserved() *ServicePort {
 // of its load balancer IPs and ports: that many members it takes in the kernel's sets, in which
 // time no other Service changes. Measured on Linux 6.18, 1,024 come in 10 ms, with nftables and
 // with ipset; of ranges whose lengths are no multiples of four, nftables takes up to eight members
-// each, by proportion 80 ms in all. A Service with more is closed: with some of its ranges it would keep clients out by chance,
-// and without them it would be open.
+// each, by proportion 80 ms in all. A Service with more is closed: with some of its ranges it would
+// keep clients out by chance, and without them it would be open.
 const MaxSources = 1024
 
 // Degradation is something that a port does without on this node, or a table of the node that the

@@ -19,8 +19,8 @@ import (
 
 var everything = []string{"version", "services", "endpointslices", "nodes", "ipaddresses", "servicecidrs"}
 
-// TestAPIServerThatIsNotUpYet has everything known a second after the API server came, also what the
-// agent can do without: it would write rules twice, the first ones for the wrong Services.
+// TestAPIServerThatIsNotUpYet has everything known a second after the API server came, also what
+// the agent can do without: it would write rules twice, the first ones for the wrong Services.
 func TestAPIServerThatIsNotUpYet(t *testing.T) {
 	for mode, err := range map[model.AllocationMode]error{
 		model.Prefer: errors.New("connection refused"), model.Enforce: context.DeadlineExceeded,

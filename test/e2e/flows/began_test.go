@@ -184,8 +184,8 @@ func beforeTheProxy(t *T) {
 	})
 }
 
-// boot: flows that began when no rules of a proxy were there, while the kernel follows connections for the sake of
-// another program, and connections from before, of which it knows nothing any more.
+// boot: flows that began when no rules of a proxy were there, while the kernel follows connections
+// for the sake of another program, and connections from before, of which it knows nothing any more.
 func boot(t *T) {
 	e := on(t.Pod2, 1)
 	var flows []Flow

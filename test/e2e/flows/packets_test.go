@@ -177,7 +177,8 @@ func oneWay(t *T) {
 	at := t.reserve()
 	e, got := t.mute(12)
 	at.serve(t, e)
-	// What a pod sends to a ClusterIP keeps its source, and is for rules of the network plugin to accept.
+	// What a pod sends to a ClusterIP keeps its source, and is for rules of the network plugin to
+	// accept.
 	ways := append(at.ways(t, t.Client, t.Node), at.ways(t, t.Pod1)[1:]...)
 	t.each(ways, reaches(e), model.TCP)
 	t.Run(t.ctx, t.iptables(t.F), "-w", "-A", "FORWARD", "-p", "udp", "-d", e.Addr(t.F).String(), "-j", "DROP")

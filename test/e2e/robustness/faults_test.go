@@ -25,7 +25,8 @@ var _ = both("An agent whose iptables fails", func(env *fixture) {
 		env.move(ctx, env.Pod2, 9)
 		env.Served(service)
 		env.answersFrom(env.Pod2, 9)
-		// When all is written and the agent sees that, there is no reason to run a program once more.
+		// When all is written and the agent sees that, there is no reason to run a program once
+		// more.
 		Eventually(env.programs.Left).WithTimeout(environment.Soon).Should(BeNumerically("<=", 2))
 		Expect(env.programs.NoMore()).To(Succeed())
 		env.Delete(ctx, service.Name)

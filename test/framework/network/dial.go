@@ -78,8 +78,8 @@ type Probe struct {
 	// Size is how many bytes are sent and come back besides. Over UDP that takes fragments from
 	// 1,473 on.
 	Size int
-	// TTL is how many hops a packet may make; 0 leaves that to the kernel. With one, an error that a
-	// router tells of ends the Dial.
+	// TTL is how many hops a packet may make; 0 leaves that to the kernel. With one, an error that
+	// a router tells of ends the Dial.
 	TTL int
 }
 
