@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
@@ -27,12 +29,20 @@ type fronts struct {
 	nodePort              uint16
 }
 
-// reserve chooses fronts that no other scenario has.
+// reserved counts the fronts of reserve.
+var reserved atomic.Int32
+
+// reserve chooses fronts that no other Service gets: those of the static bands, from which API servers do not draw while others
+// are free (KEP-3070, KEP-3668). One that was drawn and given back would be drawn for another scenario.
 func (t *T) reserve() fronts {
-	s := t.create(spec{nodePort: true, ports: everyProtocol, externalIPs: t.virtual()})
-	f := fronts{s.clusterIP(), s.externalIP(), virtualAddr(t.F), s.nodePort(0)}
-	t.Delete(t.ctx, s.Name)
-	return f
+	n := reserved.Add(1)
+	if n >= environment.StaticNodePorts {
+		t.fail("there are more fronts than node ports in the static band")
+	}
+	cluster := map[model.Family]string{model.IPv4: "10.96.0.%d", model.IPv6: "fd00:10:96::%x"}[t.F]
+	return fronts{
+		netip.MustParseAddr(fmt.Sprintf(cluster, 128+n)), virtualAddr(t.F), virtualAddr(t.F), uint16(environment.FirstNodePort + n),
+	}
 }
 
 // serve creates the Service. Its node port has the same number over each protocol.

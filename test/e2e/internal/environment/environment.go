@@ -76,6 +76,13 @@ func EachMode(spec string) (entries []TableEntry) {
 	return entries
 }
 
+// The node ports of a suite begin with those that API servers draw last, the static band. They end before the ports from which
+// clients ask.
+const (
+	FirstNodePort   = 28672
+	StaticNodePorts = 128
+)
+
 // Cluster is the control plane of a suite that said [Prepare].
 var Cluster *framework.ControlPlane
 
@@ -88,7 +95,10 @@ func Prepare(t *testing.T) {
 	RegisterFailHandler(Fail)
 	BeforeSuite(func(ctx SpecContext) {
 		// Without that an API server of 1.33 drops the node hints of EndpointSlices; later ones have it by default.
-		Cluster = suite.ControlPlane(ctx, framework.Options{FeatureGates: map[string]bool{"PreferSameTrafficDistribution": true}})
+		Cluster = suite.ControlPlane(ctx, framework.Options{
+			FeatureGates: map[string]bool{"PreferSameTrafficDistribution": true},
+			Args:         []string{fmt.Sprintf("--service-node-port-range=%d-32767", FirstNodePort)},
+		})
 	})
 }
 
