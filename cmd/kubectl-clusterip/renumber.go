@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -220,7 +221,7 @@ func usable(o *networkingv1.ServiceCIDR) bool {
 
 // renumberRules reads who names addresses.
 func (s *session) renumberRules(ctx context.Context, include []string, loadBalancers bool) (r renumber.Rules, err error) {
-	r = renumber.Rules{IncludeLoadBalancers: loadBalancers, Named: sets.New[types.NamespacedName](), Callers: map[netip.Addr][]string{}}
+	r = renumber.Rules{IncludeLoadBalancers: loadBalancers, Named: sets.New[types.NamespacedName](), Callers: map[netip.Addr][]string{}, Awaited: map[types.NamespacedName][]string{}}
 	for _, text := range include {
 		namespace, name, ok := strings.Cut(text, "/")
 		if !ok {
@@ -234,28 +235,41 @@ func (s *session) renumberRules(ctx context.Context, include []string, loadBalan
 	}
 	for _, c := range mutating.Items {
 		for _, w := range c.Webhooks {
-			addCaller(r.Callers, w.ClientConfig.URL, "MutatingWebhookConfiguration "+c.Name)
+			addCaller(r, w.ClientConfig, w.FailurePolicy, w.Rules, "MutatingWebhookConfiguration "+c.Name)
 		}
 	}
 	for _, c := range validating.Items {
 		for _, w := range c.Webhooks {
-			addCaller(r.Callers, w.ClientConfig.URL, "ValidatingWebhookConfiguration "+c.Name)
+			addCaller(r, w.ClientConfig, w.FailurePolicy, w.Rules, "ValidatingWebhookConfiguration "+c.Name)
 		}
 	}
 	return r, nil
 }
 
-func addCaller(to map[netip.Addr][]string, link *string, name string) {
-	if link == nil {
-		return
+// addCaller notes what a webhook of a configuration calls: an address of a URL, or a Service without which no Service can be changed.
+func addCaller(to renumber.Rules, c admissionregistrationv1.WebhookClientConfig, p *admissionregistrationv1.FailurePolicyType, on []admissionregistrationv1.RuleWithOperations, name string) {
+	if s := c.Service; s != nil && ptr.Deref(p, admissionregistrationv1.Fail) == admissionregistrationv1.Fail && slices.ContainsFunc(on, changesServices) {
+		note(to.Awaited, types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, name)
 	}
-	u, err := url.Parse(*link)
-	if err != nil {
-		return
+	if u, err := url.Parse(ptr.Deref(c.URL, "")); err == nil {
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+			note(to.Callers, a, name)
+		}
 	}
-	if a, err := netip.ParseAddr(u.Hostname()); err == nil && !slices.Contains(to[a], name) {
-		to[a] = append(to[a], name)
+}
+
+func note[K comparable](in map[K][]string, at K, name string) {
+	if !slices.Contains(in[at], name) {
+		in[at] = append(in[at], name)
 	}
+}
+
+// changesServices reports whether a rule of a webhook is about changes of Services. What selectors and match conditions leave out is not looked at.
+func changesServices(r admissionregistrationv1.RuleWithOperations) bool {
+	const every = "*"
+	return (slices.Contains(r.Operations, admissionregistrationv1.Update) || slices.Contains(r.Operations, admissionregistrationv1.OperationAll)) &&
+		(slices.Contains(r.APIGroups, "") || slices.Contains(r.APIGroups, every)) &&
+		slices.ContainsFunc(r.Resources, func(of string) bool { return of == "services" || of == every || of == "*/*" })
 }
 
 // keep is how old addresses are kept: as the flag says, or as what runs on the nodes allows.

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/renumber"
+)
+
+// TestWhoWaitsForAServiceIsNoted has webhooks that API servers call at an address, or by the name of a Service.
+func TestWhoWaitsForAServiceIsNoted(t *testing.T) {
+	type (
+		client = admissionregistrationv1.WebhookClientConfig
+		rule   = admissionregistrationv1.RuleWithOperations
+	)
+	on := func(operation admissionregistrationv1.OperationType, group, resource string) rule {
+		return rule{
+			Operations: []admissionregistrationv1.OperationType{operation},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
+		}
+	}
+	byName := client{Service: &admissionregistrationv1.ServiceReference{Namespace: "policies", Name: "judge"}}
+	awaited := renumber.Rules{Awaited: map[types.NamespacedName][]string{{Namespace: "policies", Name: "judge"}: {"the configuration"}}}
+	ignore, fail := admissionregistrationv1.Ignore, admissionregistrationv1.Fail
+	for name, tc := range map[string]struct {
+		client client
+		policy *admissionregistrationv1.FailurePolicyType
+		rule   rule
+		want   renumber.Rules
+	}{
+		"changes of Services":             {byName, &fail, on("UPDATE", "", "services"), awaited},
+		"no policy, which is Fail":        {byName, nil, on("UPDATE", "", "services"), awaited},
+		"whatever there is":               {byName, &fail, on("*", "*", "*"), awaited},
+		"whatever there is, and parts":    {byName, &fail, on("*", "*", "*/*"), awaited},
+		"a webhook that may be away":      {byName, &ignore, on("UPDATE", "", "services"), renumber.Rules{}},
+		"creations":                       {byName, &fail, on("CREATE", "", "services"), renumber.Rules{}},
+		"another resource":                {byName, &fail, on("UPDATE", "", "pods"), renumber.Rules{}},
+		"the status alone":                {byName, &fail, on("UPDATE", "", "services/status"), renumber.Rules{}},
+		"another group":                   {byName, &fail, on("UPDATE", "apps", "services"), renumber.Rules{}},
+		"an address, for another purpose": {client{URL: new("https://10.96.0.7:443/x")}, &ignore, on("CREATE", "", "pods"), renumber.Rules{Callers: map[netip.Addr][]string{netip.MustParseAddr("10.96.0.7"): {"the configuration"}}}},
+		"an address of IPv6":              {client{URL: new("https://[fd00::7]/x")}, &fail, on("UPDATE", "", "services"), renumber.Rules{Callers: map[netip.Addr][]string{netip.MustParseAddr("fd00::7"): {"the configuration"}}}},
+		"a name":                          {client{URL: new("https://judge.example/x")}, &fail, on("UPDATE", "", "services"), renumber.Rules{}},
+		"no URL":                          {client{URL: new("://")}, &fail, on("UPDATE", "", "services"), renumber.Rules{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := renumber.Rules{Callers: map[netip.Addr][]string{}, Awaited: map[types.NamespacedName][]string{}}
+			for range 2 { // the second webhook of one configuration
+				addCaller(got, tc.client, tc.policy, []rule{on("DELETE", "", "pods"), tc.rule}, "the configuration")
+			}
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
