@@ -116,6 +116,7 @@ func waitServed(ctx context.Context, b proxyagent.Backend) {
 func atLoopback(c v1alpha1.ProxyAgentConfiguration) bool {
 	settings, served := config.Settings(c, model.IPv4)
 	loopback := netip.MustParsePrefix("127.0.0.0/8")
-	excluded := c.Mode == string(balanced) || settings.NodePortPrimary || len(settings.NodePortCIDRs) > 0 && !slices.ContainsFunc(settings.NodePortCIDRs, loopback.Overlaps)
+	restricted := settings.NodePortPrimary || len(settings.NodePortCIDRs) > 0
+	excluded := c.Mode == string(balanced) || restricted && !slices.ContainsFunc(settings.NodePortCIDRs, loopback.Overlaps)
 	return served && settings.LocalhostNodePorts && !excluded
 }

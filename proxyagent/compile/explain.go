@@ -299,9 +299,10 @@ func (x *explanation) notes(p *model.ServicePort, s selection) {
 		x.say(2, "new connections are rejected: there is no endpoint that could serve")
 		return
 	}
-	x.sayIf(len(p.ClusterIPs) > 0 && len(p.Internal()) == 0, 2,
+	away := len(p.Local) == 0
+	x.sayIf(len(p.ClusterIPs) > 0 && p.InternalLocal && away, 2,
 		"new connections to ClusterIPs are dropped: the internal policy is Local, and no endpoint on this node can serve")
-	noExternal := p.HasExternal() && len(p.External()) == 0
+	noExternal := p.HasExternal() && p.ExternalLocal && away
 	x.sayIf(noExternal, 2, "new connections from outside are dropped: the external policy is Local, and no endpoint on this node can serve")
 	x.sayIf(noExternal, 2, "those of the node and its pods go to endpoints elsewhere")
 }

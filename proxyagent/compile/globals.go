@@ -47,9 +47,6 @@ func localSource(set model.Settings, node model.Node) model.LocalSource {
 // CIDR) and warns at start. A CIDR of length zero is no restriction, whatever stands beside it. Unlike kube-proxy, which then falls back
 // to any address, a node without an address of the family serves no node ports there when they are restricted to its own.
 func anyNodePort(set model.Settings) bool {
-	if set.NodePortPrimary {
-		return false
-	}
 	mine := 0
 	for _, p := range set.NodePortCIDRs {
 		if ofFamily(set.Family, p) {
@@ -59,25 +56,22 @@ func anyNodePort(set model.Settings) bool {
 			}
 		}
 	}
-	return mine == 0
+	return mine == 0 && !set.NodePortPrimary
 }
 
 // nodePortAddrs returns the addresses that restricted node ports are served at, sorted.
 func nodePortAddrs(set model.Settings, node model.Node, local []netip.Addr) []netip.Addr {
-	from := local
-	if set.NodePortPrimary {
-		from = nil
-		if a := nodeAddr(set.Family, node); a.IsValid() {
-			from = []netip.Addr{a}
-		}
-	}
 	var out []netip.Addr
-	for _, a := range from {
+	var primary netip.Addr
+	if set.NodePortPrimary {
+		primary = nodeAddr(set.Family, node)
+	}
+	for _, a := range append(slices.Clone(local), primary) {
 		a = a.WithZone("") // a rule matches an address, of whatever interface
 		if model.FamilyOf(a) != set.Family || a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() && !loopbackNodePorts(set) {
 			continue
 		}
-		if set.NodePortPrimary || insideAny(set.NodePortCIDRs, a) {
+		if a == primary || insideAny(set.NodePortCIDRs, a) {
 			out = append(out, a)
 		}
 	}

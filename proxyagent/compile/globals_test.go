@@ -12,7 +12,7 @@ import (
 )
 
 // TestNodePortAddresses has where node ports are served, on a node with the IPs 192.0.2.1 and 198.51.100.1 and some interfaces.
-// Expectations that differ from kube-proxy 1.36 say so.
+// Expectations that differ from kube-proxy 1.37 say so.
 func TestNodePortAddresses(t *testing.T) {
 	const local, all, first = "192.0.2.1 198.51.100.7 192.0.2.1", "all", "198.51.100.1"
 	v4, v6 := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
@@ -33,7 +33,11 @@ func TestNodePortAddresses(t *testing.T) {
 		"everything in the other family":                     {cidrs: "10.0.0.0/24", otherCIDRs: "0.0.0.0/0", want: "10.0.0.7"},
 		"the node's own: the first of the family":            {primary: true, want: first},
 		"the node's own, not known (kube-proxy: everywhere)": {primary: true, noNode: true},
-		"the node's own, and networks":                       {primary: true, cidrs: "10.0.0.0/24 0.0.0.0/0", want: first},
+		"the node's own, and a network":                      {primary: true, cidrs: "10.0.0.0/24", want: "10.0.0.7 " + first},
+		"the node's own, and one that it is in":              {primary: true, cidrs: first + "/32", want: first},
+		"the node's own, and a network of the other family":  {primary: true, otherCIDRs: "10.0.0.0/24", want: first},
+		"the node's own, and the loopback network":           {primary: true, cidrs: "loopback", want: first + " loopback"},
+		"the node's own, and everything":                     {primary: true, cidrs: "10.0.0.0/24 0.0.0.0/0", want: all},
 		"the loopback network":                               {cidrs: "loopback 10.0.0.0/24", want: "10.0.0.7 loopback"},
 		"the loopback network, without localhost":            {cidrs: "loopback 10.0.0.0/24", noLocalhost: true, want: "10.0.0.7"},
 	} {
@@ -58,7 +62,7 @@ func TestNodePortAddresses(t *testing.T) {
 					NodePortAddrs: addrs(f, at),
 				}
 				if atLoopback && f == model.IPv4 {
-					want.NodePortAddrs = append(want.NodePortAddrs, v4)
+					want.NodePortAddrs = sorted(append(want.NodePortAddrs, v4), netip.Addr.Compare)
 				}
 				wantEqual(t, "Globals", want, planOf(set, st).Globals)
 			})

@@ -73,7 +73,7 @@ func endpointAddrs(f model.Family, numbers string) (out []netip.AddrPort) {
 }
 
 // TestEndpointSets has what traffic may use, seen from node-a in zone-a. All rules of proxy.md 1.3 about termination, policies and hints
-// are here, and every situation that kube-proxy 1.36 tests its own with.
+// are here, and every situation that kube-proxy 1.37 tests its own with.
 func TestEndpointSets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// policy has the words internal and external for those that are Local, exposed for a Service with a node port, and the zone of the

@@ -27,8 +27,11 @@ const (
 	modeNFTables = "nftables"
 )
 
-// externalIPsGate is the one feature gate of kube-proxy that has a meaning here.
-const externalIPsGate = "AllowServiceExternalIPs"
+// The feature gates of kube-proxy that have a meaning here.
+const (
+	externalIPsGate = "AllowServiceExternalIPs"
+	localhostGate   = "KubeProxyNFTablesLocalhostNodePorts"
+)
 
 // modeOf is the mode in force, whose section is read: that of the command line if kube-proxy has
 // it, or that of the file.
@@ -105,14 +108,16 @@ func sectionOf(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode) se
 
 // convertRules reads the section that is in force; where the command line has chosen that, the
 // section of the file's own mode says what it leaves out. Node ports on 127.0.0.0/8 kube-proxy
-// serves in mode iptables alone, so that the file's own mode decides about them.
+// serves in mode iptables, and by a gate in mode nftables: the file's own mode decides about them.
 func convertRules(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode, c *v1alpha1.ProxyAgentConfiguration) {
 	s, own := sectionOf(in, mode), sectionOf(in, in.Mode)
 	c.MasqueradeAll = s.all || own.all
 	c.MasqueradeBit = int(ptr.Deref(cmp.Or(s.bit, own.bit), int32(c.MasqueradeBit)))
 	c.SyncPeriod = cmp.Or(s.full, own.full, c.SyncPeriod)
 	c.MinSyncPeriod = cmp.Or(s.pause, own.pause, c.MinSyncPeriod)
-	c.LocalhostNodePorts = in.Mode != modeIPVS && in.Mode != modeNFTables && ptr.Deref(in.IPTables.LocalhostNodePorts, c.LocalhostNodePorts)
+	iptables := in.Mode != modeIPVS && in.Mode != modeNFTables
+	c.LocalhostNodePorts = iptables && ptr.Deref(in.IPTables.LocalhostNodePorts, c.LocalhostNodePorts) ||
+		in.Mode == modeNFTables && in.FeatureGates[localhostGate] && slices.ContainsFunc(in.NodePortAddresses, namesLoopback)
 	if c.SyncPeriod.Duration > 0 {
 		c.ProbePeriod.Duration = min(c.ProbePeriod.Duration, c.SyncPeriod.Duration)
 	}
@@ -218,6 +223,13 @@ func convertNodePortAddresses(in kubeproxy.KubeProxyConfiguration) (cidrs []stri
 		return nil, errs // all includes the others
 	}
 	return cidrs, nil
+}
+
+// namesLoopback reports whether an entry of nodePortAddresses is about loopback addresses alone. The word all is not.
+func namesLoopback(text string) bool {
+	cidr, _ := canonical(text)
+	p, err := netip.ParsePrefix(cidr)
+	return text == "localhost" || err == nil && p.Addr().IsLoopback()
 }
 
 // checkPrimary refuses what we have no word for: there bindAddress outweighs the addresses of the Node object.

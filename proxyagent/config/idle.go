@@ -14,6 +14,7 @@ import (
 // stands for all below it; the first row that fits counts.
 var meaningless = []struct{ path, why string }{
 	{"featureGates." + externalIPsGate, ""},
+	{"featureGates." + localhostGate, ""},
 	{"featureGates", "the gates of kube-proxy do not exist here"},
 	{"clientConnection.acceptContentTypes", "the agent always speaks protobuf"},
 	{"clientConnection.contentType", "the agent always speaks protobuf"},
@@ -72,6 +73,9 @@ func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
 	if !slices.Contains([]string{"", "0.0.0.0", "::"}, in.BindAddress) {
 		warnings = append(warnings, fmt.Sprintf("bindAddress: %q only decides the family of healthzBindAddress and metricsBindAddress; "+
 			"the node's addresses are those of its Node object", in.BindAddress))
+	}
+	if in.FeatureGates[localhostGate] {
+		warnings = append(warnings, "featureGates."+localhostGate+": true means localhostNodePorts where nodePortAddresses names localhost: 127.0.0.0/8 with UDP and SCTP, and not ::1")
 	}
 	if in.Logging.Verbosity > 10 {
 		warnings = append(warnings, fmt.Sprintf("logging.verbosity: %d is taken for 10, the highest", in.Logging.Verbosity))

@@ -80,6 +80,7 @@ var other = map[string]string{
 	"portRange":                                      "1-2",
 	"windowsRunAsService":                            "true",
 	"featureGates." + externalIPsGate:                "false",
+	"featureGates." + localhostGate:                  "true",
 	"featureGates.KubeProxyDrainingTerminatingNodes": "true",
 }
 
@@ -143,10 +144,10 @@ func paths(under string, of reflect.Type) (all []string) {
 	return all
 }
 
-// allPaths are those of the file, and two of its feature gates.
+// allPaths are those of the file, and some of its feature gates.
 func allPaths() []string {
 	return append(paths("", reflect.TypeFor[kubeproxy.KubeProxyConfiguration]()),
-		"featureGates."+externalIPsGate, "featureGates.KubeProxyDrainingTerminatingNodes")
+		"featureGates."+externalIPsGate, "featureGates."+localhostGate, "featureGates.KubeProxyDrainingTerminatingNodes")
 }
 
 func TestConvert(t *testing.T) {
@@ -179,6 +180,15 @@ detectLocalMode: ClusterCIDR
 		"the words of 1.37": {"nodePortAddresses: [localhost, 192.168.1.0/24]\n", func(c *conf) {
 			c.NodePortAddresses = []string{"127.0.0.0/8", "::1/128", "192.168.1.0/24"}
 		}, nil},
+		"the node's own, and loopback": {"mode: nftables\nnodePortAddresses: [primary, localhost]\n", func(c *conf) {
+			c.Mode, c.LocalhostNodePorts, c.NodePortAddresses = "nftables", false, []string{"primary", "127.0.0.0/8", "::1/128"}
+		}, nil},
+		"loopback by the gate of nftables": {"mode: nftables\nnodePortAddresses: [primary, 127.0.0.0/8]\nfeatureGates: {KubeProxyNFTablesLocalhostNodePorts: true}\n", func(c *conf) {
+			c.Mode, c.NodePortAddresses = "nftables", []string{"primary", "127.0.0.0/8"}
+		}, []string{"featureGates.KubeProxyNFTablesLocalhostNodePorts: true means localhostNodePorts"}},
+		"the gate alone": {"mode: nftables\nnodePortAddresses: [all]\nfeatureGates: {KubeProxyNFTablesLocalhostNodePorts: true}\n", func(c *conf) {
+			c.Mode, c.LocalhostNodePorts = "nftables", false
+		}, []string{"featureGates.KubeProxyNFTablesLocalhostNodePorts: true means localhostNodePorts"}},
 		"all addresses": {"nodePortAddresses: [primary, all]\n", func(*conf) {}, nil},
 		"IPv6 first": {"bindAddress: '::'\n", func(c *conf) {
 			c.Health.BindAddress, c.Metrics.BindAddress = "[::]:10256", "[::1]:10249"

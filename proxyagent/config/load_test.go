@@ -178,9 +178,9 @@ func TestParseRefuses(t *testing.T) {
 			theirHead + "healthzBindAddress: localhost:1\nmetricsBindAddress: '0'\nlogging: {format: xml}\n",
 			[]string{"healthzBindAddress", "logging.format"},
 		},
-		"kube-proxy on primary and more": {
-			theirHead + "nodePortAddresses: [primary, 10.0.0.0/8]\n",
-			[]string{"nodePortAddresses[0]", "must stand alone"},
+		"kube-proxy on primary twice": {
+			theirHead + "nodePortAddresses: [primary, 10.0.0.0/8, primary]\n",
+			[]string{"nodePortAddresses[2]", "must not stand twice"},
 		},
 		"kube-proxy on a primary of its own": {
 			theirHead + "nodePortAddresses: [primary]\nbindAddress: 192.0.2.7\n",

@@ -95,7 +95,7 @@ func ask(t *testing.T, s *Server, path string) (code int, body string) {
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
-// Fields, their order and the forms of time are those that kube-proxy 1.36.3 declares.
+// Fields, their order and the forms of time are those that kube-proxy 1.37.2 declares.
 func TestBodiesAreThoseOfKubeProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(both, "", func(string, int) {})

@@ -53,7 +53,7 @@ func someConnections() (map[model.ServiceName]uint64, error) {
 	return map[model.ServiceName]uint64{{Namespace: "shop", Name: "web"}: 12}, nil
 }
 
-// TestDashboardsCarryOverByChangingThePrefix has the names, types and labels of kube-proxy 1.36.3
+// TestDashboardsCarryOverByChangingThePrefix has the names, types and labels of kube-proxy 1.37.2
 // in iptables mode, written down from its source, and our own: build_info, disputed_addresses,
 // degraded_service_ports, degraded_tables, drift_repairs_total, former_addresses,
 // former_address_connections and ipvs_connections_total. Values follow what was observed.

@@ -44,9 +44,9 @@ func (p ServicePort) Fronts() []Front {
 			all = append(all, f)
 		}
 	}
-	outside := Front{Outside: true, Local: p.ExternalLocal, Exempt: p.ExternalLocal && len(p.Cluster) > 0, Usable: p.External()}
-	outside.Fate = p.fate(outside.Usable)
-	add(Front{Local: p.InternalLocal, Usable: p.Internal(), Fate: p.fate(p.Internal())}, p.Port, p.ClusterIPs...)
+	outside := p.front(p.ExternalLocal)
+	outside.Outside, outside.Exempt = true, p.ExternalLocal && len(p.Cluster) > 0
+	add(p.front(p.InternalLocal), p.Port, p.ClusterIPs...)
 	add(outside, p.Port, p.ExternalIPs...)
 	balancer := outside
 	if p.HasEndpoints { // without, all clients are refused
@@ -59,15 +59,19 @@ func (p ServicePort) Fronts() []Front {
 	return all
 }
 
-func (p ServicePort) fate(usable []netip.AddrPort) Fate {
+// front has the endpoints on the node alone, or all, and what that means for new connections.
+func (p ServicePort) front(local bool) Front {
+	f := Front{Local: local, Usable: p.Cluster}
+	if local {
+		f.Usable = p.Local
+	}
 	switch {
 	case !p.HasEndpoints:
-		return Refuse
-	case len(usable) == 0:
-		return Drop
-	default:
-		return Serve
+		f.Fate = Refuse
+	case len(f.Usable) == 0:
+		f.Fate = Drop
 	}
+	return f
 }
 
 // PortAt is a port of which only a front is known.

@@ -75,23 +75,6 @@ type ServicePort struct {
 	HasEndpoints bool
 }
 
-// Internal are the endpoints for traffic to ClusterIPs.
-func (p ServicePort) Internal() []netip.AddrPort {
-	if p.InternalLocal {
-		return p.Local
-	}
-	return p.Cluster
-}
-
-// External are the endpoints for traffic from outside to ExternalIPs, LoadBalancerIPs and NodePort. Local pods and the node
-// itself use Cluster in any case.
-func (p ServicePort) External() []netip.AddrPort {
-	if p.ExternalLocal {
-		return p.Local
-	}
-	return p.Cluster
-}
-
 // HasExternal reports whether the port is served to the outside.
 func (p ServicePort) HasExternal() bool {
 	return p.NodePort != 0 || len(p.ExternalIPs) > 0 || len(p.LoadBalancerIPs) > 0
@@ -266,8 +249,8 @@ type Settings struct {
 	// LocalSource tells the traffic of local pods; FromNode takes its CIDR from the node's podCIDRs.
 	LocalSource LocalSource
 	FromNode    bool
-	// NodePortCIDRs restricts NodePorts to local addresses inside of them; empty: any local address. NodePortPrimary restricts them to
-	// the node's own IPs instead.
+	// NodePortCIDRs restricts NodePorts to local addresses inside of them, NodePortPrimary to the node's own IPs, and both to
+	// either; none: any local address.
 	NodePortCIDRs   []netip.Prefix
 	NodePortPrimary bool
 	// LocalhostNodePorts lets NodePorts answer on 127.0.0.0/8; never on ::1.

@@ -484,7 +484,7 @@ func TestBalanced(t *testing.T) {
 		for _, port := range d.Ports {
 			for _, vip := range port.ClusterIPs {
 				_, there := have[key{set: balanced, of: addr(vip) + service(port.Name.Protocol, port.Port)}]
-				if there != (len(port.Internal()) > 0) {
+				if there != (port.Fronts()[0].Fate == model.Serve) {
 					t.Errorf("%s at %s passes to IPVS: %t", port.Name, vip, there)
 				}
 			}

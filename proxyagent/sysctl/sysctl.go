@@ -71,7 +71,7 @@ type target struct {
 func targets(w Want, cores int) []target {
 	n := connections(w, cores)
 	return slices.DeleteFunc([]target{
-		{key: conntrackMax, value: n},
+		{key: conntrackMax, value: n, atLeast: true},
 		{key: conntrackBuckets, value: n / entriesPerBucket, atLeast: true},
 		{key: tcpEstablishedTimeout, value: seconds(w.TCPEstablished)},
 		{key: tcpCloseWaitTimeout, value: seconds(w.TCPCloseWait)},

@@ -30,9 +30,9 @@ type ProxyAgentConfiguration struct {
 	// node of a large cluster follow all others. Zones count anyway.
 	FollowNodes bool `json:"followNodes,omitempty"`
 	// NodePortAddresses restricts node ports to local addresses inside of these CIDRs; a family
-	// without a CIDR is not restricted. The single word primary restricts them to one address of
-	// each family: of those of the Node object the first InternalIP, or without one the first
-	// ExternalIP. Default: any local address.
+	// without a CIDR is not restricted. The word primary stands for one address of each family: of
+	// those of the Node object the first InternalIP, or without one the first ExternalIP. Default:
+	// any local address.
 	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
 	// DetectLocal says how traffic of this node's pods is told from other traffic.
 	DetectLocal DetectLocal `json:"detectLocal"`

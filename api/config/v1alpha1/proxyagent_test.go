@@ -110,7 +110,7 @@ func TestProxyAgentValidateNamesEveryMistake(t *testing.T) {
 	c.IPFamilies = []string{"IPv4", "ipv6", "IPv4"}
 	c.Allocations = "sometimes"
 	c.DropUnallocated = new(true)
-	c.NodePortAddresses = []string{"10.0.0.0/8", "primary", "10.0.0.1/8", "::ffff:10.0.0.0/104", "ten"}
+	c.NodePortAddresses = []string{"10.0.0.0/8", "primary", "primary", "10.0.0.1/8", "::ffff:10.0.0.0/104", "ten"}
 	c.DetectLocal = DetectLocal{Mode: DetectBridgeInterface, ClusterCIDRs: []string{"10.244.0.0/16"}, InterfaceNamePrefix: "cali"}
 	c.IPTables.Mode, c.MasqueradeBit, c.SyncPeriod.Duration, c.ProbePeriod.Duration = "nftables", 32, 0, 0
 	c.MinSyncPeriod.Duration = -1
@@ -129,7 +129,7 @@ func TestProxyAgentValidateNamesEveryMistake(t *testing.T) {
 	}
 	want := []string{
 		"nodeName", "serviceProxyName", "ipFamilies[1]", "ipFamilies[2]", "allocations", "dropUnallocated",
-		"nodePortAddresses[1]", "nodePortAddresses[2]", "nodePortAddresses[3]", "nodePortAddresses[4]",
+		"nodePortAddresses[2]", "nodePortAddresses[3]", "nodePortAddresses[4]", "nodePortAddresses[5]",
 		"detectLocal.clusterCIDRs", "detectLocal.bridgeInterface", "detectLocal.interfaceNamePrefix",
 		"masqueradeBit", "minSyncPeriod", "syncPeriod", "probePeriod", "iptables.mode",
 		"ipvs.scheduler", "ipvs.excludeCIDRs[1]", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "ipvs.drainTimeout",

@@ -51,7 +51,7 @@ func (m *mistakes) nodePortAddresses(addresses []string) {
 	for i, text := range addresses {
 		at := "nodePortAddresses[" + strconv.Itoa(i) + "]"
 		if text == "primary" {
-			m.unless(len(addresses) == 1, at, text, "must stand alone; name CIDRs, or primary, not both")
+			m.unless(slices.Index(addresses, text) == i, at, text, "must not stand twice")
 		} else {
 			m.network(at, text)
 		}
