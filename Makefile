@@ -5,7 +5,7 @@ IMG ?= clusterip-operator/manager:dev
 # VERSION is stamped into the binary.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # VERSIONS are the minor releases of Kubernetes that test-versions runs on.
-ALL_VERSIONS := 1.32 1.33 1.34 1.35 1.36
+ALL_VERSIONS := 1.32 1.33 1.34 1.35 1.36 1.37
 VERSIONS ?= $(ALL_VERSIONS)
 # ONCE=1 lets `make run` end after the tour; CLUSTER=1 gives it nodes, and runs everything in pods.
 ONCE ?=
@@ -24,12 +24,12 @@ help: ## List the targets.
 run: export CGO_ENABLED := 0
 run: export GOFLAGS := $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false
 run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1: exit after the tour; CLUSTER=1: with two nodes and pods, as root).
-	$(if $(KUBEBUILDER_ASSETS),,hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl >/dev/null)
+	$(if $(KUBEBUILDER_ASSETS),,hack/tools/build.sh etcd kubernetes-1.37:kube-apiserver,kubectl >/dev/null)
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once) $(if $(filter-out 0 false no,$(CLUSTER)),--nodes)
 
 ##@ Check it
 .PHONY: test test-unit test-all test-versions test-cluster test-ipvs soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify
-test: ## Unit tests, the core stories on Kubernetes 1.36, and real packets: about 10 minutes on two cores. Packets need root.
+test: ## Unit tests, the core stories on Kubernetes 1.37, and real packets: about 10 minutes on two cores. Packets need root.
 	hack/test.sh core
 
 test-unit: ## Only what needs no control plane: seconds.
@@ -90,7 +90,7 @@ release: ## The plugin for six platforms, krew's manifest, images, manifests tha
 	hack/release.sh "$(VERSION)"
 
 tools: ## Build control planes, linter and generators into the cache (minutes, once).
-	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-controller-manager,kube-proxy kubernetes-1.32 golangci-lint controller-gen crd-ref-docs benchstat promtool
+	hack/tools/build.sh etcd kubernetes-1.37:kube-apiserver,kubectl,kube-controller-manager,kube-proxy kubernetes-1.32 golangci-lint controller-gen crd-ref-docs benchstat promtool
 
 clean: ## Remove bin/. The cache of built tools stays.
 	rm -rf bin

@@ -17,5 +17,5 @@ echo "== side by side"
 "$benchstat" -ignore pkg -col /impl "$out/ours.txt" "$out/upstream.txt" | tee "$out/benchstat.txt"
 
 echo "== through the API server"
-hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-controller-manager,kube-proxy >/dev/null
+hack/tools/build.sh etcd kubernetes-1.37:kube-apiserver,kubectl,kube-controller-manager,kube-proxy >/dev/null
 go run ./test/bench

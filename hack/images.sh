@@ -98,7 +98,7 @@ coredns() {
 
 # What is in the place of the node agent elsewhere.
 kube-proxy() {
-	tool kube-proxy kubernetes-1.36 kube-proxy
+	tool kube-proxy kubernetes-1.37 kube-proxy
 	iptables
 	write clusterip-operator/kube-proxy:dev /kube-proxy kube-proxy "" packages kube-proxy
 }

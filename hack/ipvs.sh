@@ -20,7 +20,7 @@ if [ "$label" = ipvs ]; then
 	run+=("cd proxyagent/ipvs && $out/ipvs.test -test.v -test.timeout=30m")
 fi
 if [ -n "$suites" ]; then
-	hack/tools/build.sh etcd kubernetes-1.36:kube-apiserver,kubectl,kube-proxy >/dev/null
+	hack/tools/build.sh etcd kubernetes-1.37:kube-apiserver,kubectl,kube-proxy >/dev/null
 	export CLUSTERIP_PROGRAMS=$PWD/bin/programs
 	go build -o "$CLUSTERIP_PROGRAMS/plain/" ./cmd/...
 fi

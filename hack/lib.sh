@@ -5,7 +5,7 @@ DEPLOYMENT=clusterip-operator-manager
 IMG=${IMG:-clusterip-operator/manager:dev}
 
 # Your own kubectl if there is one, otherwise the one of the test control plane.
-KUBECTL=${KUBECTL:-$(command -v kubectl || echo "$(hack/tools/build.sh kubernetes-1.36:kubectl)/kubectl")}
+KUBECTL=${KUBECTL:-$(command -v kubectl || echo "$(hack/tools/build.sh kubernetes-1.37:kubectl)/kubectl")}
 
 # manifests prints a kustomization with the image replaced by IMG.
 manifests() {

@@ -102,7 +102,7 @@ images
 "$sbom" "$version" "$out/manager.cdx.json" "$work"/images/*/manager/manager
 "$sbom" -packages "$work/images/amd64/packages" -packages "$work/images/arm64/packages" "$version" "$out/proxyagent.cdx.json" "$work"/images/*/proxyagent/proxyagent*
 
-kubectl=$(hack/tools/build.sh kubernetes-1.36:kubectl)/kubectl
+kubectl=$(hack/tools/build.sh kubernetes-1.37:kubectl)/kubectl
 manager=$(digest manager)
 proxyagent=$(digest proxyagent)
 manifest install.yaml config/default

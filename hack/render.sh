@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-kubectl=$(hack/tools/build.sh kubernetes-1.36:kubectl)/kubectl
+kubectl=$(hack/tools/build.sh kubernetes-1.37:kubectl)/kubectl
 overlay=$(mktemp -d)
 trap 'rm -rf "$overlay"' EXIT
 

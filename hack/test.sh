@@ -23,12 +23,12 @@ cluster=kube-apiserver,kubectl,kube-controller-manager,kube-proxy
 
 # Suites wait much of the time: three side by side keep two cores busy.
 case $what in
-core) filter='!all && !soak && !/ipvs/' parallel=3 timeout=15m upstream=(kubernetes-1.36:kube-apiserver,kubectl) ;;
-all) filter='!soak && !/ipvs/' parallel=3 timeout=30m upstream=("kubernetes-1.36:$cluster" kubernetes-1.32) ;;
-soak) filter='soak' parallel=1 timeout=6h upstream=("kubernetes-1.36:$cluster" kubernetes-1.32) ;;
+core) filter='!all && !soak && !/ipvs/' parallel=3 timeout=15m upstream=(kubernetes-1.37:kube-apiserver,kubectl) ;;
+all) filter='!soak && !/ipvs/' parallel=3 timeout=30m upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
+soak) filter='soak' parallel=1 timeout=6h upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
 version)
 	minor=${CLUSTERIP_KUBERNETES:?names the minor release of Kubernetes, 1.34 for one}
-	filter='!soak && !1.32 && !/ipvs/' parallel=3 timeout=1h upstream=("kubernetes-1.36:$cluster" "kubernetes-$minor:kube-apiserver")
+	filter='!soak && !1.32 && !/ipvs/' parallel=3 timeout=1h upstream=("kubernetes-1.37:$cluster" "kubernetes-$minor:kube-apiserver")
 	if [ "$minor" = 1.32 ]; then # specs with this label ask for it themselves, and for others beside it
 		filter='!soak && 1.32'
 		unset CLUSTERIP_KUBERNETES

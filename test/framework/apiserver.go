@@ -16,9 +16,9 @@ import (
 // DefaultServiceClusterIPRange is what an API server allocates from if its Options do not say otherwise.
 const DefaultServiceClusterIPRange = "10.96.0.0/16,fd00:10:96::/112"
 
-// Options say how to run an API server. The zero Options are Kubernetes 1.36 with two IP families.
+// Options say how to run an API server. The zero Options are Kubernetes 1.37 with two IP families.
 type Options struct {
-	// Version defaults to V136.
+	// Version defaults to V137.
 	Version Version
 	// ServiceClusterIPRange defaults to DefaultServiceClusterIPRange.
 	ServiceClusterIPRange string

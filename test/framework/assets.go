@@ -17,9 +17,8 @@ import (
 // The islands under hack/tools whose programs this package runs.
 const (
 	islandEtcd = "etcd"
-	island136  = "kubernetes-1.36"
-	// islandKubeProxy is that of the kube-proxy that everything is measured beside.
-	islandKubeProxy = island136
+	// island137 has the programs of the newest control plane, its kubectl, and the kube-proxy that all is measured beside.
+	island137 = "kubernetes-1.37"
 )
 
 const modulePath = "github.com/clusterip-operator/clusterip-operator"
@@ -58,7 +57,7 @@ func buildAssets(selection string) (string, error) {
 // program returns the path of a program. KUBEBUILDER_ASSETS replaces what it contains of the newest
 // control plane, as it does for every project that tests with envtest; the rest is built.
 func program(island, name string) (string, error) {
-	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" && island == island136 {
+	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" && island == island137 {
 		if path := filepath.Join(dir, name); isFile(path) {
 			return path, nil
 		}

@@ -11,7 +11,7 @@ import (
 // ServiceCIDRController is kube-controller-manager's name for the twin of our ServiceCIDR controller.
 const ServiceCIDRController = "service-cidr-controller"
 
-// ControllerManager is a kube-controller-manager 1.36 that runs chosen controllers, without leader election.
+// ControllerManager is a kube-controller-manager 1.37 that runs chosen controllers, without leader election.
 type ControllerManager struct {
 	Process
 
@@ -23,7 +23,7 @@ type ControllerManager struct {
 // StartControllerManager starts a kube-controller-manager that runs the named controllers and no others.
 func (c *ControlPlane) StartControllerManager(ctx context.Context, controllers ...string) (*ControllerManager, error) {
 	const name = "kube-controller-manager"
-	path, err := program(island136, name)
+	path, err := program(island137, name)
 	if err != nil {
 		return nil, err
 	}

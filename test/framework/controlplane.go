@@ -169,7 +169,7 @@ func (c *ControlPlane) logFor(name string) string {
 }
 
 // Version is a Kubernetes version that this package can run, with the flags that bring its API server
-// into the shape that the operator supports. The zero Version stands for [V136], or for what CLUSTERIP_KUBERNETES names.
+// into the shape that the operator supports. The zero Version stands for [V137], or for what CLUSTERIP_KUBERNETES names.
 type Version struct {
 	// Name is the release, for the names of files and specs.
 	Name string
@@ -181,8 +181,8 @@ type Version struct {
 }
 
 var (
-	// V136 allocates ClusterIPs as IPAddress objects from ServiceCIDRs.
-	V136 = Version{Name: "1.36.3", NetworkingVersion: "v1", island: island136}
+	// V137 allocates ClusterIPs as IPAddress objects from ServiceCIDRs.
+	V137 = Version{Name: "1.37.2", NetworkingVersion: "v1", island: island137}
 
 	// V132 allocates from the bitmap in etcd and serves IPAddress and ServiceCIDR as plain storage.
 	V132 = Version{
@@ -201,6 +201,8 @@ var (
 	V134 = Version{Name: "1.34.4", NetworkingVersion: "v1", island: "kubernetes-1.34"}
 	// V135 never keeps the bitmap in step.
 	V135 = Version{Name: "1.35.4", NetworkingVersion: "v1", island: "kubernetes-1.35"}
+	// V136 does not either.
+	V136 = Version{Name: "1.36.3", NetworkingVersion: "v1", island: "kubernetes-1.36"}
 )
 
 // WithoutDualWrite are feature gates for specs in which two Services get one ClusterIP, as they can when its IPAddress was deleted. API servers of 1.33 look
@@ -208,22 +210,22 @@ var (
 var WithoutDualWrite = map[string]bool{"DisableAllocatorDualWrite": true}
 
 // Versions are all of them, the oldest first.
-var Versions = []Version{V132, V133, V134, V135, V136}
+var Versions = []Version{V132, V133, V134, V135, V136, V137}
 
 // VersionOf returns the version of a minor release, "1.34".
 func VersionOf(minor string) (Version, error) {
 	at := slices.IndexFunc(Versions, func(v Version) bool { return v.Minor() == minor })
 	if at < 0 {
-		return Version{}, fmt.Errorf("no Kubernetes %q: one of 1.32, 1.33, 1.34, 1.35 and 1.36", minor)
+		return Version{}, fmt.Errorf("no Kubernetes %q: one of 1.32, 1.33, 1.34, 1.35, 1.36 and 1.37", minor)
 	}
 	return Versions[at], nil
 }
 
-// defaultVersion is what the zero Version stands for: V136, or the one that the environment names by its minor ("1.34"), so that any suite can be run on it.
+// defaultVersion is what the zero Version stands for: V137, or the one that the environment names by its minor ("1.34"), so that any suite can be run on it.
 var defaultVersion = sync.OnceValue(func() Version {
 	minor := os.Getenv("CLUSTERIP_KUBERNETES")
 	if minor == "" {
-		return V136
+		return V137
 	}
 	v, err := VersionOf(minor)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubectl runs kubectl 1.36 and returns what it printed to stdout. The error holds what it printed to stderr.
+// Kubectl runs kubectl 1.37 and returns what it printed to stdout. The error holds what it printed to stderr.
 func Kubectl(ctx context.Context, kubeconfig string, args ...string) (string, error) {
 	return KubectlWithInput(ctx, kubeconfig, "", args...)
 }
 
 // KubectlWithInput is Kubectl with something to read on stdin, for "apply -f -".
 func KubectlWithInput(ctx context.Context, kubeconfig, stdin string, args ...string) (stdout string, err error) {
-	path, err := program(island136, "kubectl")
+	path, err := program(island137, "kubectl")
 	if err != nil {
 		return "", err
 	}

@@ -28,9 +28,9 @@ type KubeProxyOptions struct {
 // KubeProxy is a process of kube-proxy.
 type KubeProxy struct{ nodeProxy }
 
-// KubeProxyVersion is what the kube-proxy that StartKubeProxy runs calls itself, "v1.36.3".
+// KubeProxyVersion is what the kube-proxy that StartKubeProxy runs calls itself, "v1.37.2".
 func KubeProxyVersion(ctx context.Context) (string, error) {
-	path, err := program(islandKubeProxy, "kube-proxy")
+	path, err := program(island137, "kube-proxy")
 	if err != nil {
 		return "", err
 	}
@@ -43,7 +43,7 @@ func KubeProxyVersion(ctx context.Context) (string, error) {
 
 // StartKubeProxy starts a kube-proxy and waits until it calls itself healthy; its rules may come a moment later.
 func (c *ControlPlane) StartKubeProxy(ctx context.Context, options KubeProxyOptions) (*KubeProxy, error) {
-	path, err := program(islandKubeProxy, "kube-proxy")
+	path, err := program(island137, "kube-proxy")
 	if err != nil {
 		return nil, err
 	}

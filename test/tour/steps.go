@@ -24,7 +24,7 @@ func (t *tour) startControlPlane(ctx context.Context) (err error) {
 		return err
 	}
 	t.stop = t.plane.Stop
-	t.say("      kube-apiserver %s at %s", framework.V136.Name, t.plane.URL())
+	t.say("      kube-apiserver %s at %s", framework.V137.Name, t.plane.URL())
 	return nil
 }
 

@@ -95,7 +95,7 @@ func (t *tour) end() error {
 
 func (t *tour) sayHowToGoOn() {
 	kubectl := "kubectl"
-	if dir, err := framework.Assets("kubernetes-1.36", "kubectl"); err == nil {
+	if dir, err := framework.Assets("kubernetes-1.37", "kubectl"); err == nil {
 		kubectl = filepath.Join(dir, "kubectl")
 	}
 	t.say(`

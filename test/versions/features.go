@@ -32,9 +32,9 @@ const (
 )
 
 var (
-	native = []string{"1.33", "1.34", "1.35", "1.36"} // they allocate from ServiceCIDRs
+	native = []string{"1.33", "1.34", "1.35", "1.36", "1.37"} // they allocate from ServiceCIDRs
 	every  = append([]string{"1.32"}, native...)
-	ends   = []string{"1.33", "1.36"}
+	ends   = []string{"1.33", "1.37"}
 )
 
 var features = []feature{
@@ -58,7 +58,7 @@ var features = []feature{
 	{name: "`kubectl clusterip`: why, status, check, repair", on: every, sources: []source{in("test/integration/plugin")}},
 	{name: "`kubectl clusterip dual-stack`", on: native, sources: []source{in("test/integration/dualstack")}},
 	{name: "`kubectl clusterip renumber`", on: every, sources: []source{in("test/integration/renumber")}, notes: map[string]string{"1.32": "refused"}},
-	{name: "`kubectl clusterip migrate`, from 1.32 to 1.36 and back", on: []string{"1.32"}, sources: []source{
+	{name: "`kubectl clusterip migrate`, from 1.32 to 1.37 and back", on: []string{"1.32"}, sources: []source{
 		in("test/integration/bitmap"), in("test/integration/migration"), in("test/integration/upgrade"),
 	}},
 	{name: "Node agent: follows the API server", on: every, sources: []source{in("test/integration/agentwatch")}},

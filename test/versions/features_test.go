@@ -64,7 +64,7 @@ func TestACellIsTheNumberOfSpecsThatPassed(t *testing.T) {
 	more := append(specs(steering+"/cooldown_test.go", 4, types.SpecStatePassed), specs(steering+"/cooldown_test.go", 7, types.SpecStateSkipped)...)
 	got := cellsByFeature(t, "1.34", more)
 	for feature, want := range map[string]string{
-		"Cool-down": "5", "Reservations": "1", "Node agent: the flow matrix, by packets": "", "`kubectl clusterip migrate`, from 1.32 to 1.36 and back": "",
+		"Cool-down": "5", "Reservations": "1", "Node agent: the flow matrix, by packets": "", "`kubectl clusterip migrate`, from 1.32 to 1.37 and back": "",
 	} {
 		if got[feature] != want {
 			t.Errorf("%s: %q, want %q", feature, got[feature], want)
@@ -74,7 +74,7 @@ func TestACellIsTheNumberOfSpecsThatPassed(t *testing.T) {
 		"ServiceCIDRPolicy: what the API server takes, refuses and shows": "1",
 		"`kubectl clusterip`: why, status, check, repair":                 "1",
 		"`kubectl clusterip renumber`":                                    "1: refused",
-		"`kubectl clusterip migrate`, from 1.32 to 1.36 and back":         "3",
+		"`kubectl clusterip migrate`, from 1.32 to 1.37 and back":         "3",
 		"Node agent: follows the API server":                              "1",
 	}
 	if diff := cmp.Diff(want, cellsByFeature(t, "1.32", nil)); diff != "" {

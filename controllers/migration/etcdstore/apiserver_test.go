@@ -92,7 +92,7 @@ var _ = DescribeTable("what a real API server stores", func(ctx SpecContext, ver
 	Expect(get(ctx, store, "ranges/servicenodeports").Object.(*corev1.RangeAllocation).Range).To(Equal("30000-32767"))
 },
 	Entry("1.32", framework.V132, true),
-	Entry("1.36", framework.V136, false),
+	Entry("1.37", framework.V137, false),
 )
 
 var _ = Describe("an API server beside us", func() {

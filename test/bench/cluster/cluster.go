@@ -127,7 +127,7 @@ func (c *Cluster) Config() *rest.Config {
 // Addresses is the number of IPAddresses that a cluster of one family has when nobody else adds any.
 func (c *Cluster) Addresses() int { return c.Copies + 2 }
 
-// ServerVersion is what kube-apiserver calls itself, "v1.36.3".
+// ServerVersion is what kube-apiserver calls itself, "v1.37.2".
 func (c *Cluster) ServerVersion() (string, error) {
 	server, err := c.Client.Discovery().ServerVersion()
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *Cluster) ServerVersion() (string, error) {
 	return server.GitVersion, nil
 }
 
-// Versions names the programs of the control plane, "kube-apiserver v1.36.3, etcd 3.7.0".
+// Versions names the programs of the control plane, "kube-apiserver v1.37.2, etcd 3.7.0".
 func (c *Cluster) Versions(ctx context.Context) (string, error) {
 	server, err := c.ServerVersion()
 	if err != nil {

@@ -134,7 +134,7 @@ func (one command) run(ctx context.Context, c *cluster.Cluster, page *console) (
 	}
 	start := time.Now()
 	if one.peer {
-		kubectl, err := framework.Assets("kubernetes-1.36", "kubectl")
+		kubectl, err := framework.Assets("kubernetes-1.37", "kubectl")
 		if err != nil {
 			return 0, err
 		}

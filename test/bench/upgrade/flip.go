@@ -119,7 +119,7 @@ func (s *subject) logSince(offset int64) string {
 // measureFlip flips a copy of a cluster, and goes on with it if that has come to an end.
 func (s *shelf) measureFlip(ctx context.Context, folder string, shape Shape, bound time.Duration, then func(*subject) error) (f Flip, err error) {
 	err = s.onCopy(ctx, folder, shape, func(ctx context.Context, c *subject) (err error) {
-		if f, err = c.flip(ctx, framework.V136, bound); err != nil || f.Ready == 0 || then == nil {
+		if f, err = c.flip(ctx, framework.V137, bound); err != nil || f.Ready == 0 || then == nil {
 			return err
 		}
 		return then(c)

@@ -15,7 +15,7 @@ import (
 type Step struct{ Without, With Flip }
 
 // way is how a cluster of 1.32 is upgraded as Kubernetes wants it, one minor at a time.
-var way = []framework.Version{framework.V133, framework.V134, framework.V135, framework.V136}
+var way = []framework.Version{framework.V133, framework.V134, framework.V135, framework.V136, framework.V137}
 
 // walked is what kind of cluster goes all the way.
 func (o Options) walked() Shape { return Shape{Services: o.Walked, Dual: true, Mixed: true} }

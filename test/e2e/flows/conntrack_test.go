@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	zeroStale    = "flows of a UDP Service that loses its last endpoint stay (kubernetes/kubernetes#139628)"
+	zeroStale    = "flows to the node port of a UDP Service that loses its last endpoint stay (kubernetes/kubernetes#139628 was mended for its addresses)"
 	deletedStale = "flows of a UDP Service that is deleted stay (kubernetes/kubernetes#141371)"
 )
 
@@ -103,17 +103,20 @@ var conntrackScenarios = []scenario{
 		stop()
 		t.expect("the second port, for the same flow", f, reachesAt(at(a, 8081)))
 	}},
-	{number: "118", name: "UDP: a flow ends when the last endpoint goes", run: func(t *T) {
+	{number: "118", name: "UDP: flows end when the last endpoint goes", run: func(t *T) {
 		a := on(t.Pod2, 1)
-		s := t.create(spec{ports: udpPort}, a)
-		f := t.udp(t.Pod1, s.clusterIP(), 80)
+		s := t.create(spec{nodePort: true, ports: udpPort}, a)
+		f, outside := t.udp(t.Pod1, s.clusterIP(), 80), t.udp(t.Client, t.Node.Addr(t.F), s.nodePort(0))
 		t.expect("with an endpoint", f, reaches(a))
-		stop := t.busy(f)
+		t.expect("with an endpoint, at the node port", outside, reaches(a).masqueraded())
+		stop, stopOutside := t.busy(f), t.busy(outside)
 		s.setEndpoints()
 		t.settle()
 		stop()
+		stopOutside()
 		t.expect("a new flow", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), refused)
-		t.expect("the old one", f, refused, kubeProxy(reaches(a), zeroStale))
+		t.expect("the old one", f, refused)
+		t.expect("the old one at the node port", outside, refused, kubeProxy(reaches(a).masqueraded(), zeroStale))
 	}},
 	{number: "119", name: "UDP: a flow ends when the Service is deleted", run: func(t *T) {
 		a := on(t.Pod2, 1)

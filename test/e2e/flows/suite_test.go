@@ -31,7 +31,7 @@ func TestFlows(t *testing.T) {
 // kind is a Service proxy under test.
 type kind string
 
-// The proxies: ours in both variants of iptables, and kube-proxy 1.36 in all of its modes.
+// The proxies: ours in both variants of iptables, and kube-proxy 1.37 in all of its modes.
 const (
 	oursNFT      kind = "proxyagent with iptables-nft"
 	oursLegacy   kind = "proxyagent with iptables-legacy"

@@ -32,7 +32,7 @@ func commandsOf(name, heading string) (commands []string) {
 // paste runs a block of commands where config/ is the cluster's, and wants every command to succeed. A grep that finds nothing has succeeded.
 func (c testCluster) paste(ctx context.Context, block string) {
 	GinkgoHelper()
-	programs, err := framework.Assets("kubernetes-1.36", "kubectl")
+	programs, err := framework.Assets("kubernetes-1.37", "kubectl")
 	Expect(err).NotTo(HaveOccurred())
 	cmd := exec.CommandContext(ctx, "bash", "-euc", "grep() { command grep \"$@\" || true; }\n"+block)
 	cmd.Dir = filepath.Dir(c.config)

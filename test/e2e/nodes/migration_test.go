@@ -121,8 +121,8 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		Eventually(logs, "60s").WithArguments(ctx).Should(ContainSubstring("in step"))
 	}, SpecTimeout(3*time.Minute))
 
-	It("has nothing to repair when its API server is one of 1.36", func(ctx SpecContext) {
-		Expect(c.Upgrade(ctx, framework.V136)).To(Succeed())
+	It("has nothing to repair when its API server is one of 1.37", func(ctx SpecContext) {
+		Expect(c.Upgrade(ctx, framework.V137)).To(Succeed())
 		for _, a := range create(ctx, "after") {
 			Expect(owner(ctx, a)).To(Equal("default/after"))
 		}

@@ -32,7 +32,7 @@ var _ = Describe("The operator in pods", Ordered, func() {
 	// run runs a target of the Makefile against the cluster.
 	run := func(ctx context.Context, target string) string {
 		GinkgoHelper()
-		programs, err := framework.Assets("kubernetes-1.36", "kubectl")
+		programs, err := framework.Assets("kubernetes-1.37", "kubectl")
 		Expect(err).NotTo(HaveOccurred())
 		cmd := exec.CommandContext(ctx, "make", target)
 		cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECTL="+filepath.Join(programs, "kubectl"))

@@ -22,7 +22,7 @@ var images = []string{"manager", "proxyagent", "coredns", "demo"}
 
 func TestMain(m *testing.M) {
 	ctx := context.Background()
-	network.Isolate(m, cluster.Fetch(ctx, append(images, "kube-proxy"), framework.V136, framework.V132), fetchPrevious(ctx), framework.Script(ctx, nil, "vm.sh"), rememberNetwork())
+	network.Isolate(m, cluster.Fetch(ctx, append(images, "kube-proxy"), framework.V137, framework.V132), fetchPrevious(ctx), framework.Script(ctx, nil, "vm.sh"), rememberNetwork())
 }
 
 func TestNodes(t *testing.T) {

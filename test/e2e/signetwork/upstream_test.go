@@ -28,8 +28,8 @@ const registry = "docker.io/clusterip-operator"
 
 // names are those of the images that specs ask for. agnhost has the programs that they call in most of them.
 var names = map[string]string{
-	"agnhost:2.63.0": "agnhost", "busybox:1.37.0-1": "agnhost", "distroless-iptables:v0.9.6": "agnhost", "glibc-dns-testing:2.0.0": "agnhost", "nginx:1.15-4": "agnhost",
-	"pause:3.10.2": "pause", "regression-issue-74839:1.4": "regression-issue-74839",
+	"agnhost:2.66.1": "agnhost", "busybox:1.37.0-2": "agnhost", "distroless-iptables:v0.9.9": "agnhost", "glibc-dns-testing:2.1.1": "agnhost", "nginx:1.27.0-2": "agnhost",
+	"pause:3.10.2": "pause", "regression-issue-74839:1.5": "regression-issue-74839",
 }
 
 func nameImages(ctx context.Context, c *cluster.Cluster) {
@@ -45,7 +45,7 @@ func nameImages(ctx context.Context, c *cluster.Cluster) {
 // run runs the specs and leaves their report in bin/sig-network. The processes of ginkgo are in the network of the first node, as this one is.
 func run(ctx context.Context, c *cluster.Cluster, name string) types.Report {
 	GinkgoHelper()
-	kubectl, err := framework.Assets("kubernetes-1.36", "kubectl")
+	kubectl, err := framework.Assets("kubernetes-1.37", "kubectl")
 	Expect(err).NotTo(HaveOccurred())
 	programs, err := framework.Assets(island)
 	Expect(err).NotTo(HaveOccurred())

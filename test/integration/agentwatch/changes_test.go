@@ -16,7 +16,7 @@ import (
 )
 
 // What selectors select is in the behaviours 126 to 128 and 140 of test/e2e/flows, additional addresses in test/e2e/allocations.
-var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
+var _ = Describe("An agent and Kubernetes 1.37", Ordered, func() {
 	var (
 		c        *cluster.Cluster
 		standard *agent
@@ -79,7 +79,7 @@ var _ = Describe("An agent and Kubernetes 1.36", Ordered, func() {
 	})
 })
 
-// A cluster of 1.32 has no IPAddresses of version v1, and is upgraded to 1.36, which has them.
+// A cluster of 1.32 has no IPAddresses of version v1, and is upgraded to 1.37, which has them.
 var _ = Describe("An agent and Kubernetes 1.32", Label("all", "1.32"), Ordered, func() {
 	var c *cluster.Cluster
 

@@ -30,7 +30,7 @@ const (
 	notKnown = 2 // it was asked for something that does not exist
 )
 
-// c is a Kubernetes 1.36 without operator. Specs leave it running.
+// c is a Kubernetes 1.37 without operator. Specs leave it running.
 var c *cluster.Cluster
 
 var _ = BeforeSuite(func(ctx SpecContext) {

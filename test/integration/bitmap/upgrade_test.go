@@ -41,7 +41,7 @@ var repairs = []string{
 //  1. One family. The operator makes the default ServiceCIDR from its flag, and an IPAddress for each ClusterIP.
 //  2. A second family is added to the API server and to the operator.
 //  3. A thousand Services of every kind; some go, some change their type or families, IPAddresses are lost.
-//  4. The API server becomes 1.36 while the manager is frozen. The new API server finds nothing to repair: every
+//  4. The API server becomes 1.37 while the manager is frozen. The new API server finds nothing to repair: every
 //     IPAddress is the one that it would have written itself.
 //  5. The manager wakes. It was told of another API than the one that there is now, so it ends to be started again.
 //  6. Started again, it finds nothing to do either, and life goes on.
@@ -210,7 +210,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		Expect(c.Metric(ctx, "migration_addresses", "state", "ready")).To(BeEquivalentTo(len(c.IPAddresses(ctx))))
 	})
 
-	It("needs no repair under Kubernetes 1.36", func(ctx SpecContext) {
+	It("needs no repair under Kubernetes 1.37", func(ctx SpecContext) {
 		Consistently(c.Breaches).WithArguments(ctx).WithTimeout(3 * time.Second).Should(BeEmpty())
 		Eventually(func(g Gomega) { // the last labels are on their way
 			for _, ip := range c.IPAddresses(ctx) {
@@ -223,7 +223,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		Expect(c.Operator.Pause()).To(Succeed())
 		Expect(c.API.Kill()).To(Succeed()) // it would wait for the answers of a client that is frozen
 		Expect(c.Restart(ctx, framework.Options{
-			Version: framework.V136, ServiceClusterIPRange: twoFamilies,
+			Version: framework.V137, ServiceClusterIPRange: twoFamilies,
 			Args: []string{"--runtime-config=networking.k8s.io/v1beta1=true"}, // what nobody remembers to take away
 		})).To(Succeed())
 		// The repair runs over everything when it starts, and over each object as its watch delivers it.
@@ -232,7 +232,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		Expect(clusterIPs(ctx)).To(Equal(clusterIPsBefore))
 	})
 
-	It("has the IPAddresses that Kubernetes 1.36 writes itself", func(ctx SpecContext) {
+	It("has the IPAddresses that Kubernetes 1.37 writes itself", func(ctx SpecContext) {
 		fresh := c.CreateService(ctx, "fresh", framework.RequireDualStack())
 		Expect(fresh.Spec.ClusterIPs).To(HaveLen(2))
 		patterns := map[bool]networkingv1.IPAddress{}
@@ -256,7 +256,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		Expect(c.Breaches(ctx)).To(BeEmpty())
 	})
 
-	It("goes on under Kubernetes 1.36 with a new manager", func(ctx SpecContext) {
+	It("goes on under Kubernetes 1.37 with a new manager", func(ctx SpecContext) {
 		Expect(c.Operator.Start(ctx)).To(Succeed())
 		c.WaitLookedAfter(ctx, "kubernetes")
 		Eventually(c.Condition).WithArguments(ctx, "kubernetes", cluster.Migrated).WithTimeout(cluster.Timeout).Should(HaveField("Reason", "Flipped"))

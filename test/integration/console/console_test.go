@@ -43,7 +43,7 @@ var _ = Describe("console", Ordered, func() {
 		}
 		Expect(b.text("tr[data-range='10.200.0.0/25']")).To(cluster.ContainAll("team", "\t16\t", "blue (exclusive)", "True"), "16 are reserved")
 		Expect(b.text("tr[data-range='10.96.0.0/12']")).To(ContainSubstring("kubernetes"))
-		Expect(b.text("#cluster")).To(ContainSubstring("v1.36"))
+		Expect(b.text("#cluster")).To(ContainSubstring("v1.37"))
 		Expect(value[int](b, "document.querySelectorAll('clusterip-ranges .uplot canvas').length")).To(Equal(1), "the use over time is drawn")
 	})
 

@@ -42,7 +42,7 @@ var notHere = map[string]map[string]func(context.Context, *environment){
 		"the paths of a kubeadm node; the suite has an etcd of its own":                  nil,
 		"needs pods; test/e2e/nodes runs the Jobs":                                       nil,
 		"test/integration/upgrade runs it under churn, for it goes on until the upgrade": nil,
-		"the suite starts kube-apiserver 1.36 on the same data":                          startAPIServer(framework.V136),
+		"the suite starts kube-apiserver 1.37 on the same data":                          startAPIServer(framework.V137),
 		"the suite stops its kube-apiserver":                                             func(_ context.Context, e *environment) { Expect(e.API.Stop()).To(Succeed()) },
 		"the suite starts kube-apiserver 1.32 on the same data":                          startAPIServer(framework.V132),
 	},
@@ -81,7 +81,7 @@ func startAPIServer(version framework.Version) func(context.Context, *environmen
 	return func(ctx context.Context, e *environment) {
 		GinkgoHelper()
 		Expect(e.Restart(ctx, framework.Options{Version: version})).To(Succeed())
-		if version.Name == framework.V136.Name { // which does not publish an address of loopback, by which finalize finds it
+		if version.Name == framework.V137.Name { // which does not publish an address of loopback, by which finalize finds it
 			migrate.Publish(ctx, e.Cluster, e.etcdClient(), e.URL())
 		}
 	}

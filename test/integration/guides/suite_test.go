@@ -53,7 +53,7 @@ func newEnvironment(ctx context.Context, options cluster.Options) *environment {
 	Expect(err).NotTo(HaveOccurred())
 
 	home, programs, checkout := GinkgoT().TempDir(), GinkgoT().TempDir(), GinkgoT().TempDir()
-	kubectl, err := framework.Assets("kubernetes-1.36", "kubectl")
+	kubectl, err := framework.Assets("kubernetes-1.37", "kubectl")
 	Expect(err).NotTo(HaveOccurred())
 	plugin, err := framework.PluginProgram()
 	Expect(err).NotTo(HaveOccurred())

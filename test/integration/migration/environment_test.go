@@ -42,7 +42,7 @@ const (
 
 var (
 	old     = framework.Options{Version: framework.V132, ServiceClusterIPRange: range4 + "," + range6}
-	newer   = framework.Options{Version: framework.V136, ServiceClusterIPRange: range4 + "," + range6}
+	newer   = framework.Options{Version: framework.V137, ServiceClusterIPRange: range4 + "," + range6}
 	without = framework.Options{ // like most clusters of its day
 		Version: framework.V132, ServiceClusterIPRange: range4 + "," + range6,
 		Args: []string{"--runtime-config=networking.k8s.io/v1beta1=false"},

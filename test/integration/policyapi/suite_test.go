@@ -29,7 +29,7 @@ func TestPolicyAPI(t *testing.T) {
 }
 
 var (
-	// c is a Kubernetes 1.36 that knows the kind.
+	// c is a Kubernetes 1.37 that knows the kind.
 	c *cluster.Cluster
 	// admin reads and writes policies there.
 	admin client.Client

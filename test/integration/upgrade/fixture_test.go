@@ -31,7 +31,7 @@ var (
 	// oldest is old without the API of IPAddresses, as 1.32 comes.
 	oldest = framework.Options{Version: framework.V132, Args: []string{"--runtime-config=networking.k8s.io/v1beta1=false"}}
 	// newer expects an IPAddress for each ClusterIP and repairs what it does not find.
-	newer = framework.Options{Version: framework.V136}
+	newer = framework.Options{Version: framework.V137}
 
 	// minor33 takes addresses from the bitmap first and then writes an IPAddress; so does dualWriting, which is minor34 but for its gate. minor34 does not look at the bitmap.
 	minor33     = framework.Options{Version: framework.V133}

@@ -1,4 +1,4 @@
-// Package upgrade_test takes whole clusters from the bitmap of Kubernetes 1.32 to the IPAddresses of 1.36 and back, with the commands
+// Package upgrade_test takes whole clusters from the bitmap of Kubernetes 1.32 to the IPAddresses of 1.37 and back, with the commands
 // of `kubectl clusterip migrate` between the two, while Services come and go. It knows the commands from outside alone.
 //
 // A cluster is built once and kept as a folder, see [fixture]; specs play on copies. What counts as a repair, and as a write by the

@@ -24,7 +24,7 @@ var fiveThousand = onBitmap("five-thousand", twoFamilies, 5600)
 //     the API server of 1.33 or the operator; what it frees, either takes away; and both report it as a repair. Nothing that was there before is reported.
 //  3. 1.34, with dual write for as long as 1.33 serves beside it, and then as it comes: there the API servers refuse some addresses, see beside_test.go.
 //  4. `finalize`, refused until then.
-//  5. 1.35 and 1.36, which know nothing but IPAddresses.
+//  5. 1.35 to 1.37, which know nothing but IPAddresses.
 var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak"), func() {
 	var (
 		r       *rolling
@@ -117,7 +117,7 @@ var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak
 		Expect(r.Condition(ctx, "kubernetes", migrated)).To(HaveField("Reason", "Finalized"))
 	})
 
-	for _, version := range []framework.Version{framework.V135, framework.V136} {
+	for _, version := range []framework.Version{framework.V135, framework.V136, framework.V137} {
 		It("becomes "+version.Name, func(ctx SpecContext) {
 			step(ctx, framework.Options{Version: version}, nothing)
 			r.work.still(func() { Expect(r.work.taken).To(BeEmpty()) })
