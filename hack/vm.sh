@@ -3,11 +3,12 @@
 #
 # There are cgroups of version 2, and the modules that this machine's kernel may lack. The machine has the files of this one, its environment and the folder where it was called, but no network. What it writes
 # is gone afterwards, except in the folder bin/vm, where its status is. It needs no KVM: it is emulated, and takes some twenty times as long.
-# Packages are unpacked into the cache and not installed. MEMORY is what it has, in MiB; the modules MODULES are loaded first, others when they are asked for.
+# Packages are unpacked into the cache and not installed. RELEASE has the kernel of another release of Debian, such as trixie. MEMORY is what it has, in MiB; the modules MODULES are loaded first, others when they are asked for.
 set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${CLUSTERIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/clusterip-operator}/debian-vm
+booted=$cache${RELEASE:+-$RELEASE} # the folder with the kernel
 out=$repository/bin/vm
 
 # release prints the release of the kernel in a folder.
@@ -25,12 +26,23 @@ unpack() {
 	mv "$work" "$cache"
 }
 
+# unpackKernel fetches the kernel of another release. The emulator stays that of Debian 12, whose libraries this machine has.
+unpackKernel() {
+	[ ! -d "$booted" ] || return 0
+	local work
+	work=$(mktemp -d "$booted.XXXX")
+	"$repository/hack/packages.sh" amd64 "$work" linux-image-amd64
+	[ -d "$work/lib/modules" ] || ln -s usr/lib "$work/lib"
+	"$cache/bin/busybox" depmod -b "$work" "$(release "$work")"
+	mv "$work" "$booted"
+}
+
 # initramfs prints an archive with what it takes to reach the files of this machine.
 initramfs() {
 	local root=$work/root modules=$work/root/lib/modules/$kernel
 	mkdir -p "$root"/{bin,proc,sys,dev,files,written,merged} "$modules/kernel"
 	cp "$cache/bin/busybox" "$root/bin/"
-	(cd "$cache/lib/modules/$kernel" && cp --parents -r kernel/{net/9p,fs/9p,fs/netfs,fs/fscache,fs/overlayfs,drivers/virtio} modules.{order,builtin,builtin.modinfo} "$modules/")
+	(cd "$booted/lib/modules/$kernel" && cp --parents -r kernel/{net/9p,fs/9p,fs/netfs,fs/fscache,fs/overlayfs,drivers/virtio} modules.{order,builtin,builtin.modinfo} "$modules/")
 	"$cache/bin/busybox" depmod -b "$root" "$kernel"
 	cat >"$root/init" <<-'INIT'
 		#!/bin/busybox sh
@@ -55,7 +67,7 @@ initramfs() {
 
 # start prints what the machine runs after that: the command, in this environment.
 start() {
-	printf 'mkdir -p /lib/modules; mount --bind %q /lib/modules\n' "$cache/lib/modules"
+	printf 'mkdir -p /lib/modules; mount --bind %q /lib/modules\n' "$booted/lib/modules"
 	printf 'ln -s %q /run/modprobe; echo /run/modprobe >/proc/sys/kernel/modprobe\n' "$cache/bin/busybox"
 	[ -z "${MODULES:-}" ] || echo "/run/modprobe -a $MODULES"
 	export -p
@@ -65,11 +77,12 @@ start() {
 	echo '; echo $? >/run/vm/status; sync; echo o >/proc/sysrq-trigger; sleep 9'
 }
 
-unpack
+RELEASE='' unpack
+unpackKernel
 [ $# -gt 0 ] || exit 0
 work=$(mktemp -d)
 trap 'rm -rf "$work" "$out/start"' EXIT # where the environment is
-kernel=$(release "$cache")
+kernel=$(release "$booted")
 rm -rf "$out"
 mkdir -p "$out"
 initramfs >"$work/initramfs"
@@ -77,7 +90,7 @@ start "$@" >"$out/start"
 libraries=$cache/usr/lib/x86_64-linux-gnu:$cache/lib/x86_64-linux-gnu
 # It ends with this script, however that ends.
 setpriv --pdeathsig KILL env "LD_LIBRARY_PATH=$libraries" "$cache/usr/bin/qemu-system-x86_64" -M q35 -cpu max -smp 2 -m "${MEMORY:-6144}" -nographic -nic none -no-reboot \
-	-L "$cache/usr/share/qemu" -L "$cache/usr/share/seabios" -kernel "$cache/boot/vmlinuz-$kernel" -initrd "$work/initramfs" -append "console=ttyS0 quiet panic=-1" \
+	-L "$cache/usr/share/qemu" -L "$cache/usr/share/seabios" -kernel "$booted/boot/vmlinuz-$kernel" -initrd "$work/initramfs" -append "console=ttyS0 quiet panic=-1" \
 	-fsdev "local,id=files,path=/,security_model=none,readonly=on,multidevs=remap" -device virtio-9p-pci,fsdev=files,mount_tag=files \
 	-fsdev "local,id=out,path=$out,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out </dev/null
 [ -e "$out/status" ] || { echo "vm.sh: the machine ended before the command did; what it printed says why" >&2; exit 1; }

@@ -68,7 +68,7 @@ func (s state) condition() metav1.Condition {
 	case s.policy == policyMissing:
 		c.Reason, c.Message = reasonPolicyMissing, "The webhook alone keeps other Services out, for "+policy+" is not in the cluster, and the operator may not create it. "+
 			"It is part of the manifests; apply them again: kubectl apply --server-side -k config/default, or -f install.yaml of this version. Where it was there before, start the "+
-			"API servers again then: until 1.36 at least they do not read the ConfigMap any more (kubernetes#130887)."
+			"API servers again then: until 1.37 at least they do not read the ConfigMap any more (kubernetes#130887)."
 	case s.policy == policyDiffers:
 		c.Reason, c.Message = reasonPolicyDiffers, "Whether the API server keeps other Services out cannot be told, for "+policy+" is not the one of this version of the operator. "+
 			"Put it back: kubectl apply --server-side --force-conflicts -k config/default, or -f install.yaml of this version."

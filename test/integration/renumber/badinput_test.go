@@ -141,6 +141,33 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 		Expect(code).To(BeZero(), printed)
 		expectWhole(ctx, "new", before)
 	})
+
+	It("to move the Service of a webhook that every change of a Service waits for, also by name", func(ctx SpecContext) {
+		namespace, _ := several(ctx, 2)
+		offer(ctx)
+		webhooks := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+		none := admissionregistrationv1.SideEffectClassNone
+		_, err := webhooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "judge"},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name: "judge.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+				ClientConfig:      admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "s0"}},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
+				}},
+			}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) { Expect(webhooks.Delete(ctx, "judge", metav1.DeleteOptions{})).To(Succeed()) })
+		for _, args := range [][]string{nil, {"--include=" + namespace + "/s0"}} {
+			_, result := plan(ctx, namespace, args...)
+			Expect(result.ExitCode).To(Equal(1), result.String())
+			Expect(result.Stdout).To(And(ContainSubstring("1 Services would be moved, 1 are left out"),
+				ContainSubstring("ValidatingWebhookConfiguration judge refuses changes of Services")))
+		}
+	})
 })
 
 // forbid has the API server refuse Services for which a CEL expression is false.
