@@ -45,7 +45,7 @@ func TestControllers(t *testing.T) {
 const (
 	namespace = "default"
 	// webhookTimeout is how many seconds the API server waits for a webhook: no spec here is about the time-out.
-	webhookTimeout int32 = 10
+	webhookTimeout int32 = 30
 )
 
 var (
