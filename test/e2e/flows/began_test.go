@@ -32,16 +32,19 @@ type fronts struct {
 // reserved counts the fronts of reserve.
 var reserved atomic.Int32
 
+// Scenarios name ClusterIPs of the static bands from 10.96.0.125 on, and default/kubernetes has the first.
+const firstReserved, mostReserved = 8, 116
+
 // reserve chooses fronts that no other Service gets: those of the static bands, from which API servers do not draw while others
 // are free (KEP-3070, KEP-3668). One that was drawn and given back would be drawn for another scenario.
 func (t *T) reserve() fronts {
 	n := reserved.Add(1)
-	if n >= environment.StaticNodePorts {
-		t.fail("there are more fronts than node ports in the static band")
+	if n > mostReserved {
+		t.fail("there are more fronts than node ports in the static band, and ClusterIPs below those that scenarios name")
 	}
 	cluster := map[model.Family]string{model.IPv4: "10.96.0.%d", model.IPv6: "fd00:10:96::%x"}[t.F]
 	return fronts{
-		netip.MustParseAddr(fmt.Sprintf(cluster, 128+n)), virtualAddr(t.F), virtualAddr(t.F), uint16(environment.FirstNodePort + n),
+		netip.MustParseAddr(fmt.Sprintf(cluster, firstReserved+n)), virtualAddr(t.F), virtualAddr(t.F), uint16(environment.FirstNodePort + n),
 	}
 }
 

@@ -76,12 +76,9 @@ func EachMode(spec string) (entries []TableEntry) {
 	return entries
 }
 
-// The node ports of a suite begin with those that API servers draw last, the static band. They end before the ports from which
-// clients ask.
-const (
-	FirstNodePort   = 28672
-	StaticNodePorts = 128
-)
+// FirstNodePort is that of a suite: 128 node ports from there on API servers draw last, the static band. Node ports end before the
+// ports from which clients ask.
+const FirstNodePort = 28672
 
 // Cluster is the control plane of a suite that said [Prepare].
 var Cluster *framework.ControlPlane
