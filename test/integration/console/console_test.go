@@ -189,7 +189,7 @@ var _ = Describe("console", Ordered, func() {
 		Expect(b.text("tr[data-range='10.200.0.0/25']")).To(ContainSubstring("\t4 ("), "what was last known stays")
 		Expect(c.API.Start(ctx)).To(Succeed())
 		eventually(func() string { return b.text("#trouble") }).Should(BeEmpty())
-		c.WaitServing(ctx)
+		c.StartReplicas(ctx) // as a kubelet does: one whose lease could not be renewed for ten seconds has ended
 		c.CreateServiceOnceFree(ctx, "after")
 		n := inUse(ctx, "10.96.0.0/12")
 		eventually(func() string { return b.text("tr[data-range='10.96.0.0/12']") }).Should(ContainSubstring(fmt.Sprintf("\t%d (", n)))

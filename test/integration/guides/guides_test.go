@@ -104,7 +104,7 @@ func changeDefaultRange(ctx context.Context, e *environment) {
 	GinkgoHelper()
 	Expect(e.API.Kill()).To(Succeed())
 	Expect(e.Restart(ctx, framework.Options{ServiceClusterIPRange: newDefaultRange})).To(Succeed())
-	e.WaitServing(ctx)
+	e.StartReplicas(ctx) // as a kubelet does: one whose lease could not be renewed for ten seconds has ended
 }
 
 var _ = It("replaces the default range", Label("all"), func(ctx SpecContext) {
