@@ -33,8 +33,8 @@ func preview(ctx context.Context, service *corev1.Service) error {
 }
 
 var _ = inOrder("An address that cools down", func() {
-	const range4, range6 = "10.108.0.0/28", "fd00:108::/124"
-	const total = 14 + 15
+	const range4, range6 = "10.108.0.0/26", "fd00:108::/122"
+	const total = 62 + 63
 	program := func(ctx context.Context, d time.Duration) {
 		GinkgoHelper()
 		c.Program(ctx, "cool", "{serviceCIDRs: [cool], namespaceSelector: {matchLabels: {tenant: blue}}, exclusive: true, onFull: Fail, coolDown: "+d.String()+"}")
@@ -50,8 +50,8 @@ var _ = inOrder("An address that cools down", func() {
 	// none has done so for its hour.
 	It("does not return until the range is full, and then the oldest does", func(ctx SpecContext) {
 		cooling := map[corev1.IPFamily][]string{} // the oldest first
-		sizes := map[corev1.IPFamily]int{corev1.IPv4Protocol: 14, corev1.IPv6Protocol: 15}
-		for i := range total + 10 { // more than twice as many as there are in a family
+		sizes := map[corev1.IPFamily]int{corev1.IPv4Protocol: 62, corev1.IPv6Protocol: 63}
+		for i := range 63 + 20 { // more than there are in a family
 			for family, all := range cooling { // nobody is given an address at which its IPAddress is just being written
 				if len(all) == sizes[family] {
 					Eventually(c.Purpose).WithArguments(ctx, all[0]).Should(Equal(cluster.Cooling), all[0])
