@@ -79,13 +79,13 @@ func sinceStart(pid int, connected probe.Moment, synced time.Time) (time.Duratio
 // firstSync returns when the proxy synced for the first time, as it tells itself. kube-proxy in mode ipvs serves long before it has synced.
 func (b *bench) firstSync(ctx context.Context, s *testNode) (time.Time, error) {
 	var at float64
+	var unheard error // after a restart the rules of the one before serve before this one listens
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond*network.Slowness, b.Timeout, true, func(context.Context) (bool, error) {
-		var err error
-		at, err = b.value(ctx, s, "sync_proxy_rules_last_timestamp_seconds") // which goes on when the time is up
-		return at > 0, ignoreTimeout(err)
+		at, unheard = b.value(ctx, s, "sync_proxy_rules_last_timestamp_seconds")
+		return at > 0, nil
 	})
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%s serves but speaks of no sync: %w; the end of its log:\n%s", s.who.Name, err, s.proxy.LogTail(20))
+		return time.Time{}, fmt.Errorf("%s serves but speaks of no sync: %w; the end of its log:\n%s", s.who.Name, errors.Join(err, unheard), s.proxy.LogTail(20))
 	}
 	return time.UnixMicro(int64(at * 1e6)), nil
 }
