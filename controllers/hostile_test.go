@@ -50,7 +50,8 @@ var _ = Describe("What a tenant sends", Ordered, func() {
 		Entry("30,000 empty owners", "fd00:10:97::7", corev1.IPv6Protocol, func(s *corev1.Service) {
 			s.OwnerReferences = slices.Repeat([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}}, 30000)
 		}),
-		// As JSON it is more than seven MiB, which was the most that a webhook of controller-runtime reads.
+		// As JSON it is more than seven MiB, which was the most that a webhook of
+		// controller-runtime reads.
 		Entry("a finalizer of control characters", "10.97.0.8", corev1.IPv4Protocol, func(s *corev1.Service) {
 			s.Finalizers = []string{string(slices.Repeat([]byte{1}, 5<<18))}
 		}),

@@ -246,7 +246,8 @@ func (s *session) renumberRules(ctx context.Context, include []string, loadBalan
 	return r, nil
 }
 
-// addCaller notes what a webhook of a configuration calls: an address of a URL, or a Service without which no Service can be changed.
+// addCaller notes what a webhook of a configuration calls: an address of a URL, or a Service
+// without which no Service can be changed.
 func addCaller(to renumber.Rules, c admissionregistrationv1.WebhookClientConfig, p *admissionregistrationv1.FailurePolicyType, on []admissionregistrationv1.RuleWithOperations, name string) {
 	if s := c.Service; s != nil && ptr.Deref(p, admissionregistrationv1.Fail) == admissionregistrationv1.Fail && slices.ContainsFunc(on, changesServices) {
 		note(to.Awaited, types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, name)
@@ -264,7 +265,8 @@ func note[K comparable](in map[K][]string, at K, name string) {
 	}
 }
 
-// changesServices reports whether a rule of a webhook is about changes of Services. What selectors and match conditions leave out is not looked at.
+// changesServices reports whether a rule of a webhook is about changes of Services. What selectors
+// and match conditions leave out is not looked at.
 func changesServices(r admissionregistrationv1.RuleWithOperations) bool {
 	const every = "*"
 	return (slices.Contains(r.Operations, admissionregistrationv1.Update) || slices.Contains(r.Operations, admissionregistrationv1.OperationAll)) &&

@@ -22,8 +22,8 @@ type Rules struct {
 	Named sets.Set[types.NamespacedName]
 	// Callers says of addresses which objects of the cluster name them, such as a webhook configuration with a URL.
 	Callers map[netip.Addr][]string
-	// Awaited says of Services which webhook configurations have API servers call them, by name, before they store a change of a
-	// Service, and refuse the change where that fails.
+	// Awaited says of Services which webhook configurations have API servers call them, by name,
+	// before they store a change of a Service, and refuse the change where that fails.
 	Awaited map[types.NamespacedName][]string
 }
 
@@ -41,7 +41,8 @@ func (r Rules) judge(s *corev1.Service, named bool) string {
 	case s.Spec.Type == corev1.ServiceTypeLoadBalancer && !r.IncludeLoadBalancers:
 		return "it is a load balancer, and a cloud controller may see the moment in which it is none: --include-load-balancers"
 	case len(r.Awaited[nameOf(s)]) > 0:
-		// A move makes an ExternalName of it for a moment, to which an API server of 1.37 sends calls at once: the change that ends the moment would wait for itself.
+		// A move makes an ExternalName of it for a moment, to which an API server of 1.37 sends
+		// calls at once: the change that ends the moment would wait for itself.
 		return strings.Join(r.Awaited[nameOf(s)], ", ") + " refuses changes of Services that this Service has not answered for, and so would the last step of its own move be refused: " +
 			"set failurePolicy to Ignore there while it is moved"
 	case why != "" && !named:

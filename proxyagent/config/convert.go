@@ -225,7 +225,8 @@ func convertNodePortAddresses(in kubeproxy.KubeProxyConfiguration) (cidrs []stri
 	return cidrs, nil
 }
 
-// namesLoopback reports whether an entry of nodePortAddresses is about loopback addresses alone. The word all is not.
+// namesLoopback reports whether an entry of nodePortAddresses is about loopback addresses alone.
+// The word all is not.
 func namesLoopback(text string) bool {
 	cidr, _ := canonical(text)
 	p, err := netip.ParsePrefix(cidr)

@@ -249,8 +249,8 @@ type Settings struct {
 	// LocalSource tells the traffic of local pods; FromNode takes its CIDR from the node's podCIDRs.
 	LocalSource LocalSource
 	FromNode    bool
-	// NodePortCIDRs restricts NodePorts to local addresses inside of them, NodePortPrimary to the node's own IPs, and both to
-	// either; none: any local address.
+	// NodePortCIDRs restricts NodePorts to local addresses inside of them, NodePortPrimary to the
+	// node's own IPs, and both to either; none: any local address.
 	NodePortCIDRs   []netip.Prefix
 	NodePortPrimary bool
 	// LocalhostNodePorts lets NodePorts answer on 127.0.0.0/8; never on ::1.

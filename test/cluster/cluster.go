@@ -17,7 +17,8 @@ import (
 type Options struct {
 	// Nodes is how many there are, 2 if it is 0.
 	Nodes int
-	// Version is that of the control plane and of the nodes, V137 if it is zero. Fetch must have built it.
+	// Version is that of the control plane and of the nodes, V137 if it is zero. Fetch must have
+	// built it.
 	Version framework.Version
 	// Images that every node has from the start, by their names in hack/images.sh. Fetch must have made them.
 	Images []string

@@ -38,8 +38,10 @@ const imagesVariable = "CLUSTERIP_IMAGES"
 // pause is the image that pods are held by, and that every node has.
 const pause = "pause"
 
-// Fetch builds and fetches what clusters of some versions consist of, of V137 if none are named, and makes images by their names in hack/images.sh. It needs the machine's network, and so comes before
-// network.Isolate, which runs the same program once more with the environment that Fetch has set: then there is nothing left to do.
+// Fetch builds and fetches what clusters of some versions consist of, of V137 if none are named,
+// and makes images by their names in hack/images.sh. It needs the machine's network, and so comes
+// before network.Isolate, which runs the same program once more with the environment that Fetch has
+// set: then there is nothing left to do.
 func Fetch(ctx context.Context, images []string, versions ...framework.Version) error {
 	if Images() != "" {
 		return nil

@@ -17,7 +17,8 @@ import (
 // The islands under hack/tools whose programs this package runs.
 const (
 	islandEtcd = "etcd"
-	// island137 has the programs of the newest control plane, its kubectl, and the kube-proxy that all is measured beside.
+	// island137 has the programs of the newest control plane, its kubectl, and the kube-proxy that
+	// all is measured beside.
 	island137 = "kubernetes-1.37"
 )
 

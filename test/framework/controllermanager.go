@@ -11,7 +11,8 @@ import (
 // ServiceCIDRController is kube-controller-manager's name for the twin of our ServiceCIDR controller.
 const ServiceCIDRController = "service-cidr-controller"
 
-// ControllerManager is a kube-controller-manager 1.37 that runs chosen controllers, without leader election.
+// ControllerManager is a kube-controller-manager 1.37 that runs chosen controllers, without leader
+// election.
 type ControllerManager struct {
 	Process
 

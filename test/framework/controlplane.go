@@ -168,8 +168,9 @@ func (c *ControlPlane) logFor(name string) string {
 	return filepath.Join(c.dir, fmt.Sprintf("%s-%d.log", name, c.programs))
 }
 
-// Version is a Kubernetes version that this package can run, with the flags that bring its API server
-// into the shape that the operator supports. The zero Version stands for [V137], or for what CLUSTERIP_KUBERNETES names.
+// Version is a Kubernetes version that this package can run, with the flags that bring its API
+// server into the shape that the operator supports. The zero Version stands for [V137], or for what
+// CLUSTERIP_KUBERNETES names.
 type Version struct {
 	// Name is the release, for the names of files and specs.
 	Name string
@@ -221,7 +222,8 @@ func VersionOf(minor string) (Version, error) {
 	return Versions[at], nil
 }
 
-// defaultVersion is what the zero Version stands for: V137, or the one that the environment names by its minor ("1.34"), so that any suite can be run on it.
+// defaultVersion is what the zero Version stands for: V137, or the one that the environment names
+// by its minor ("1.34"), so that any suite can be run on it.
 var defaultVersion = sync.OnceValue(func() Version {
 	minor := os.Getenv("CLUSTERIP_KUBERNETES")
 	if minor == "" {

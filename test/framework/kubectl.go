@@ -14,7 +14,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubectl runs kubectl 1.37 and returns what it printed to stdout. The error holds what it printed to stderr.
+// Kubectl runs kubectl 1.37 and returns what it printed to stdout. The error holds what it printed
+// to stderr.
 func Kubectl(ctx context.Context, kubeconfig string, args ...string) (string, error) {
 	return KubectlWithInput(ctx, kubeconfig, "", args...)
 }

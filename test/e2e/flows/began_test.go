@@ -32,11 +32,13 @@ type fronts struct {
 // reserved counts the fronts of reserve.
 var reserved atomic.Int32
 
-// Scenarios name ClusterIPs of the static bands from 10.96.0.125 on, and default/kubernetes has the first.
+// Scenarios name ClusterIPs of the static bands from 10.96.0.125 on, and default/kubernetes has the
+// first.
 const firstReserved, mostReserved = 8, 116
 
-// reserve chooses fronts that no other Service gets: those of the static bands, from which API servers do not draw while others
-// are free (KEP-3070, KEP-3668). One that was drawn and given back would be drawn for another scenario.
+// reserve chooses fronts that no other Service gets: those of the static bands, from which API
+// servers do not draw while others are free (KEP-3070, KEP-3668). One that was drawn and given back
+// would be drawn for another scenario.
 func (t *T) reserve() fronts {
 	n := reserved.Add(1)
 	if n > mostReserved {

@@ -122,7 +122,8 @@ func (f Flow) check(w want) error {
 		if err := w.judge(got, wanted); err != nil {
 			return fmt.Errorf("attempt %d: %w", attempt+1, err)
 		}
-		// What served once is served: a later answer may be late on a busy machine, and a run of attempts begins anew after each that fails.
+		// What served once is served: a later answer may be late on a busy machine, and a run of
+		// attempts begins anew after each that fails.
 		f.Timeout = 5 * time.Second * framework.Slowness
 		missing = slices.DeleteFunc(missing, func(a netip.AddrPort) bool { return a == got.Endpoint })
 		if attempt >= enough && (len(missing) == 0 || w.some) {

@@ -1,5 +1,6 @@
-// Package upgrade_test takes whole clusters from the bitmap of Kubernetes 1.32 to the IPAddresses of 1.37 and back, with the commands
-// of `kubectl clusterip migrate` between the two, while Services come and go. It knows the commands from outside alone.
+// Package upgrade_test takes whole clusters from the bitmap of Kubernetes 1.32 to the IPAddresses
+// of 1.37 and back, with the commands of `kubectl clusterip migrate` between the two, while
+// Services come and go. It knows the commands from outside alone.
 //
 // A cluster is built once and kept as a folder, see [fixture]; specs play on copies. What counts as a repair, and as a write by the
 // API server, is read from etcd, see [snapshot]. Start with the steps at the head of migration_test.go.

@@ -76,8 +76,8 @@ func EachMode(spec string) (entries []TableEntry) {
 	return entries
 }
 
-// FirstNodePort is that of a suite: 128 node ports from there on API servers draw last, the static band. Node ports end before the
-// ports from which clients ask.
+// FirstNodePort is that of a suite: 128 node ports from there on API servers draw last, the static
+// band. Node ports end before the ports from which clients ask.
 const FirstNodePort = 28672
 
 // Cluster is the control plane of a suite that said [Prepare].

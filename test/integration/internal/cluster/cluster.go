@@ -35,8 +35,8 @@ func init() {
 	log.SetLogger(GinkgoLogr)
 }
 
-// Options say who looks after a cluster. The zero Options are our operator alone on a dual-stack Kubernetes 1.37, as an administrator, without
-// webhooks and policies.
+// Options say who looks after a cluster. The zero Options are our operator alone on a dual-stack
+// Kubernetes 1.37, as an administrator, without webhooks and policies.
 type Options struct {
 	framework.Options
 	// WithoutOperator starts none of ours. StartOperator does so later.
