@@ -148,8 +148,9 @@ func (s *session) mover(ctx context.Context, p renumberPlan, r moving) (renumber
 	if v.Bitmap() {
 		return m, errBitmap
 	}
-	if r.back {
-		return m, nil
+	rules, err := s.renumberRules(ctx, nil, r.loadBalancers || p.LoadBalancers)
+	if m.Awaited = rules.Awaited; r.back || err != nil {
+		return m, err
 	}
 	if len(p.Problems) > 0 {
 		return m, fmt.Errorf("the plan has a problem: %s; make another one", p.Problems[0])
@@ -157,12 +158,11 @@ func (s *session) mover(ctx context.Context, p renumberPlan, r moving) (renumber
 	if err := s.stillReady(ctx, p.To); err != nil {
 		return m, err
 	}
-	rules, err := s.renumberRules(ctx, nil, r.loadBalancers || p.LoadBalancers)
 	m.Rules = &rules
 	m.Refusal = func(ctx context.Context, service *corev1.Service, want []netip.Addr) (string, error) {
 		return refusedAddresses(ctx, v, service, want)
 	}
-	return m, err
+	return m, nil
 }
 
 // stillReady reports a new range from which API servers do not allocate any more: every Service would be turned away between the two updates.

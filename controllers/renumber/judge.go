@@ -40,16 +40,25 @@ func (r Rules) judge(s *corev1.Service, named bool) string {
 		return "it is being deleted"
 	case s.Spec.Type == corev1.ServiceTypeLoadBalancer && !r.IncludeLoadBalancers:
 		return "it is a load balancer, and a cloud controller may see the moment in which it is none: --include-load-balancers"
-	case len(r.Awaited[nameOf(s)]) > 0:
-		// A move makes an ExternalName of it for a moment, to which an API server of 1.37 sends
-		// calls at once: the change that ends the moment would wait for itself.
-		return strings.Join(r.Awaited[nameOf(s)], ", ") + " refuses changes of Services that this Service has not answered for, and so would the last step of its own move be refused: " +
-			"set failurePolicy to Ignore there while it is moved"
+	case r.awaited(s) != "":
+		return r.awaited(s)
 	case why != "" && !named:
 		return fmt.Sprintf("%s: change that, then ask for it by name with --include %s/%s", why, s.Namespace, s.Name)
 	default:
 		return ""
 	}
+}
+
+// awaited says who refuses changes of Services that this Service has not answered for. A move, and a
+// way back, makes an ExternalName of it for a moment, to which an API server of 1.37 sends calls at
+// once: the change that ends the moment would wait for itself.
+func (r Rules) awaited(s *corev1.Service) string {
+	by := r.Awaited[nameOf(s)]
+	if len(by) == 0 {
+		return ""
+	}
+	return strings.Join(by, ", ") + " refuses changes of Services that this Service has not answered for, and so would the last step of its own move be refused: " +
+		"set failurePolicy to Ignore there while it is moved"
 }
 
 // address says what names the address of a Service, and would go on doing so.

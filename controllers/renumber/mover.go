@@ -32,6 +32,8 @@ type Mover struct {
 	Keep   Keep
 	// Rules are asked again right before a Service is moved; nil for the way back.
 	Rules *Rules
+	// Awaited are those of the Rules, for the way back too.
+	Awaited map[types.NamespacedName][]string
 	// Refusal says why a Service may not have its new addresses, empty if it may; nil allows all.
 	Refusal func(ctx context.Context, s *corev1.Service, takes []netip.Addr) (string, error)
 	Clock   clock.PassiveClock
@@ -250,10 +252,12 @@ func (m Mover) settle(ctx context.Context, i Item, s *corev1.Service) (*corev1.S
 
 // ready asks everything that could refuse the second update, before the first.
 func (m Mover) ready(ctx context.Context, i Item, s *corev1.Service) error {
+	why := Rules{Awaited: m.Awaited}.awaited(s)
 	if m.Rules != nil {
-		if why := m.Rules.judge(s, i.Named); why != "" {
-			return left("%s", why)
-		}
+		why = m.Rules.judge(s, i.Named)
+	}
+	if why != "" {
+		return left("%s", why)
 	}
 	if !equality.Semantic.DeepEqual(s.Status.LoadBalancer, i.Balancer) {
 		return left("its load balancer has another status than when the plan was made: make a new one")

@@ -41,8 +41,8 @@ var repairs = []string{
 //  1. One family. The operator makes the default ServiceCIDR from its flag, and an IPAddress for each ClusterIP.
 //  2. A second family is added to the API server and to the operator.
 //  3. A thousand Services of every kind; some go, some change their type or families, IPAddresses are lost.
-//  4. The API server becomes 1.37 while the manager is frozen. The new API server finds nothing to repair: every
-//     IPAddress is the one that it would have written itself.
+//  4. The API server becomes 1.37 while the manager is frozen. The new API server finds nothing to
+//     repair: every IPAddress is the one that it would have written itself.
 //  5. The manager wakes. It was told of another API than the one that there is now, so it ends to be started again.
 //  6. Started again, it finds nothing to do either, and life goes on.
 var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
