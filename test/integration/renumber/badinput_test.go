@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -145,22 +146,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 	It("to move the Service of a webhook that every change of a Service waits for, also by name", func(ctx SpecContext) {
 		namespace, _ := several(ctx, 2)
 		offer(ctx)
-		webhooks := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
-		none := admissionregistrationv1.SideEffectClassNone
-		_, err := webhooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: "judge"},
-			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-				Name: "judge.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-				ClientConfig:      admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "s0"}},
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
-				Rules: []admissionregistrationv1.RuleWithOperations{{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
-				}},
-			}},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func(ctx SpecContext) { Expect(webhooks.Delete(ctx, "judge", metav1.DeleteOptions{})).To(Succeed()) })
+		await(ctx, namespace)
 		for _, args := range [][]string{nil, {"--include=" + namespace + "/s0"}} {
 			file, result := plan(ctx, namespace, args...)
 			Expect(result.ExitCode).To(Equal(1), result.String())
@@ -170,7 +156,41 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 			Expect(strings.Join(strings.Fields(string(text)), " ")).To(ContainSubstring("ValidatingWebhookConfiguration judge refuses changes of Services"))
 		}
 	})
+
+	It("to take it back, where the webhook looked away while it was moved", func(ctx SpecContext) {
+		namespace, _ := several(ctx, 1)
+		offer(ctx)
+		file, _ := plan(ctx, namespace)
+		succeed(ctx, runOf(file)...)
+		await(ctx, namespace)
+		result := renumber(ctx, "rollback", "--from", file)
+		Expect(result.ExitCode).To(Equal(1), result.String())
+		Expect(result.String()).To(ContainSubstring("judge refuses changes of Services"))
+		Expect(get(ctx, namespace, "s0").Spec.Type).NotTo(Equal(corev1.ServiceTypeExternalName))
+	})
 })
+
+// await has the API server ask Service s0 of a namespace, which never answers, about changes of
+// Services there.
+func await(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	webhooks := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	none := admissionregistrationv1.SideEffectClassNone
+	_, err := webhooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "judge"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "judge.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "s0"}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) { Expect(webhooks.Delete(ctx, "judge", metav1.DeleteOptions{})).To(Succeed()) })
+}
 
 // forbid has the API server refuse Services for which a CEL expression is false.
 func forbid(ctx context.Context, expression string) {
