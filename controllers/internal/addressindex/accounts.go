@@ -17,7 +17,8 @@ const (
 	// yieldUnshown is the same while the watch has shown nothing: it may be behind.
 	yieldUnshown = 3 * time.Second
 	// yieldSoonest is the age at which an address in flight yields, however few of its namespace
-	// arrive: the API server needs some milliseconds between our answer and its IPAddress.
+	// arrive: the API server needs some milliseconds between our answer and its IPAddress. A slow
+	// one needs more: pace.
 	yieldSoonest = 50 * time.Millisecond
 	// overtakenFor is how old an address in flight is that counts as one which does not arrive, if
 	// the watch has shown one that was handed out later; unshownFor is the same while it has not.
@@ -33,13 +34,32 @@ const (
 // patience is the age at which an address in flight yields, handed out at a time, of a namespace of
 // which so many have not arrived lately. Each of these but the two that one slow Service may have
 // shortens it: so a namespace whose creations fail now and then is treated as others, and one whose
-// creations all fail keeps no more than what it asked for in the last 50 ms, whatever its rate.
-func (r *register) patience(since time.Time, missing float64) time.Duration {
+// creations all fail keeps no more than what it asked for in the last 50 ms, whatever its rate; or
+// in twice the time that other addresses took to arrive, for the API server may still write it.
+func (r *register) patience(since time.Time, missing float64, now time.Time) time.Duration {
 	whole := yieldUnshown
 	if since.Before(r.shown) {
 		whole = yieldAfter
 	}
-	return max(yieldSoonest, time.Duration(float64(whole)/(1+max(0, missing-2))))
+	return max(yieldSoonest, 2*r.pace.lately(now), time.Duration(float64(whole)/(1+max(0, missing-2))))
+}
+
+// pace is how long an address takes from being handed out until the watch shows it: the longest
+// time, which counts half after halfLife. The zero pace knows of none.
+type pace struct {
+	longest time.Duration
+	at      time.Time
+}
+
+// saw notes how long an address took. What is longer than half of yieldAfter counts as that.
+func (p *pace) saw(took time.Duration, now time.Time) {
+	if took = min(took, yieldAfter/2); took >= p.lately(now) {
+		p.longest, p.at = took, now
+	}
+}
+
+func (p *pace) lately(now time.Time) time.Duration {
+	return time.Duration(float64(p.longest) * math.Exp2(-float64(now.Sub(p.at))/float64(halfLife)))
 }
 
 // accounts tell what each namespace has in flight, and how many of its addresses have not arrived
@@ -154,11 +174,13 @@ func (s *accounts) miss(a *account, now time.Time) {
 	s.failing = append(s.failing, a)
 }
 
-// replace takes a flight out whose address is handed out anew: it does not arrive any more.
+// replace takes a flight out whose address is handed out anew: it seems not to arrive any more.
 func (r *register) replace(f *flight, now time.Time) {
 	if f.of != nil && !f.late {
+		f.late = true
 		r.accounts.miss(f.of, now)
 	}
+	f.instead = nil
 	r.remove(f)
 }
 
@@ -219,7 +241,7 @@ func (r *register) yieldsFirst(order []*allocator.Tier, now time.Time) *flight {
 		if first != nil && a.rank <= first.of.rank {
 			continue
 		}
-		if address, since, ok := a.flights.OldestIn(order); ok && now.Sub(since) >= r.patience(since, a.count(now)) {
+		if address, since, ok := a.flights.OldestIn(order); ok && now.Sub(since) >= r.patience(since, a.count(now), now) {
 			first = r.at[address]
 		}
 	}
@@ -233,10 +255,10 @@ func (r *register) yieldsAt(order []*allocator.Tier, now time.Time) (at time.Tim
 	if !ok {
 		return time.Time{}, false
 	}
-	at = since.Add(r.patience(since, 0))
+	at = since.Add(r.patience(since, 0, now))
 	for _, a := range r.accounts.failing {
 		if _, since, ok := a.flights.OldestIn(order); ok {
-			if sooner := since.Add(r.patience(since, a.count(now))); sooner.Before(at) {
+			if sooner := since.Add(r.patience(since, a.count(now), now)); sooner.Before(at) {
 				at = sooner
 			}
 		}

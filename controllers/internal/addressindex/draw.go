@@ -56,28 +56,31 @@ func (l *Index) Draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error
 
 // draw is Draw; the caller holds mu.
 func (l *Index) draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
+	var yielded *flight
 	drawn, err := l.drawFree(order)
 	if errors.Is(err, allocator.ErrFull) {
-		drawn, err = l.drawAgain(order)
+		drawn, yielded, err = l.drawAgain(order)
 	}
 	if err != nil {
 		return drawn, err
 	}
-	l.enterFlight(&flight{address: drawn.Addr}, to)
+	l.enterFlight(&flight{address: drawn.Addr, instead: yielded}, to)
 	return drawn, nil
 }
 
-// drawAgain draws an address that is in flight or cools; the caller holds mu.
-func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, error) {
+// drawAgain draws an address that is in flight or cools, and returns the flight that yields; the
+// caller holds mu.
+func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, *flight, error) {
 	now := l.clock.Now()
 	if f := l.flights.yields(order, now); f != nil {
 		l.flights.replace(f, now)
-		return allocator.Drawn{Addr: f.address}, nil
+		return allocator.Drawn{Addr: f.address}, f, nil
 	}
 	if a, ok := l.coolDowns.yields(order); ok && l.pool.Assume(a) {
-		return allocator.Drawn{Addr: a, Cooled: true}, nil
+		return allocator.Drawn{Addr: a, Cooled: true}, nil, nil
 	}
-	return l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
+	drawn, err := l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
+	return drawn, nil, err
 }
 
 // moving reports whether ranges that are full may have room again in a moment: one of their

@@ -257,15 +257,13 @@ func (l *Index) arrived(a netip.Addr, e entry, f *flight) bool {
 // show notes that the watch has shown an address that was in flight, and counts it if it is another
 // Service's; the caller holds mu.
 func (l *Index) show(e entry, f *flight) {
-	if f.since.After(l.flights.shown) {
-		l.flights.shown = f.since
-	}
-	l.flights.accounts.settle(f, l.clock.Now())
+	l.flights.show(f, l.clock.Now())
 	wanted := f.holder().Service
 	if e.object != allocator.Allocated || f.write != nil || wanted.Namespace == "" || e.parent.Name == "" {
 		return
 	}
 	if wanted.Namespace != e.parent.Namespace || wanted.Name != "" && wanted.Name != e.parent.Name {
 		l.collisions.Add(1)
+		l.flights.showInstead(f, e.parent.Namespace, l.clock.Now())
 	}
 }

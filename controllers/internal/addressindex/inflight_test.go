@@ -321,6 +321,57 @@ func TestFailingCreationsKeepNobodyOut(t *testing.T) {
 	b.expect(t, "while others had to yield", ips[0], allocator.Cooling)
 }
 
+// An API server that takes its time is waited for, and is not asked to give one address to two
+// Services: what a tenant has in flight whose creations all fail yields later there. When the API
+// server is fast again, it yields sooner again.
+func TestASlowAPIServerIsWaitedFor(t *testing.T) {
+	for _, ips := range [][]string{{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}} {
+		b := newTimed(rules{})
+		fails := func() { // 90 creations of which none arrives
+			for i := range 90 {
+				last := netip.MustParseAddr(ips[0]).AsSlice()
+				last[len(last)-1] += byte(10 + i)
+				other, _ := netip.AddrFromSlice(last)
+				b.draw(t, other.String(), "failing")
+			}
+			b.pass(unshownFor)
+			b.draw(t, ips[0], "failing")
+			b.pass(time.Millisecond)
+		}
+		arrives := func(after time.Duration) { // before the last of them, which began earlier
+			b.draw(t, ips[1], "other")
+			b.pass(after)
+			b.serve("other", ips[1])
+			b.release("other", ips[1])
+		}
+		yields := func(after time.Duration) {
+			t.Helper()
+			b.pass(after - 10*time.Millisecond)
+			if _, err := b.Draw(tier(t, ips[0]), forService("early")); !errors.Is(err, allocator.ErrFull) {
+				t.Errorf("%s yields early: %v", ips[0], err)
+			}
+			b.pass(20 * time.Millisecond)
+			b.draw(t, ips[0], "neighbour")
+		}
+		fails()
+		arrives(200 * time.Millisecond)
+		yields(200 * time.Millisecond)
+		b.pass(time.Minute)
+		fails()
+		arrives(20 * time.Millisecond)
+		yields(yieldSoonest - 20*time.Millisecond)
+		// The tenant's Service comes late all the same.
+		b.pass(250 * time.Millisecond)
+		b.objects.OnAdd(allocated(ips[0], "failing"), false)
+		if b.Collisions() != 1 {
+			t.Fatalf("%d collisions", b.Collisions())
+		}
+		b.objects.OnDelete(allocated(ips[0], "failing"))
+		b.draw(t, ips[0], "failing")
+		yields(2 * (yieldSoonest + 250*time.Millisecond))
+	}
+}
+
 // The register does not grow without end, and drawing goes on.
 func TestInFlightIsBounded(t *testing.T) {
 	b := newTimed(rules{})

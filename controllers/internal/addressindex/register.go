@@ -48,6 +48,8 @@ type flight struct {
 	late, landed bool
 	// renewed: its Service had asked for the address before, and asked anew.
 	renewed bool
+	// instead is the flight that yielded the address to this one.
+	instead *flight
 	// write is set while this process writes an IPAddress of ours at the address, and until the
 	// watch shows that write.
 	write *write
@@ -95,6 +97,7 @@ type register struct {
 	accounts   accounts
 	// shown is when the latest flight began that the watch has shown.
 	shown time.Time
+	pace  pace
 }
 
 // enter adds a flight, of an address that has none. It returns the one that has to make room, if
@@ -159,6 +162,26 @@ func (r *register) remove(f *flight) {
 	r.unlist(f)
 }
 
+// show notes that the watch has shown the address of a flight.
+func (r *register) show(f *flight, now time.Time) {
+	if f.since.After(r.shown) {
+		r.shown = f.since
+	}
+	if f.write == nil && f.of != nil {
+		r.pace.saw(now.Sub(f.since), now)
+	}
+	r.accounts.settle(f, now)
+}
+
+// showInstead notes that the watch has shown the address of a flight as that of the namespace that
+// had it before: it has arrived after all, and yielded too soon.
+func (r *register) showInstead(f *flight, namespace string, now time.Time) {
+	if was := f.instead; was != nil && was.of != nil && was.of.namespace == namespace {
+		r.pace.saw(now.Sub(was.since), now)
+		r.accounts.settle(was, now)
+	}
+}
+
 // unlist takes a flight off the list of additional addresses of a Service.
 func (r *register) unlist(f *flight) {
 	service := f.write.written.Service
@@ -213,7 +236,7 @@ func (r *register) yields(order []*allocator.Tier, now time.Time) *flight {
 	if f := r.yieldsFirst(order, now); f != nil {
 		return f
 	}
-	if now.Sub(since) >= r.patience(since, 0) {
+	if now.Sub(since) >= r.patience(since, 0, now) {
 		return r.at[a]
 	}
 	return nil

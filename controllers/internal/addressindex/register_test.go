@@ -25,6 +25,20 @@ type slowRegister struct {
 	missing map[string]float64
 	at      map[string]time.Time
 	shown   time.Time
+	took    []arrival
+}
+
+type arrival struct {
+	after time.Duration
+	at    time.Time
+}
+
+// pace is the longest time that an address took, of those that count less by the time.
+func (s *slowRegister) pace(now time.Time) (longest float64) {
+	for _, a := range s.took {
+		longest = max(longest, min(a.after, yieldAfter/2).Seconds()*math.Pow(0.5, now.Sub(a.at).Seconds()/halfLife.Seconds()))
+	}
+	return longest
 }
 
 type slowFlight struct {
@@ -73,7 +87,8 @@ func (s *slowRegister) yields(f *slowFlight, now time.Time) (count float64, ok b
 	if f.write || f.namespace == "" {
 		return 0, false
 	}
-	if patience := max(yieldSoonest, time.Duration(float64(whole)/(1+max(0, n-2)))); now.Sub(f.since) >= patience {
+	slow := time.Duration(2 * s.pace(now) * float64(time.Second))
+	if patience := max(yieldSoonest, slow, time.Duration(float64(whole)/(1+max(0, n-2)))); now.Sub(f.since) >= patience {
 		return n, true
 	}
 	return 0, false
@@ -103,7 +118,7 @@ func (s *slowRegister) next(order []*allocator.Tier, now time.Time) (best []neti
 func TestRegisterAgainstAnOracle(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 7))
-		real, slow := &register{}, &slowRegister{map[netip.Addr]*slowFlight{}, map[string]float64{}, map[string]time.Time{}, time.Time{}}
+		real, slow := &register{}, &slowRegister{map[netip.Addr]*slowFlight{}, map[string]float64{}, map[string]time.Time{}, time.Time{}, nil}
 		var ips []netip.Addr
 		for i := range 12 {
 			ips = append(ips, addr(fmt.Sprintf("10.0.0.%d", i+1)), addr(fmt.Sprintf("fd00::%x", i+1)))
@@ -181,8 +196,10 @@ func stepRegister(random *rand.Rand, real *register, slow *slowRegister, a netip
 		if f.since.After(slow.shown) {
 			slow.shown = f.since
 		}
-		real.shown = slow.shown
-		real.accounts.settle(f, now)
+		if f.write == nil && f.of != nil {
+			slow.took = append(slow.took, arrival{now.Sub(f.since), now})
+		}
+		real.show(f, now)
 		end(true)
 	case random.IntN(3) == 0: // an additional address is written there
 		was.write, was.until, was.service = true, now.Add(writeSeenWithin), named(namespace)
