@@ -85,10 +85,7 @@ func (env *fixture) switches(ctx context.Context, mode string) {
 	for _, variant := range environment.Variants {
 		parts[variant] = []string{"iptables-" + variant + "-save", "ip6tables-" + variant + "-save", "ipset"}
 	}
-	Eventually(func() ([]string, error) { // reading fails when a set goes meanwhile
-		rules, err := ruleset.Take(ctx, env.Node)
-		return slices.Collect(maps.Keys(rules.Of(ruleset.Agent))), err
-	}).WithTimeout(environment.Soon).Should(ConsistOf(parts[mode]))
+	Eventually(func() []string { return slices.Collect(maps.Keys(env.Ours(ctx))) }).WithTimeout(environment.Soon).Should(ConsistOf(parts[mode]))
 }
 
 var _ = Describe("An agent that changes its mode", func() {

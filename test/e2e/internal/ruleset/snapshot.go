@@ -40,11 +40,18 @@ var programs = map[string]struct {
 // ipvs is the part of a Snapshot that no single program prints.
 const ipvs = "ipvs"
 
+// setGone is what iptables-save says when the set of a rule went after it had read the rule. What it printed is of two times, and is
+// read anew.
+const setGone = "in kernel doesn't exist"
+
 // Take reads the firewall of a network namespace.
 func Take(ctx context.Context, n *network.Namespace) (Snapshot, error) {
 	s := Snapshot{}
 	for program, how := range programs {
 		out, err := n.Run(ctx, program, how.args...)
+		for err != nil && strings.Contains(err.Error(), setGone) && ctx.Err() == nil {
+			out, err = n.Run(ctx, program, how.args...)
+		}
 		if err != nil {
 			return nil, err
 		}

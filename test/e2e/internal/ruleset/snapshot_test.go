@@ -1,0 +1,35 @@
+package ruleset
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// An agent at work takes a rule and its set away between the two reads of one iptables-save, once in some thousand times.
+func TestASetGoesWhileRulesAreRead(t *testing.T) {
+	folder := t.TempDir()
+	script := "#!/bin/sh\n[ -e " + folder + "/again ] && exec iptables-legacy-save\n: >" + folder + "/again\n" +
+		"echo \"iptables-nft-save v1.8.9 (nf_tables): Set with index 0 in kernel doesn't exist.\" >&2\nexit 2\n"
+	if err := os.WriteFile(filepath.Join(folder, "iptables-nft-save"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	topology, err := network.New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := topology.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := Take(t.Context(), topology.Node); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "again")); err != nil {
+		t.Error("nothing failed: ", err)
+	}
+}
