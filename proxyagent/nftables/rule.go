@@ -254,17 +254,22 @@ func constant(register uint32, data []byte) expr.Any {
 	return &expr.Immediate{Register: register, Data: data}
 }
 
+// constants is constant in pieces: of a longer one nft cannot list the beginning as a field.
+func constants(register uint32, data []byte) (r rule) {
+	for piece := range slices.Chunk(data, 8) {
+		r, register = append(r, constant(register, piece)), register+2
+	}
+	return r
+}
+
 // clientAt is the register where the key of clients begins.
 func clientAt(f model.Family) uint32 { return number - uint32(f.Bits()/32) }
 
 // known goes on if the client has an endpoint, which is among the values then, and if the port has
 // it still, or has not.
 func known(f model.Family, still bool) rule {
-	size := f.Bits() / 8
-	return rule{
-		constant(values, make([]byte, size)), constant(values+uint32(size/4), make([]byte, 4)), lookUpClient(f),
-		&expr.Lookup{SourceRegister: number, SetName: string(kept), Invert: !still},
-	}
+	return append(constants(values, make([]byte, f.Bits()/8+4)), lookUpClient(f),
+		&expr.Lookup{SourceRegister: number, SetName: string(kept), Invert: !still})
 }
 
 func lookUpClient(f model.Family) expr.Any {
@@ -272,12 +277,8 @@ func lookUpClient(f model.Family) expr.Any {
 }
 
 // hidden has values that a map will have begin in the middle of a constant.
-func hidden(f model.Family, onlyLocal bool) (r rule) {
-	register := uint32(values - 1)
-	for data := range slices.Chunk(append(localField(onlyLocal), make([]byte, f.Bits()/8+4)...), 8) {
-		r, register = append(r, constant(register, data)), register+2
-	}
-	return r
+func hidden(f model.Family, onlyLocal bool) rule {
+	return constants(values-1, append(localField(onlyLocal), make([]byte, f.Bits()/8+4)...))
 }
 
 // remember notes the values as endpoint of the client, for some seconds from now. A client that has
