@@ -46,9 +46,8 @@ type Flows interface {
 	Reconcile(g model.Globals, d model.Delta, now time.Time)
 	// Next is when the next search is due, zero when there is nothing to look for.
 	Next() time.Time
-	// Search returns what reads the kernel for a search, nil when none is due. That may take long
-	// and run beside all other methods; what it returns deletes what is stale then, some in each
-	// call.
+	// Search returns what reads the kernel for a search, nil when none is due. That may take long and
+	// run beside all other methods; what it returns deletes what is stale then, some in each call.
 	Search(now time.Time) (read func(context.Context) (remove func(context.Context) (deleted int, more bool, err error)))
 }
 

@@ -12,8 +12,7 @@ import (
 type Flow struct {
 	Protocol model.Protocol
 	// Source and Destination are what the client sent. ReplySource is where an answer comes from
-	// before it is translated back: the endpoint, or Destination when the rules did not translate
-	// it.
+	// before it is translated back: the endpoint, or Destination when the rules did not translate it.
 	Source, Destination, ReplySource netip.AddrPort
 	// Answered is true when there was a packet in each direction; over SCTP, when the client
 	// accepted what came.

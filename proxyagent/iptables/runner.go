@@ -36,8 +36,9 @@ func (m Mode) other() Mode {
 // families together have to stay below the minute after which the agent is unhealthy.
 const lockTimeout = 20
 
-// programTimeout is how long a program may take. iptables-nft starts over whenever another program changes rules while it reads, so that it may
-// never end where rules change all the time. A first restore of 30,000 Services takes seconds.
+// programTimeout is how long a program may take for each MiB that it reads. iptables-nft starts
+// over when another program changes rules meanwhile, and may do so for ever. A first restore of
+// 30,000 Services takes seconds, one with all sets of clients that may be most of a minute.
 const programTimeout = time.Minute
 
 // exitLocked is iptables' exit code for a resource problem: the lock was not to be had.
@@ -123,7 +124,7 @@ func (r runner) Restore(ctx context.Context, text []byte) error {
 }
 
 func (r runner) run(ctx context.Context, input []byte, program string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+len(input)>>20)*programTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	// The program may be a script around the real one, as in images that choose the variant when they start: both have to end.

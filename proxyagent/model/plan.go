@@ -47,8 +47,7 @@ type ServicePort struct {
 	Port                         uint16
 	// NodePort is zero when there is none, or when another Service has it.
 	NodePort uint16
-	// SourceRanges are the sources that may use LoadBalancerIPs, none inside of another; empty:
-	// all.
+	// SourceRanges are the sources that may use LoadBalancerIPs, none inside of another; empty: all.
 	SourceRanges []netip.Prefix
 	// AffinitySeconds is how long a client stays with its endpoint after its last new connection; zero: not at all.
 	AffinitySeconds int

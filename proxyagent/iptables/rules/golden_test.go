@@ -453,4 +453,11 @@ func TestAffinityIsBounded(t *testing.T) {
 			t.Errorf("%s: there are %d sets, want %d", step.what, got, step.want)
 		}
 	}
+	once, again := NewRuleset(model.IPv4), NewRuleset(model.IPv4)
+	for _, fresh := range []*Ruleset{once, again} {
+		fresh.Apply(model.Delta{Globals: &g, Ports: all})
+	}
+	if !maps.Equal(once.affinity, again.affinity) {
+		t.Error("an agent that starts anew gives session affinity to other ports")
+	}
 }

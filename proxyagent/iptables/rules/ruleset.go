@@ -95,8 +95,8 @@ func (r *Ruleset) Apply(d model.Delta) {
 	if d.Globals != nil {
 		r.globals = *d.Globals
 	}
-	for name, p := range next {
-		if p != nil {
+	for _, name := range slices.SortedFunc(maps.Keys(next), model.PortName.Compare) {
+		if p := next[name]; p != nil {
 			r.ports[name] = r.affordable(p)
 			r.put(r.ports[name], true, c)
 			if _, changed := d.Ports[name]; changed && !model.IPTables.Has(p.Scheduler) {
@@ -145,8 +145,9 @@ const (
 	mostAffinitySets      = 16384 // of a family
 )
 
-// affordable returns the port as it can be served: without session affinity where that would take too many sets. Only here,
-// beyond the limit, the history matters: ports that came first have affinity, later ones get it with their next change.
+// affordable returns the port as it can be served: without session affinity where that would take
+// too many sets. Only here, beyond the limit, the history matters: ports that came first have
+// affinity, of those at once the first by name, and so an agent that starts anew writes little.
 func (r *Ruleset) affordable(p *model.ServicePort) *model.ServicePort {
 	n := len(p.Cluster) + len(p.Local)
 	if p.AffinitySeconds == 0 || n <= mostAffinityEndpoints && len(r.affinity)+n <= mostAffinitySets {
