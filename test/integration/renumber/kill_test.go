@@ -110,17 +110,17 @@ var _ = Describe("kubectl clusterip renumber, killed", Label("all"), func() {
 		journey("rollback", "old", 7)
 	})
 
-	It("at any of twenty moments is completed by running it again, and so is the way back", func(ctx SpecContext) {
+	DescribeTable("is completed by running it again, and so is the way back", func(ctx SpecContext, moments int) {
 		namespace, before := several(ctx, services)
 		offer(ctx)
 		p := newProxy()
 		file, _ := plan(ctx, namespace)
 		writes := 0
-		for round := range 21 {
+		for round := range moments + 1 {
 			for _, way := range []struct{ verb, where string }{{"run", "new"}, {"rollback", "old"}} {
 				args := append([]string{way.verb, "--from", file, "--workers=2"}, quick...)
 				if round > 0 {
-					at := 1 + (round-1)*(writes-1)/20
+					at := 1 + (round-1)*(writes-1)/moments
 					By(fmt.Sprintf("%s killed at write %d of %d", way.verb, at, writes))
 					Expect(killedAt(ctx, p, at, round%2 == 0, args...)).To(BeTrue())
 				}
@@ -133,5 +133,8 @@ var _ = Describe("kubectl clusterip renumber, killed", Label("all"), func() {
 				}
 			}
 		}
-	})
+	},
+		Entry("at any of five moments", 5),
+		Entry("at any of twenty moments", Label("soak"), 20),
+	)
 })

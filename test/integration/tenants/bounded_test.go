@@ -116,7 +116,7 @@ var _ = Describe("Bounded: what a tenant can make the operator keep", Ordered, C
 		}
 		Eventually(heap).WithArguments(ctx).Should(BeNumerically("<", before+float64(n*2<<10)/mebibyte+16), "MiB; it was %g before", before)
 	},
-		Entry("of 200 Services, 256 KiB each", 200),
+		Entry("of 100 Services, 256 KiB each", 100),
 		Entry("of 1,000 Services, 256 KiB each", Label("soak"), 1000),
 	)
 
