@@ -119,13 +119,22 @@ func (b *bench) startProxy(ctx context.Context, s *testNode) error {
 }
 
 // killAll ends the proxy with what it has started, which writes many rules for minutes and would go
-// on.
+// on. It waits for minutes itself: a program does not die before the kernel has taken the rules.
 func (s *testNode) killAll() error {
-	if err := unix.Kill(-s.proxy.Pid(), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("ending %s: %w", s.who.Name, err)
+	err := unix.Kill(-s.proxy.Pid(), unix.SIGKILL)
+	if errors.Is(err, unix.ESRCH) {
+		err = nil
 	}
-	return nil
+	for i := 0; err == nil || i < killAttempts && errors.Is(err, context.DeadlineExceeded); i++ {
+		if err = s.proxy.Kill(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("ending %s: %w", s.who.Name, err)
 }
+
+// killAttempts is how often half a minute is waited for the end of a proxy.
+const killAttempts = 20
 
 // minSyncPeriod is so short that nobody has to wait for it.
 const minSyncPeriod = 10 * time.Millisecond
