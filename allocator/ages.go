@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// Ages holds addresses, each with the time since when it is there, and finds the one of some tiers
-// that has been there for longest. The zero Ages is empty and ready. It is not safe for concurrent
-// use.
+// Ages holds addresses, each with the time since which it has been there, and finds the one of some
+// tiers that has been there longest. The zero Ages is empty and ready. It is not safe for
+// concurrent use.
 //
-// A call costs the logarithm of the number of addresses, OldestIn that for each run of the tiers at
-// most.
+// A call costs the logarithm of the number of addresses, OldestIn at most that per run of tiers.
 type Ages struct{ four, six aging }
 
-// Put adds a, or moves it to another time. All times are of one clock.
+// Put adds a, or gives it another time. All times must be of one clock.
 func (g *Ages) Put(a netip.Addr, since time.Time) {
 	if plain(a) {
 		g.of(a.Is4()).put(numberOf(a), since)
@@ -26,7 +25,7 @@ func (g *Ages) Put(a netip.Addr, since time.Time) {
 // Remove takes a out and reports whether it was there.
 func (g *Ages) Remove(a netip.Addr) bool { return plain(a) && g.of(a.Is4()).remove(numberOf(a)) }
 
-// Since returns since when a is there; false if it is not.
+// Since returns the time since which a has been there; false if it is not there.
 func (g *Ages) Since(a netip.Addr) (time.Time, bool) {
 	if !plain(a) {
 		return time.Time{}, false
@@ -40,8 +39,7 @@ func (g *Ages) Since(a netip.Addr) (time.Time, bool) {
 // Len is the number of addresses.
 func (g *Ages) Len() int { return g.four.n + g.six.n }
 
-// Oldest returns the address of either family that has been there for longest; false if there is
-// none.
+// Oldest returns the address of either family that has been there longest; false if there is none.
 func (g *Ages) Oldest() (a netip.Addr, since time.Time, ok bool) {
 	four, six := g.four.oldest(), g.six.oldest()
 	if four != nil && (six == nil || !six.since.Before(four.since)) {
@@ -50,8 +48,8 @@ func (g *Ages) Oldest() (a netip.Addr, since time.Time, ok bool) {
 	return six.result(false)
 }
 
-// OldestIn returns the address of the tiers that has been there for longest, of two of one time the
-// lower one; false if none of the addresses is in any of the tiers.
+// OldestIn returns the address of the tiers that has been there longest, the lower one if two have
+// the same time; false if no tier contains any of the addresses.
 func (g *Ages) OldestIn(tiers []*Tier) (a netip.Addr, since time.Time, ok bool) {
 	is4, err := Request{Tiers: tiers}.family()
 	if err != nil {
@@ -67,14 +65,14 @@ func (g *Ages) of(is4 bool) *aging {
 	return &g.six
 }
 
-// aging is Ages for one family: a treap, which is a search tree by address whose shape random
-// weights keep flat. Every node knows the oldest address below it.
+// aging is Ages for one family: a treap, that is a search tree by address which random weights keep
+// flat. Every node knows the oldest node of its subtree.
 type aging struct {
 	root *aged
 	n    int
 }
 
-// aged is a node of the tree, and the tree below it; nil is the empty one.
+// aged is a node of the tree and the root of its subtree; nil is the empty tree.
 type aged struct {
 	addr        uint128
 	since       time.Time
@@ -110,7 +108,7 @@ func (g *aging) find(a uint128) *aged {
 	return t
 }
 
-// oldest returns the node that has been there for longest, nil if there is none.
+// oldest returns the node that has been there longest, nil if there is none.
 func (g *aging) oldest() *aged {
 	if g.root == nil {
 		return nil
@@ -118,7 +116,7 @@ func (g *aging) oldest() *aged {
 	return g.root.oldest
 }
 
-// oldestIn returns the node of the tiers that has been there for longest.
+// oldestIn returns the node of the tiers that has been there longest.
 func (g *aging) oldestIn(tiers []*Tier) (best *aged) {
 	for _, t := range tiers {
 		best = g.root.search(t.runs(), interval{uint128{}, ones(128)}, best)
@@ -126,15 +124,15 @@ func (g *aging) oldestIn(tiers []*Tier) (best *aged) {
 	return best
 }
 
-// before puts first what has been there for longer, and of two of one time the lower address. Every
-// node is before nil.
+// before reports whether t has been there longer than o, or as long and has the lower address.
+// Every node is before nil.
 func (t *aged) before(o *aged) bool {
 	return o == nil || cmp.Or(t.since.Compare(o.since), t.addr.compare(o.addr)) < 0
 }
 
-// search returns the oldest of best and those nodes of the tree that are in the list. All nodes of
-// the tree are within an interval. It goes down only where a run begins or ends, and where there is
-// an older one than best.
+// search returns the oldest of best and the nodes of the tree whose addresses are in list. The
+// addresses of all nodes lie within the given interval. It descends only where a run begins or
+// ends, and only into subtrees with a node older than best.
 func (t *aged) search(list intervals, within interval, best *aged) *aged {
 	if t == nil || len(list) == 0 || !t.oldest.before(best) {
 		return best
@@ -164,7 +162,7 @@ func (t *aged) result(is4 bool) (netip.Addr, time.Time, bool) {
 	return t.addr.addr(is4), t.since, true
 }
 
-// insert returns the tree with a node that is not in it.
+// insert returns the tree with n added; its address must not be in the tree.
 func (t *aged) insert(n *aged) *aged {
 	switch {
 	case t == nil:
@@ -180,7 +178,7 @@ func (t *aged) insert(n *aged) *aged {
 	return t.updated()
 }
 
-// split returns the nodes below a, and those above.
+// split returns two trees: the nodes below a, and those above.
 func (t *aged) split(a uint128) (below, above *aged) {
 	switch {
 	case t == nil:
@@ -194,7 +192,7 @@ func (t *aged) split(a uint128) (below, above *aged) {
 	}
 }
 
-// without returns the tree without the node of an address that is in it.
+// without returns the tree without the node of a, which must be there.
 func (t *aged) without(a uint128) *aged {
 	switch {
 	case t.addr == a:
@@ -207,7 +205,7 @@ func (t *aged) without(a uint128) *aged {
 	return t.updated()
 }
 
-// join returns one tree of two, all of whose addresses are below those of the other.
+// join returns one tree of t and above; all addresses of t must be below those of above.
 func (t *aged) join(above *aged) *aged {
 	switch {
 	case t == nil:
@@ -223,7 +221,7 @@ func (t *aged) join(above *aged) *aged {
 	}
 }
 
-// updated brings oldest in line with what is below.
+// updated sets oldest according to the nodes below, and returns t.
 func (t *aged) updated() *aged {
 	t.oldest = t
 	for _, below := range []*aged{t.left, t.right} {

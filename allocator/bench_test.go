@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// BenchmarkAllocate measures a dynamic allocation at a constant fill: one operation is a Draw and the
-// Forget of what it drew. The share of used addresses is that of the dynamic band, drawn at random, rounded
-// down and such that one address at least is free.
+// BenchmarkAllocate measures a dynamic allocation at a constant fill: one operation is a Draw and
+// the Forget of what it drew. The share of used addresses is that of the dynamic band, drawn at
+// random, rounded down, and leaves at least one address free.
 //
-// hack/tools/peer-allocator has the same benchmarks, by the same names, for the allocators of the API server.
+// hack/tools/peer-allocator has the same benchmarks for the allocators of the API server.
 func BenchmarkAllocate(b *testing.B) {
 	for _, bits := range []int{24, 20, 16, 12} {
 		r := rangeOf(b, fmt.Sprintf("10.0.0.0/%d", bits))
@@ -44,8 +44,8 @@ func benchDraw(b *testing.B, p *Pool, r Request, used uint64) {
 	}
 }
 
-// BenchmarkDraw measures draws that steering makes: tiers of one range and of many. One operation is a Draw and the
-// Forget of what it drew.
+// BenchmarkDraw measures draws that steering makes, from tiers of one range and of many. One
+// operation is a Draw and the Forget of what it drew.
 func BenchmarkDraw(b *testing.B) {
 	for _, ranges := range []int{1, 10, 1000} {
 		r := Request{Tiers: []*Tier{benchTier(b, ranges)}}
@@ -84,7 +84,7 @@ func benchFill(b *testing.B, p *Pool, r Request, n uint64) {
 	}
 }
 
-// BenchmarkMemory reports what a Pool needs for one used address. One operation is to fill a new Pool.
+// BenchmarkMemory reports what a Pool needs for one used address. One operation fills a new Pool.
 func BenchmarkMemory(b *testing.B) {
 	for _, tc := range []struct {
 		name, prefix string

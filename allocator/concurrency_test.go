@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// owners knows who has an address now. Whoever gets one enters himself, and crosses himself out before he gives it
-// back; two at a time are a double allocation.
+// owners knows which client has an address now. A client enters its number when it gets one, and
+// crosses it out before it gives it back; two at a time are a double allocation.
 type owners map[netip.Addr]*atomic.Int64
 
-// live is one client's life: it draws and chooses addresses, keeps some of them for a while, and leaves with a few of them, the number of
-// which it returns.
+// live is one client's life: it draws and chooses addresses, keeps some of them for a while, and
+// leaves with a few of them, whose number it returns.
 func (o owners) live(t *testing.T, p *Pool, tiers []*Tier, who int64) (kept int64) {
 	rng := seeded(uint64(who))
 	var mine []netip.Addr

@@ -3,13 +3,13 @@ package allocator
 import "time"
 
 // queue holds the cooling addresses of one family. It knows how many of them lie in an interval,
-// and which of those in some tiers has been cooling for longest.
+// and which one of some tiers has been cooling for longest.
 type queue struct {
 	members set
 	ages    aging
 }
 
-// put adds a, or moves it to another time.
+// put adds a, or gives it another time.
 func (q *queue) put(a uint128, since time.Time) {
 	since = since.Round(0) // times of the monotonic clock and others have no common order
 	if known := q.ages.find(a); known != nil && known.since.Equal(since) {

@@ -1,29 +1,29 @@
-// Package allocator is the arithmetic of Service addresses: which addresses a range has, which of them are
-// used, and which free one comes next. It takes values and returns values; it knows neither Kubernetes nor a
-// clock, and it reaches no network.
+// Package allocator is the arithmetic of Service addresses: which addresses a range has, which are
+// used, and which free one comes next. It takes and returns values; it knows neither Kubernetes nor
+// a clock, and reaches no network.
 //
 // # The nouns
 //
 //   - [Range]: the prefix of a Service range with its usable addresses.
-//   - [Band]: the two halves of a range; the low one is meant for addresses that people choose, the high one
+//   - [Band]: one half of a range; the low one is for addresses that people choose, the high one
 //     for addresses that are drawn.
-//   - [Span]: a run of addresses, both ends included. Ranges and bands are spans; so is whatever is excluded.
+//   - [Span]: a run of addresses, both ends included. Ranges, bands and exclusions are spans.
 //   - [Pool]: what is used in a cluster, in both families, safe for concurrent use.
 //   - [Tier]: spans made ready to be drawn from.
-//   - [Ages]: addresses by the time since when they are there, such as those that are in flight.
-//   - [Request]: where one address may be drawn: tiers in order, and whether cooling addresses yield.
+//   - [Ages]: addresses by the time since which they are there, such as those in flight.
+//   - [Request]: where an address may be drawn: tiers in order, and whether cooling ones yield.
 //
 // # What it promises
 //
-// One set of used addresses per family is shared by all ranges, because ranges may overlap and an address is unique in the
-// cluster, not in a range. "A uniformly random free address of this band" is then: count the free ones, draw
-// a number k below the count, take the k-th. There is no scan of the range, so an allocation costs the same in an empty
-// range and in one that is 99.99 % full, and memory follows the number of used addresses, not the size of
-// the range. Where a tier has many runs, addresses are tried at random first, and counted only if that fails.
+// All ranges share one set of used addresses per family, because ranges may overlap and an address
+// is unique in the cluster. To draw a uniformly random free address of a band: count the free ones,
+// draw a number k below the count, take the k-th. Nothing scans the range, so an allocation costs
+// the same in an empty range and in one that is 99.99 % full, and memory follows the number of used
+// addresses. If a tier has many runs, random tries come first, counting only if they fail.
 //
-// A pool is a view and never the arbiter: an address that [Pool.Draw] hands out is assumed until the API
-// server has accepted it. [Pool.Observe] and [Pool.Forget] tell how that went; [Pool.Observe], [Pool.Cool] and
-// [Pool.Release] also tell what the cluster says.
+// A pool is a view, never the arbiter: an address that [Pool.Draw] hands out is assumed until the
+// API server has accepted it. [Pool.Observe] and [Pool.Forget] report how that went;
+// [Pool.Observe], [Pool.Cool] and [Pool.Release] also report what the cluster says.
 //
 //	Draw ──> write to the API server ──┬──> Observe  it was accepted
 //	                                   └──> Forget   it was refused

@@ -9,11 +9,11 @@ import (
 
 // Request says where Pool.Draw may draw an address. The zero Request has nothing to draw.
 type Request struct {
-	// Tiers are asked in order: nothing is drawn from one as long as the ones before it have a free address. All
-	// that have addresses are of one family. They may overlap.
+	// Tiers are asked in order: nothing is drawn from one while a tier before it has a free address.
+	// All tiers that have addresses are of one family. They may overlap.
 	Tiers []*Tier
-	// Yield draws, when no tier has a free address, the one of all tiers that has been cooling for longest.
-	// Otherwise cooling addresses are not drawn.
+	// Yield lets a draw take, when no tier has a free address, the one of all tiers that has been
+	// cooling longest. Otherwise cooling addresses are not drawn.
 	Yield bool
 }
 
@@ -29,8 +29,8 @@ var ErrFull = errors.New("no free address")
 
 var errTwoFamilies = errors.New("drawing an address: the tiers are of two families; draw from each family by itself")
 
-// family reports whether the request is of IPv4, and returns an error if it is of both families. Tiers without
-// addresses are of neither.
+// family reports whether the request is for IPv4; an error if it is for both families. A tier
+// without addresses is of neither.
 func (r Request) family() (is4 bool, err error) {
 	known := false
 	for _, t := range r.Tiers {
@@ -45,7 +45,7 @@ func (r Request) family() (is4 bool, err error) {
 	return is4, nil
 }
 
-// maxTries is how many addresses of a tier are tried at random before what is free in it is counted.
+// maxTries is how many random addresses of a tier are tried before its free ones are counted.
 const maxTries = 64
 
 // opening is a run of a tier that has free addresses.
@@ -54,7 +54,7 @@ type opening struct {
 	base  uint128 // free addresses of all the space before the run
 }
 
-// draw makes a free address used, one of the first tier that has any.
+// draw picks a free address of the first tier that has one, and makes it used.
 func (p *Pool) draw(f *family, r Request) (a uint128, ok bool) {
 	for _, t := range r.Tiers {
 		if len(t.runs()) == 0 {
@@ -73,9 +73,9 @@ func (p *Pool) draw(f *family, r Request) (a uint128, ok bool) {
 	return uint128{}, false
 }
 
-// probe tries addresses of the tier at random until one is free. Each free one is equally likely. Counting what is
-// free costs about as much as trying once for every run: that bounds the tries, so that trying in vain at most
-// doubles the costs. For a tier of one run, counting is as good.
+// probe tries random addresses of the tier until one is free; each free one is equally likely. To
+// count what is free costs about one try per run: that bounds the tries, so that trying in vain at
+// most doubles the cost. For a tier of one run, counting is as good.
 func (p *Pool) probe(f *family, t *Tier) (a uint128, ok bool) {
 	for range min(len(t.list)-1, maxTries) {
 		if a := t.at(p.below(t.size)); f.used.insert(a) {
@@ -97,8 +97,8 @@ func (p *Pool) openUp(f *family, t *Tier) (free uint128) {
 	return free
 }
 
-// yield makes the address that has been cooling for longest in any of the tiers nobody's, if the request wants that. It
-// stays used.
+// yield takes the address that has been cooling longest in any of the tiers out of the cooling
+// ones, if the request wants that. It stays used.
 func (f *family) yield(r Request) (a uint128, ok bool) {
 	if r.Yield {
 		a, ok = f.cooling.oldest(r.Tiers)
@@ -106,8 +106,8 @@ func (f *family) yield(r Request) (a uint128, ok bool) {
 	return a, ok && f.cooling.remove(a)
 }
 
-// below returns a random number below n, each equally likely. Two empty /64 ranges have 2^65 addresses, so n
-// may have more than 64 bits; those are drawn from the next power of two until one fits, twice on average.
+// below returns a random number below n, each equally likely. Two empty /64 ranges have 2^65
+// addresses; above 64 bits it draws below the next power of two until one fits, twice on average.
 func (p *Pool) below(n uint128) uint128 {
 	if n.hi == 0 {
 		return uint128{0, p.rand.Uint64N(n.lo)}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestEveryAddressOnce drains small ranges of both families: every usable address comes once, the dynamic ones first.
+// TestEveryAddressOnce drains small ranges: every usable address comes once, dynamic ones first.
 func TestEveryAddressOnce(t *testing.T) {
 	for bits := 22; bits <= 32; bits++ {
 		for _, prefix := range []string{
@@ -31,7 +31,7 @@ func TestEveryAddressOnce(t *testing.T) {
 	}
 }
 
-// TestTiersInOrder: nothing comes from a tier as long as the ones before it have something; those without addresses are passed over.
+// TestTiersInOrder: a tier gives nothing while one before it has an address; empty ones are passed.
 func TestTiersInOrder(t *testing.T) {
 	request := Request{Tiers: []*Tier{
 		nil, tierOf(t, span("10.0.0.0-10.0.0.19")), {}, tierOf(t, spans("10.0.0.10-10.0.0.29 10.0.2.1-10.0.2.1")...), tierOf(t, span("10.0.0.0-10.0.0.39")),
@@ -72,8 +72,8 @@ func TestSameSeedSameDraws(t *testing.T) {
 	}
 }
 
-// TestUniform compares how often each address comes with how often it should (chi-square, five standard deviations): from one run that is nearly
-// full, and from 300 of which half or nearly all addresses are used, so that addresses are drawn by trying, or by counting.
+// TestUniform compares how often each address comes with how often it should (chi-square, five
+// standard deviations), from one run and from 300: drawn by trying, and by counting.
 func TestUniform(t *testing.T) {
 	for _, start := range []string{"10.1.0.0", "fd00::"} {
 		var many []Span
@@ -131,7 +131,7 @@ func (s *script) Uint64() uint64 {
 	return n
 }
 
-// TestMoreThan64Bits: two empty /64 ranges have more addresses than one random number can tell; what is too large is drawn again.
+// TestMoreThan64Bits: two empty /64 ranges have more addresses than one random number can tell.
 func TestMoreThan64Bits(t *testing.T) {
 	for want, says := range map[string]script{
 		"fd00::101":                      {0, 0},
@@ -148,8 +148,8 @@ func TestMoreThan64Bits(t *testing.T) {
 	}
 }
 
-// TestCoolingYieldsInOrder: what has been cooling for longest yields first, each once, and only after everything that is free. What counts is the
-// last time that was told, in whatever order.
+// TestCoolingYieldsInOrder: addresses yield once each, longest cooling first, and only after all
+// free ones. The last time that was told counts, in whatever order.
 func TestCoolingYieldsInOrder(t *testing.T) {
 	for _, list := range [][]Span{
 		spans("10.0.0.1-10.0.0.254"), spans("::-::3 ::77-::ff"), spans("0.0.0.0-0.0.0.2 255.255.255.253-255.255.255.255"),
@@ -188,7 +188,7 @@ func TestCoolingYieldsInOrder(t *testing.T) {
 	}
 }
 
-// TestCoolingYieldsOnce: late news of the cool-down of an address that was drawn are no reason to hand it out twice.
+// TestCoolingYieldsOnce: late news of the cool-down of a drawn address do not hand it out twice.
 func TestCoolingYieldsOnce(t *testing.T) {
 	p, request := NewPool(), yielding(t, span("fd00::1-fd00::2"))
 	one, two := addr("fd00::1"), addr("fd00::2")
@@ -212,7 +212,7 @@ func TestCoolingYieldsOnce(t *testing.T) {
 	}
 }
 
-// TestManyCooling: of thousands that cool, one that comes late but has been cooling for longest yields first.
+// TestManyCooling: of thousands that cool, one that comes late but has cooled longest yields first.
 func TestManyCooling(t *testing.T) {
 	p, request := NewPool(), yielding(t, span("10.0.0.0-10.0.15.255"))
 	want := addrsOf(request.Tiers[0].spans()...)
@@ -231,7 +231,7 @@ func TestManyCooling(t *testing.T) {
 	}
 }
 
-// TestFarTimes: the zero Time is long ago, and of two at once the lower address yields first, whatever their zones and clocks.
+// TestFarTimes: the zero Time is long ago; in any zone and clock, a tie goes to the lower address.
 func TestFarTimes(t *testing.T) {
 	p, now := NewPool(), time.Now()
 	order := []time.Time{

@@ -71,7 +71,7 @@ func tierOf(t testing.TB, list ...Span) *Tier {
 	return tier
 }
 
-// requestOf returns two tiers: the addresses of the ranges that are dynamic in all of them, and the rest.
+// requestOf returns two tiers: the addresses that are dynamic in all of the ranges, and the rest.
 func requestOf(t testing.TB, prefixes ...string) Request {
 	t.Helper()
 	var all, static []Span

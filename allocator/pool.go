@@ -15,14 +15,14 @@ type State uint8
 const (
 	// Free addresses can be drawn and chosen.
 	Free State = iota
-	// Assumed addresses have been handed out by Draw or Assume; the cluster has not confirmed them yet.
+	// Assumed addresses were handed out by Draw or Assume; the cluster has not confirmed them yet.
 	Assumed
-	// Allocated addresses belong to somebody.
+	// Allocated addresses belong to a Service.
 	Allocated
-	// Reserved addresses are kept for somebody who does not exist yet.
+	// Reserved addresses are kept for a Service that does not exist yet.
 	Reserved
-	// Cooling addresses were given back a short while ago, and are kept from others, so that nobody who still has them in a
-	// cache talks to a stranger.
+	// Cooling addresses were given back recently and are kept from other Services, so that a client
+	// that still has one in a cache does not reach a stranger.
 	Cooling
 )
 
@@ -38,20 +38,19 @@ func (s State) String() string {
 // Usage is how the addresses of a Span are used. Size is the sum of Allocated, Reserved, Cooling
 // and Free.
 //
-// Assumed are those of the free ones that were handed out. Nothing in the cluster has them, and
-// what they were handed out for may never come, so they are not in use. A reserved or cooling
+// Assumed counts those of the free ones that were handed out. No object in the cluster has them,
+// and what they were handed out for may never come, so they are not in use. A reserved or cooling
 // address that was handed out counts as allocated: its IPAddress still stands in the cluster.
 type Usage struct{ Size, Allocated, Reserved, Cooling, Free, Assumed uint64 }
 
-// Available is how many addresses a Request that says Yield finds: those that are free, and those
-// that cool down.
+// Available is how many addresses a Request with Yield can draw: the free and the cooling ones.
 func (u Usage) Available() uint64 { return u.Free + u.Cooling }
 
-// Pool is what is used in a cluster, in both families: one set of used addresses per family, shared by all
-// ranges. Every address is in one State, most of them Free. A Pool is safe for concurrent use. NewPool makes
-// one; the zero Pool is not ready.
+// Pool is what a cluster uses in both families: one set of used addresses per family, shared by all
+// ranges. Every address is in one State, most are Free. A Pool is safe for concurrent use. NewPool
+// makes one; the zero Pool is not ready.
 //
-// Addresses move like this; what is not drawn does nothing:
+// Addresses move like this; a call for which there is no arrow does nothing:
 //
 //	          Draw, Assume                      Observe
 //	Free ────────────────────────────> Assumed ─────────> Allocated
@@ -64,7 +63,7 @@ func (u Usage) Available() uint64 { return u.Free + u.Cooling }
 // on the size of a range. Memory follows the number of used addresses. A pool in use allocates only
 // as it grows, for an address that begins to cool, and for the result of Used.
 //
-// One lock is held for the time of this arithmetic and never while anybody else's code runs.
+// One lock is held during this arithmetic, never while code of a caller runs but a rand.Source.
 type Pool struct {
 	mu   sync.Mutex
 	rand *rand.Rand
@@ -76,13 +75,13 @@ type Pool struct {
 // NewPool returns a Pool in which every address is Free.
 func NewPool() *Pool { return NewPoolWithRand(rand.NewPCG(rand.Uint64(), rand.Uint64())) }
 
-// NewPoolWithRand is NewPool with a random source of the caller's, so that a test can repeat what was drawn. The pool holds its lock while it asks src,
-// which must not be used by anybody else.
+// NewPoolWithRand is NewPool with the caller's random source, so that a test can repeat its draws.
+// The pool holds its lock while it asks src, which nothing else may use.
 func NewPoolWithRand(src rand.Source) *Pool { return &Pool{rand: rand.New(src)} }
 
-// Observe says what the cluster has for a: Allocated or Reserved; any other state is a mistake of the caller and
-// panics (Cooling takes a time: Cool). What the pool thought of a until then does not matter, so that observing
-// twice is observing once, and an Assumed address is confirmed.
+// Observe says what the cluster has for a: Allocated or Reserved. Any other state is the caller's
+// mistake and panics (Cooling takes a time: see Cool). The state until then does not matter: to
+// observe twice is to observe once, and an Assumed address is confirmed.
 func (p *Pool) Observe(a netip.Addr, s State) {
 	if s != Allocated && s != Reserved {
 		panic(fmt.Sprintf("allocator: observing %s as %s; only allocated and reserved addresses are observed", a, s))
@@ -95,12 +94,12 @@ func (p *Pool) Observe(a netip.Addr, s State) {
 	p.family(a).set(numberOf(a), s)
 }
 
-// Cool says that a was given back at the given time: it becomes Cooling, and yields (Request.Yield) after
-// those that have been cooling for longer. What counts is the time, not the order of the calls; of two addresses
-// given back at the same time, the lower one yields first. Cooling again with another time corrects the time.
+// Cool says that a was given back at the given time: it becomes Cooling, and yields (Request.Yield)
+// after those that have been cooling longer. The time counts, not the order of calls; of two given
+// back at the same time the lower yields first. Another Cool corrects the time.
 //
-// An Assumed address stays assumed, as with Release. So to give back a cooling address that Draw took,
-// Forget it and let it Cool.
+// An Assumed address stays assumed, as with Release. So to give back a cooling address that Draw
+// took, Forget it and let it Cool.
 func (p *Pool) Cool(a netip.Addr, since time.Time) {
 	if !plain(a) {
 		return
@@ -112,9 +111,9 @@ func (p *Pool) Cool(a netip.Addr, since time.Time) {
 
 // Release says that the cluster no longer has a, which becomes Free.
 //
-// An Assumed address stays assumed: somebody in this process is about to write it to the cluster, and what is
-// gone can only be the one before, of which news arrive late. Freeing it would hand it out a second time
-// while the write is under way. Forget or Observe decide.
+// An Assumed address stays assumed: a caller in this process is about to write it to the cluster,
+// so what is gone can only be its predecessor, reported late. Freeing it would hand it out a second
+// time during the write. Forget or Observe decide.
 func (p *Pool) Release(a netip.Addr) {
 	if !plain(a) {
 		return
@@ -126,7 +125,7 @@ func (p *Pool) Release(a netip.Addr) {
 	}
 }
 
-// State returns the state of a. Invalid addresses and those with a zone are Free, and cannot be reserved.
+// State returns the state of a. Invalid addresses and ones with a zone are always Free.
 func (p *Pool) State(a netip.Addr) State {
 	if !plain(a) {
 		return Free
@@ -136,8 +135,8 @@ func (p *Pool) State(a netip.Addr) State {
 	return p.family(a).state(numberOf(a))
 }
 
-// Usage counts the addresses of s by state. Where the Span has more than 2^64-1 addresses, which no Range has,
-// Size is 2^64-1 and Free what remains of that.
+// Usage counts the addresses of s by state. If the Span has more than 2^64-1 addresses, which no
+// Range has, Size is 2^64-1 and Free is what remains of that.
 func (p *Pool) Usage(s Span) Usage {
 	iv, ok := s.interval()
 	if !ok {
@@ -170,14 +169,14 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 	return list
 }
 
-// Draw draws a free address and makes it Assumed. The caller then writes it to the cluster; until it observes it
-// there, or forgets it, nobody else gets it.
+// Draw draws a free address and makes it Assumed. The caller then writes it to the cluster; no
+// other caller gets it until this one observes it there or forgets it.
 //
-// The first tier that has a free address gives it; each free one of that tier is equally likely. When no tier has one
-// and the Request says Yield, it is the address that has been cooling for longest in any of the tiers.
+// The first tier that has a free address gives it, each of its free ones equally likely. If no tier
+// has one and the Request says Yield, it is the one cooling for longest in any of the tiers.
 //
-// Addresses are tried at random as long as that is cheaper than counting what is free in each of the runs of a tier,
-// so that thousands of runs cost little more than one until a tier is nearly full.
+// Addresses are tried at random while that is cheaper than counting what is free in each run of a
+// tier, so that thousands of runs cost little more than one until a tier is nearly full.
 //
 // The error is ErrFull if nothing is left, and another one if the tiers are of two families.
 func (p *Pool) Draw(r Request) (Drawn, error) {
@@ -201,9 +200,9 @@ func (p *Pool) Draw(r Request) (Drawn, error) {
 	return Drawn{a.addr(is4), cooled}, nil
 }
 
-// Assume makes a Assumed, if it is Free, Cooling or Reserved, and reports whether it did: for a reserved or cooling
-// address that is handed to whoever has the right to it, and for one that another process has handed out. It does
-// nothing for an address that is Assumed or Allocated already, is invalid, or has a zone.
+// Assume makes a Assumed if it is Free, Cooling or Reserved, and reports whether it did: for a
+// reserved or cooling address that goes to the Service entitled to it, and for one that another
+// process has handed out. It does nothing if a is already Assumed or Allocated, invalid, or zoned.
 func (p *Pool) Assume(a netip.Addr) bool {
 	if !plain(a) {
 		return false
@@ -220,7 +219,7 @@ func (p *Pool) Assume(a netip.Addr) bool {
 	return true
 }
 
-// Forget says that a was not written: Assumed becomes Free. An address in any other state stays as it is.
+// Forget says that a was not written: Assumed becomes Free. In any other state a stays as it is.
 func (p *Pool) Forget(a netip.Addr) {
 	if !plain(a) {
 		return
@@ -241,8 +240,8 @@ func (p *Pool) of(is4 bool) *family {
 	return &p.six
 }
 
-// family is what is used in one family. Whatever is reserved, cooling or assumed is also used; what is used
-// and none of these is allocated. Of the assumed addresses, fresh are those that were free before.
+// family is what is used in one family. What is reserved, cooling or assumed is also used; what is
+// used and none of these is allocated. fresh are the assumed addresses that were free before.
 type family struct {
 	used, reserved, assumed, fresh set
 	cooling                        queue
@@ -264,7 +263,7 @@ func (f *family) state(a uint128) State {
 	}
 }
 
-// set makes a what s says, whatever it was. Cooling takes a time, see cool.
+// set puts a into state s, whatever it was before. Cooling takes a time: see cool.
 func (f *family) set(a uint128, s State) {
 	f.used.mark(a, s != Free)
 	f.assumed.mark(a, s == Assumed)

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// check returns an error that names the first promise that the insides of the pool break: every address that is reserved, assumed or cooling is
-// used, and is only one of these.
+// check returns an error that names the first broken promise of the pool's insides: every reserved,
+// assumed or cooling address is used, and is only one of these.
 func (p *Pool) check() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +50,7 @@ func (p *Pool) check() error {
 	return nil
 }
 
-// slowPool is a pool that is right for reasons that a reader sees at once: what may be drawn is found by asking about every address.
+// slowPool is a pool that is obviously right: it asks about every address what may be drawn.
 type slowPool struct {
 	states map[netip.Addr]State
 	since  map[netip.Addr]time.Time
@@ -287,7 +287,7 @@ func FuzzPool(f *testing.F) {
 	})
 }
 
-// TestStrangers: what is no Service address is free for ever, whatever is said about it. An IPv4-mapped address is another one.
+// TestStrangers: what is no Service address stays free. An IPv4-mapped address is another one.
 func TestStrangers(t *testing.T) {
 	p := NewPool()
 	for _, a := range []netip.Addr{{}, addr("fe80::1%eth0"), addr("::ffff:10.0.0.1%eth0")} {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// maxHostBits is what a Range may leave to its addresses: the API server refuses more in IPv6 as well.
+// maxHostBits is the most host bits of a Range: the API server refuses more in IPv6 as well.
 const maxHostBits = 64
 
 // Range is a Service range: a prefix and its usable addresses.
@@ -14,8 +14,8 @@ const maxHostBits = 64
 //	IPv4  10.0.0.0/24  |network|.1 ....................... .254|broadcast|
 //	IPv6  fd00::/120   |network|::1 ............................... ::ff|
 //
-// The network address is never usable. The last one is not in IPv4, where it is the broadcast address; in
-// IPv6 it is. Ranges are comparable: equal ranges are ==. The zero Range has no address.
+// The network address is never usable. The last address is usable in IPv6 but not in IPv4, where it
+// is the broadcast address. Ranges are comparable by ==. The zero Range has no address.
 type Range struct {
 	// prefix is masked, IPv4 or plain IPv6, and leaves at most maxHostBits; or it is the zero Prefix.
 	prefix netip.Prefix
@@ -23,8 +23,8 @@ type Range struct {
 
 const noPrefix = "it is not an IP prefix; write it as 10.96.0.0/16 or fd00:10:96::/112, without a zone"
 
-// NewRange returns the range of p, whose host bits may be anything. The error says what to write instead if p is
-// invalid, leaves more than 64 bits to its addresses (IPv6), is the whole of IPv4, or is IPv4-mapped.
+// NewRange returns the range of p, ignoring its host bits. The error says what to write instead if
+// p is invalid, has more than 64 host bits (IPv6), is the whole of IPv4, or is IPv4-mapped.
 func NewRange(p netip.Prefix) (Range, error) {
 	switch {
 	case !p.IsValid():
@@ -54,7 +54,7 @@ func refused(prefix, reason string) (Range, error) {
 	return Range{}, fmt.Errorf("%q cannot be a Service range: %s", prefix, reason)
 }
 
-// unmapped says how the IPv4 prefix that was meant is written.
+// unmapped returns how to write the IPv4 prefix that was meant.
 func unmapped(p netip.Prefix) string {
 	if p.Bits() < 96 {
 		return "an IPv4 prefix or an IPv6 prefix outside ::ffff:0:0/96"
@@ -95,8 +95,8 @@ func (r Range) is4() bool { return r.prefix.Addr().Is4() }
 // hostBits is how many bits the prefix leaves to its addresses.
 func (r Range) hostBits() int { return r.prefix.Addr().BitLen() - r.prefix.Bits() }
 
-// Band is a part of a Range. Addresses that nobody chose are drawn from the dynamic band while it lasts, so
-// that the static one stays free for those that somebody chooses.
+// Band is a part of a Range. Addresses that no user chose are drawn from the dynamic band while it
+// lasts, so that the static one stays free for those that users choose.
 type Band uint8
 
 const (
@@ -118,9 +118,9 @@ func (b Band) String() string {
 	}
 }
 
-// Band returns the addresses of one band: the first min(max(16, size/16), 256) usable ones are static, size
-// being the number of all addresses of the prefix, and the rest is dynamic. Ranges of up to 16 addresses have
-// no bands: all of theirs are dynamic.
+// Band returns the addresses of one band: the first min(max(16, size/16), 256) usable ones are
+// static, where size is the number of all addresses of the prefix, and the rest is dynamic. Ranges
+// of up to 16 addresses have no bands: all their addresses are dynamic.
 //
 //	10.96.0.0/16   |network|-- static 256 --|---------- dynamic 65,278 ----------|broadcast|
 //	10.96.0.0/27   |network|-- static  16 --|------ dynamic 14 ------|broadcast|
@@ -148,8 +148,8 @@ func (r Range) BandOf(a netip.Addr) (b Band, ok bool) {
 
 // staticSize is the number of addresses of the static band.
 //
-// An IPv4 /1 has no bands, although the formula would give it 256 addresses: the API server takes the size of
-// such a prefix for 0, and bands are worth something only where everybody draws the line at the same place.
+// An IPv4 /1 has no bands, although the formula gives 256 addresses: the API server takes its size
+// for 0, and bands help only if all allocators draw the line at the same place.
 func (r Range) staticSize() uint64 {
 	const least, share, most = 16, 16, 256
 	if r.is4() && r.hostBits() == 31 {

@@ -142,7 +142,7 @@ func TestBandsAndStatesHaveNames(t *testing.T) {
 	}
 }
 
-// FuzzParseRange: nothing panics, what is accepted can be written and read again, and what is refused is told what to do.
+// FuzzParseRange: nothing panics; what is accepted reads as written; a refusal says what to do.
 func FuzzParseRange(f *testing.F) {
 	for _, text := range []string{
 		"10.96.0.0/16", "fd00:10:96::/112", "", "0.0.0.0/0", "255.255.255.254/31", "::/63", all6.Last.String() + "/128",

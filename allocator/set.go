@@ -7,16 +7,17 @@ import (
 	"sort"
 )
 
-// set is a set of addresses of one family that counts: it knows how many of its members lie in an interval, and which address is the k-th
-// that is not a member. The zero set is empty and ready.
+// set is a set of addresses of one family that counts: it knows how many members lie in an
+// interval, and which address is the k-th that is no member. The zero set is empty and ready.
 //
 //	first    0            7          12
 //	before   0            67         90              members of the leaves to the left
 //	leaves   ▓0 ▒3 ░4     ▒7 ░9      ▓12 ░20 ▒21     words of 64 addresses
 //
-// A call searches a leaf and counts the words in it; a member that comes or goes also changes the totals of the leaves behind. So it costs the
-// logarithm of the number of words, a pass over half a leaf, and for a change one addition for every leaf: a full /12 has some hundred of them. Memory
-// is 24 bytes for each word in use, divided by how full leaves are, and shrinks as members go.
+// A call finds a leaf and counts the words in it; a change also updates the totals of the leaves
+// behind. So it costs the logarithm of the number of words, a pass over half a leaf, and for a
+// change one addition per leaf: about a hundred in a full /12. Memory is 24 bytes for each word in
+// use, divided by how full leaves are, and shrinks as members go.
 type set struct {
 	n      uint64    // members
 	first  []uint128 // at most the first key of each leaf, and greater than all keys of the leaf before; 0 for the first leaf
@@ -24,13 +25,13 @@ type set struct {
 	leaves [][]word  // never more than leafWords in each
 }
 
-// word is 64 addresses, of which one at least is a member.
+// word is 64 addresses, of which at least one is a member.
 type word struct {
 	key  uint128 // the address divided by 64
 	mask uint64  // which of them are members
 }
 
-// leafWords is the room of a leaf. Larger leaves cost longer passes, smaller ones more totals to change.
+// leafWords is the room of a leaf. Larger leaves cost longer passes, smaller ones more totals.
 const leafWords = 256
 
 // leaf returns the leaf that has, or would have, the word with the given key; -1 if there is none.
@@ -102,7 +103,7 @@ func (s *set) add(i int, n uint64) {
 	}
 }
 
-// open makes a leaf of some words at place i. Its totals are left to the caller.
+// open inserts a leaf of some words at place i. The caller sets its totals.
 func (s *set) open(i int, words []word) {
 	s.first, s.before = slices.Insert(s.first, i, uint128{}), slices.Insert(s.before, i, 0)
 	s.leaves = slices.Insert(s.leaves, i, words)
@@ -116,7 +117,7 @@ func (s *set) split(i int) {
 	s.first[i+1], s.before[i+1] = words[leafWords/2].key, s.before[i]+population(s.leaves[i])
 }
 
-// join makes one leaf of leaf i and the next one, if there are two and one of them is empty, or both together are half full at most.
+// join merges leaf i with the next if one is empty, or both together are at most half a leaf.
 func (s *set) join(i int) {
 	if i < 0 || i+1 >= len(s.leaves) {
 		return
@@ -152,7 +153,7 @@ func (s *set) countIn(iv interval) uint64 {
 	return s.upTo(key, 2<<bit-1) - s.rank(iv.first)
 }
 
-// upTo returns the number of members in the words before key, and of those in key's word that are in the mask.
+// upTo returns the number of members in words before key, plus those of key's word in mask.
 func (s *set) upTo(key uint128, mask uint64) (n uint64) {
 	i := s.leaf(key)
 	if i < 0 {
@@ -180,8 +181,8 @@ func population(words []word) (n uint64) {
 	return n
 }
 
-// nthFree returns the address that is not a member and has exactly r such addresses before it, in all of the space. Without members that would
-// be r; every word to the left of it pushes it further.
+// nthFree returns the address that is no member and has exactly r such addresses before it, in all
+// of the space. Without members that is r; every member to the left pushes it further.
 func (s *set) nthFree(r uint128) uint128 {
 	i := sort.Search(len(s.first), func(i int) bool { return r.plus(s.before[i]).less(s.first[i].base()) }) - 1
 	if i < 0 {
@@ -209,7 +210,7 @@ func (s *set) nthFree(r uint128) uint128 {
 	return r
 }
 
-// nthZero returns the position of the k-th zero of mask, counted from 0; mask has more than k zeros.
+// nthZero returns the position of the k-th zero of mask, from 0 on; mask has more than k zeros.
 func nthZero(mask, k uint64) uint64 {
 	zeros := ^mask
 	for ; k > 0; k-- {

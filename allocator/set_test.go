@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// check returns an error that names the first promise that the set breaks: keys ascend and lie between the bounds of their leaves, totals are
-// right, no word is empty, and no two neighbours could be one leaf.
+// check returns an error that names the first broken promise of the set: keys in order and within
+// their leaves' bounds, right totals, no empty word, no two neighbours that could be one leaf.
 func (s *set) check() error {
 	var n uint64
 	for i, words := range s.leaves {
@@ -36,12 +36,12 @@ func (s *set) check() error {
 	return nil
 }
 
-// slowSet is a set that is right for reasons that a reader sees at once.
+// slowSet is a set that is obviously right.
 type slowSet map[uint128]bool
 
 func (s slowSet) sorted() []uint128 { return slices.SortedFunc(maps.Keys(s), uint128.compare) }
 
-// nthFree: every member that is met on the way pushes the answer by one.
+// nthFreeOf: every member that is met on the way pushes the answer by one.
 func nthFreeOf(members []uint128, k uint128) uint128 {
 	for _, m := range members {
 		if k.less(m) {
@@ -52,8 +52,8 @@ func nthFreeOf(members []uint128, k uint128) uint128 {
 	return k
 }
 
-// world is where the steps of a test play: 65536 addresses at equal distances. With a distance of 64 every address has a word for itself, so that
-// few of them make many leaves.
+// world is where the steps of a test play: 65536 addresses at equal distances. At a distance of 64
+// every address has its own word, so that few of them make many leaves.
 type world struct {
 	first  uint128
 	stride uint64
@@ -75,8 +75,8 @@ var worlds = []world{
 	{ones(128).minus(65535 * 64), 64},
 }
 
-// setStep is something that is done to a set: three bytes, so that a fuzzer can make one up. The first says how many addresses come, or go if it is
-// odd, in ascending or descending order; the others where.
+// setStep is something that is done to a set: three bytes, so that a fuzzer can make one up. The
+// first says how many addresses come, or go if it is odd, ascending or descending; the rest where.
 type setStep [3]byte
 
 func runSet(w world, steps []setStep, every int) error {
@@ -187,7 +187,7 @@ func FuzzSet(f *testing.F) {
 	})
 }
 
-// TestSetShrinks fills hundreds of leaves and empties them in every order. Leaves must go as words go.
+// TestSetShrinks fills hundreds of leaves and empties them in every order: leaves go as words go.
 func TestSetShrinks(t *testing.T) {
 	const n = 20_000
 	orders := map[string]func(i int) int{
@@ -219,7 +219,7 @@ func TestSetShrinks(t *testing.T) {
 	}
 }
 
-// TestSetLarge has 200,000 members and compares with arithmetic that needs no walk: every third address is one.
+// TestSetLarge compares 200,000 members, every third address, with arithmetic that needs no walk.
 func TestSetLarge(t *testing.T) {
 	const n = 200_000
 	first := numberOf(addr("10.0.0.0"))

@@ -8,8 +8,8 @@ import (
 
 // Span is a run of addresses of one family, both ends included.
 //
-// The zero Span is empty. So is every Span that makes no sense: ends of two families, ends with zones, a Last
-// before its First. Spans are comparable values; two empty ones need not be equal, ask IsEmpty.
+// The zero Span is empty, as is every Span that makes no sense: ends of two families, ends with
+// zones, Last before First. Spans are comparable, but empty ones need not be equal: ask IsEmpty.
 type Span struct{ First, Last netip.Addr }
 
 // IsEmpty reports whether s has no address.
@@ -18,8 +18,8 @@ func (s Span) IsEmpty() bool {
 	return !ok
 }
 
-// Size is the number of addresses of s. A Span with more than 2^64-1 of them has size 2^64-1: no Range has
-// such a Span, the largest one (an IPv6 /64 without its network address) fits exactly.
+// Size is the number of addresses of s. A Span with more than 2^64-1 has size 2^64-1: no Range is
+// so large; the largest (an IPv6 /64 without its network address) fits exactly.
 func (s Span) Size() uint64 {
 	iv, ok := s.interval()
 	if !ok {
@@ -41,8 +41,8 @@ func (s Span) Overlaps(o Span) bool {
 	return !s.IsEmpty() && !o.IsEmpty() && (s.Contains(o.First) || o.Contains(s.First))
 }
 
-// Subtract returns what remains of s when the others are taken away: sorted, disjoint, none of it empty.
-// Others that are empty or of the other family take nothing away. It costs a sort of the others.
+// Subtract returns what remains of s without the given spans: sorted, disjoint, none empty. Spans
+// that are empty or of the other family take nothing away. It costs a sort of the list.
 func (s Span) Subtract(others ...Span) []Span {
 	iv, ok := s.interval()
 	if !ok {
@@ -72,19 +72,19 @@ func (s Span) interval() (interval, bool) {
 	return iv, !iv.last.less(iv.first)
 }
 
-// plain reports whether a is valid and without a zone: only such addresses can be Service addresses.
+// plain reports whether a is valid and has no zone: only such addresses can be Service addresses.
 func plain(a netip.Addr) bool { return a.IsValid() && (a.Is4() || a.Zone() == "") }
 
 // interval is a Span in numbers. It is never empty: first <= last.
 type interval struct{ first, last uint128 }
 
-// size is the number of addresses. The whole 128-bit space would wrap to 0; no Span of a Range comes near.
+// size is the number of addresses. The whole 128-bit space would wrap to 0; no Range comes near.
 func (iv interval) size() uint128 { return iv.last.sub(iv.first).plus(1) }
 
 // span is the inverse of Span.interval.
 func (iv interval) span(is4 bool) Span { return Span{iv.first.addr(is4), iv.last.addr(is4)} }
 
-// intervals is a list of intervals that is sorted by first, and whose members are disjoint.
+// intervals is a list of disjoint intervals, sorted by first.
 type intervals []interval
 
 // intervalsOf returns the addresses of the spans of one family.

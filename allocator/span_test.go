@@ -10,13 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// windows are runs of 64 addresses in which spans are small enough to be enumerated: at the ends of both families,
+// windows are runs of 64 addresses in which spans can be enumerated: at the ends of both families,
 // where the halves of a number meet, and where nothing is special.
 var windows = spans("0.0.0.0-0.0.0.63 255.255.255.192-255.255.255.255 10.0.0.77-10.0.0.140 ::-::3f " +
 	"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffc0-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff ::ffff:ffff:ffff:ffe0-::1:0:0:0:1f " +
 	"::fffe:ffff:ffe0-::ffff:0.0.0.31 ::ffff:255.255.255.224-::1:0:0:1f fd00::5-fd00::44")
 
-// randomSpan returns a span in the window: mostly a proper one, sometimes the other way round or half strange.
+// randomSpan returns a span in the window: mostly a proper one, some reversed or half strange.
 func randomSpan(rng *rand.Rand, window Span) Span {
 	a, b := rng.Int64N(64), rng.Int64N(64)
 	if rng.IntN(8) > 0 {
@@ -44,7 +44,7 @@ func has(list []Span, a netip.Addr) bool {
 	})
 }
 
-// TestSpansAreWhatTheirAddressesAre asks every address of a window about spans, what is common to them, and what is left of them, alone and in a tier.
+// TestSpansAreWhatTheirAddressesAre asks every address of a window about spans and their remains.
 func TestSpansAreWhatTheirAddressesAre(t *testing.T) {
 	rng := seeded(2)
 	for _, w := range windows {

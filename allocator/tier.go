@@ -7,11 +7,11 @@ import (
 	"sort"
 )
 
-// Tier is a set of addresses of one family to draw from, ready to be drawn from: disjoint runs in ascending order
-// and, for each of them, how many addresses lie before it. Whoever draws often makes it once.
+// Tier is a set of addresses of one family to draw from: disjoint runs in ascending order and, for
+// each, how many addresses lie before it. A caller that draws often makes it once.
 //
 // A Tier never changes, so any number of requests and goroutines may share it. The zero Tier and a
-// nil one have no address; of such a Tier every draw goes on to the next one.
+// nil one have no address: every draw from them goes on to the next tier.
 type Tier struct {
 	is4    bool
 	list   intervals
@@ -19,11 +19,11 @@ type Tier struct {
 	size   uint128
 }
 
-// errAll is the one size that 128 bits cannot say.
+// errAll is for the one size that 128 bits cannot hold.
 var errAll = errors.New("making a tier: all of IPv6 is too much to draw from")
 
-// NewTier returns the addresses of the spans, each once however many of them it lies in, without those that are
-// excluded. Empty spans add nothing; excluded spans of the other family exclude nothing. Neither list is kept.
+// NewTier returns the addresses of the spans, each once, without the excluded ones. Empty spans add
+// nothing; excluded spans of the other family exclude nothing. It keeps neither list.
 //
 // The error says that the spans are of two families, or that they are the whole of IPv6.
 //
@@ -91,7 +91,7 @@ func (t *Tier) runs() intervals {
 	return t.list
 }
 
-// at returns the address with k others before it; k is less than the size.
+// at returns the k-th address, counted from 0; k is less than the size.
 func (t *Tier) at(k uint128) uint128 {
 	i := sort.Search(len(t.starts), func(i int) bool { return k.less(t.starts[i]) }) - 1
 	return t.list[i].first.add(k.sub(t.starts[i]))

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 )
 
-// uint128 is an address as a number. IPv4 addresses stand at their IPv4-mapped place (::ffff:0:0/96), so that
-// both families share one arithmetic and nothing overflows beyond the end of the IPv4 space.
+// uint128 is an address as a number. IPv4 addresses have their IPv4-mapped place (::ffff:0:0/96),
+// so that both families share one arithmetic and nothing overflows at the end of the IPv4 space.
 type uint128 struct{ hi, lo uint64 }
 
 // numberOf returns a as a number. The zone is not part of it.

@@ -70,7 +70,7 @@ func TestArithmetic(t *testing.T) {
 	}
 }
 
-// TestAddressesAreNumbers: the bytes of IPv6 addresses are their number, IPv4 ones stand at their mapped place.
+// TestAddressesAreNumbers: IPv6 addresses are the number of their bytes, IPv4 ones are mapped.
 func TestAddressesAreNumbers(t *testing.T) {
 	for _, u := range numbers() {
 		six, four := u.addr(false), u.addr(true)

@@ -17,8 +17,9 @@ type Allocation struct {
 	Since   time.Time
 }
 
-// Allocations are the addresses in use, in order. An address is in use since its Service was created, for a migration or a repair writes the IPAddress anew; one
-// that no Service has is so since its IPAddress was. What has been released since then nothing tells of.
+// Allocations are the addresses in use, in order. One of a Service is in use since the creation of
+// the Service, because a migration or a repair writes the IPAddress anew; any other since that of
+// its IPAddress. No object tells of addresses released since.
 func (v *View) Allocations(ctx context.Context) ([]Allocation, error) {
 	services, ips := &corev1.ServiceList{}, &networkingv1.IPAddressList{}
 	if err := v.List(ctx, services); err != nil {

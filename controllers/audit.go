@@ -19,7 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/service"
 )
 
-// Drift is what is wrong between Services, IPAddresses and ServiceCIDRs: the findings of the controllers, made by the functions by which they decide.
+// Drift is what is wrong between Services, IPAddresses and ServiceCIDRs: the findings of the
+// controllers, made by the functions by which they decide.
 type Drift struct {
 	Addresses []ipaddress.Finding
 	Services  []service.Finding
@@ -36,10 +37,11 @@ func (d Drift) types() (all []string) {
 	return all
 }
 
-// confirmAfter is how long drift has to last. Watches bring objects in another order than they were written.
+// confirmAfter is how long drift has to last: watches bring objects in another order than written.
 const confirmAfter = 2 * time.Second
 
-// Audit looks at every address and Service. What it finds it looks at once more after a while, at the API server itself, so that a burst of creations is no drift.
+// Audit looks at every address and Service. It checks what it finds again after a while, at the API
+// server itself, so that a burst of creations is no drift.
 func (v *View) Audit(ctx context.Context) (Drift, error) {
 	suspects, err := v.suspectedAddresses(ctx)
 	if err != nil {
@@ -87,7 +89,8 @@ func (v *View) suspectedAddresses(ctx context.Context) ([]netip.Addr, error) {
 	})
 }
 
-// forEach asks about all addresses, on all processors, for there may be a hundred thousand, and keeps what is answered with true, in order.
+// forEach asks about all addresses, of which there may be a hundred thousand, on all processors,
+// and keeps in order what is answered with true.
 func forEach[T any](ctx context.Context, all []netip.Addr, ask func(context.Context, netip.Addr) (T, bool, error)) ([]T, error) {
 	parts := slices.Collect(slices.Chunk(all, max(1, (len(all)+runtime.NumCPU()-1)/runtime.NumCPU())))
 	found := make([][]T, len(parts))
@@ -150,12 +153,14 @@ func (v *View) suspectedServices(ctx context.Context) (out []client.ObjectKey, e
 	return out, nil
 }
 
-// offered reports whether some ServiceCIDR has an address. Where the bitmap allocates and nobody has written the default ServiceCIDR, the ranges are not known.
+// offered reports whether some ServiceCIDR has an address. Where the bitmap allocates and the
+// default ServiceCIDR does not exist, the ranges are not known.
 func (v *View) offered(a netip.Addr) bool {
 	return len(v.index.Covering(a)) > 0 || v.bitmap && !v.policies.Current().Knows(v1alpha1.DefaultServiceCIDR)
 }
 
-// Repair does what a finding of Audit says, if the API server still shows the same. now is what it shows instead, nil if nothing is wrong any more.
+// Repair does what a finding of Audit says if the API server still shows the same. now is what it
+// shows instead, nil if all is well.
 func (v *View) Repair(ctx context.Context, f ipaddress.Finding, dryRun bool) (now *ipaddress.Finding, done bool, err error) {
 	return v.repairer().Repair(ctx, f, dryRun)
 }

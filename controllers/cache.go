@@ -13,9 +13,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// CacheOptions keeps of the objects of which there are many only what the loops read. A Service of 2 KiB becomes some 300 bytes, which is
-// the difference between 10,000 and 50,000 Services in the same memory. policies is the answer of DiscoverPolicies: a cache
-// cannot be made for a kind that is not served.
+// CacheOptions keeps of the objects of which there are many only what the loops read. A Service of
+// 2 KiB becomes some 300 bytes: 50,000 Services instead of 10,000 in the same memory. policies is
+// the answer of DiscoverPolicies: there is no cache of a kind that is not served.
 func CacheOptions(policies bool) cache.Options {
 	o := cache.Options{
 		// A read of a kind that nothing watches is a mistake, not a reason to watch it.
@@ -51,10 +51,9 @@ func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// trimService keeps of a Service what has a bound, whatever its author writes: no labels and no
-// annotations but the parsed ones. What a Service may cost is a promise (see the test); who needs
-// more reads it from the API server. The few that have to do with additional or former addresses
-// cost a bit more.
+// trimService keeps of a Service what has a bound, whatever its author writes: no labels, and only
+// the parsed annotations. What a Service may cost is a promise (see the test); code that needs more
+// reads it from the API server. The few with additional or former addresses cost a bit more.
 func trimService(s *corev1.Service) *corev1.Service {
 	out := &corev1.Service{
 		ObjectMeta: trimMeta(s.ObjectMeta),

@@ -115,7 +115,7 @@ var _ = Describe("A former address of a Service that is renumbered", func() {
 		Expect(r.complaints(ctx)).To(BeEmpty())
 	})
 
-	// Five Services stop after a step each. What had a chance to be taken for drift for as long as the repair of another one's label takes will not be.
+	// Five Services stop after a step each. No drift is found in the time that a label's repair takes.
 	It("is left alone where renumbering has stopped, and leaks nowhere when the Service goes", func(ctx SpecContext) {
 		room(ctx, 3)
 		var stopped []*renumbering
@@ -177,7 +177,7 @@ var _ = Describe("A former address of a Service that is renumbered", func() {
 	})
 })
 
-// isGuarded has an administrator try to do to a former address what only renumbering may, and when it is due.
+// isGuarded has an admin try, on a former address, what only renumbering may do, and when due.
 func isGuarded(ctx context.Context, address string) {
 	GinkgoHelper()
 	ip := ipAddress(ctx, address)
@@ -199,7 +199,7 @@ func additional(ctx context.Context, service string) (out []string) {
 	return out
 }
 
-// ask has a new Service ask for additional addresses in the range of a spec, and waits until it has them.
+// ask has a new Service ask for additional addresses from a spec's range, and waits for them.
 func ask(ctx context.Context, service string, spec int) {
 	GinkgoHelper()
 	name := fmt.Sprint("former-", spec)
@@ -216,8 +216,8 @@ func ask(ctx context.Context, service string, spec int) {
 	Eventually(additional).WithArguments(ctx, service).Should(HaveLen(2))
 }
 
-// awaitRepair takes the label off the IPAddress of a Service and waits until the operator has written it back. It takes as long to be sure about that as about all other
-// drift, or longer.
+// awaitRepair takes the label off the IPAddress of a Service and waits until the operator has
+// written it back: that takes as long as it takes to be sure about all other drift, or longer.
 func awaitRepair(ctx context.Context, spec int) {
 	GinkgoHelper()
 	marker := create(ctx, dual("former-marker", framework.WithClusterIPs(pair(spec, 60)...)))

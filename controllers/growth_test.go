@@ -27,7 +27,7 @@ func grows(name string, growth v1alpha1.Growth) *v1alpha1.ServiceCIDRPolicy {
 	}}
 }
 
-// condition reads one of a policy, the zero Condition if it does not speak of the present generation.
+// condition reads one of a policy, the zero Condition if it is not of the present generation.
 func condition(ctx context.Context, policy, kind string) metav1.Condition {
 	GinkgoHelper()
 	p := &v1alpha1.ServiceCIDRPolicy{}

@@ -15,9 +15,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
-// Preflight asks the API server whether everything that the loops and needs do is allowed, and returns one error
-// that lists all that is not. Without it a missing verb shows as a watch that never synchronises, or as a manager that
-// stands by for ever.
+// Preflight asks the API server whether all that the loops and needs do is allowed, and returns one
+// error that lists what is not. Without it a missing verb shows as a watch that never synchronises,
+// or as a manager that stands by for ever.
 func Preflight(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface, needs Needs) error {
 	var missing []string
 	for _, p := range needs.permissions() {
@@ -50,8 +50,8 @@ func may(ctx context.Context, reviews authorizationclient.SelfSubjectAccessRevie
 	return answer.Status.Allowed, nil
 }
 
-// permission is one thing that the operator must be allowed to do, in the words of an RBAC rule. Without a
-// namespace it is meant for the whole cluster, without a name for every object.
+// permission is one thing that the operator must be allowed to do, in the words of an RBAC rule.
+// Without a namespace it is meant for the whole cluster, without a name for every object.
 type permission struct {
 	group, resource, subresource string
 	verbs                        []string
@@ -62,20 +62,19 @@ type permission struct {
 type Needs struct {
 	// LeaseNamespace is where the leader election keeps its Lease; empty without an election.
 	LeaseNamespace string
-	// Reviews: metrics are served to those whom the API server lets read them.
+	// Reviews: metrics are served to clients that the API server lets read them.
 	Reviews bool
 	// Policies: the API server serves ServiceCIDRPolicies.
 	Policies bool
 	// Namespace is that of the operator: the certificates of the webhooks and the ConfigMap of
 	// exclusive ranges are there.
 	Namespace string
-	// Certificates: the webhooks have certificates of our own, for the configurations of the name
-	// Configuration.
+	// Certificates: the webhooks have certificates of our own, for the configurations so named.
 	Certificates  bool
 	Configuration string
 }
 
-// permissions is what the loops and needs use, and config/rbac grants; a test holds the two together.
+// permissions is what the loops and needs use and config/rbac grants; a test holds both together.
 func (n Needs) permissions() []permission {
 	out := []permission{
 		{resource: "services", verbs: []string{"get", "list", "watch"}},

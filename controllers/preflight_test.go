@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// reviews answers like an API server that allows what allow says. It stands in for faults that a real one does not
-// show on request.
+// reviews answers like an API server that allows what allow says, for faults that a real one does
+// not show on request.
 type reviews struct {
 	authorizationclient.SelfSubjectAccessReviewInterface
 	allow func(*authorizationv1.ResourceAttributes) (bool, error)

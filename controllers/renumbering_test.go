@@ -21,7 +21,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// renumbering takes one Service from addresses to others as `kubectl clusterip renumber` does, under an administrator's name, and can stop between any two steps.
+// renumbering takes one Service from addresses to new ones as `kubectl clusterip renumber` does,
+// under an admin's name, and can stop between any two steps.
 type renumbering struct {
 	service  string
 	from, to []string
@@ -43,7 +44,7 @@ func renumber(ctx context.Context, name string, from, to []string, options ...fr
 // back is the way back.
 func (r *renumbering) back() *renumbering { return &renumbering{r.service, r.to, r.from, r.uid} }
 
-// steps are those of the command, in their order; each returns when the API server has done its part.
+// steps are the command's, in order; each returns when the API server has done its part.
 func (r *renumbering) steps() []func(context.Context) {
 	return []func(context.Context){r.hold, r.letGo, r.move, r.relabel, r.end}
 }
@@ -127,7 +128,7 @@ func (r *renumbering) end(ctx context.Context) {
 	r.free(ctx, r.from)
 }
 
-// free takes the finalizer off. The operator may have been faster, once the Service does not list the address any more.
+// free takes the finalizer off. The operator may be first once the Service lists it no more.
 func (r *renumbering) free(ctx context.Context, addresses []string) {
 	GinkgoHelper()
 	for _, address := range addresses {

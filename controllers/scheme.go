@@ -20,7 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// ErrNotServed says that the API server serves no version of ServiceCIDR and IPAddress that we know.
+// ErrNotServed says that the API server serves no known version of ServiceCIDR and IPAddress.
 var ErrNotServed = errors.New("the API server does not serve networking.k8s.io ServiceCIDR and IPAddress; " +
 	"use Kubernetes 1.33 or later, or start a 1.31 or 1.32 API server with " +
 	"--runtime-config=networking.k8s.io/v1beta1=true")
@@ -45,7 +45,7 @@ func Discover(d discovery.DiscoveryInterface) (schema.GroupVersion, error) {
 	return schema.GroupVersion{}, ErrNotServed
 }
 
-// DiscoverPolicies reports whether the API server serves ServiceCIDRPolicies. An error means that it could not be asked.
+// DiscoverPolicies reports whether ServiceCIDRPolicies are served. An error: it could not be asked.
 func DiscoverPolicies(d discovery.DiscoveryInterface) (bool, error) {
 	return serves(d, v1alpha1.GroupVersion, v1alpha1.Resource)
 }
@@ -66,8 +66,8 @@ func serves(d discovery.DiscoveryInterface, gv schema.GroupVersion, resources ..
 	return there.HasAll(resources...), nil
 }
 
-// NewScheme returns the kinds that the operator uses, ServiceCIDR and IPAddress under the version that is
-// served. It is the only place where the version matters: the Go types are always those of v1.
+// NewScheme returns the kinds that the operator uses, ServiceCIDR and IPAddress under the version
+// that is served. Only here does the version matter: the Go types are always those of v1.
 func NewScheme(gv schema.GroupVersion) (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	s.AddKnownTypes(gv,
@@ -77,9 +77,11 @@ func NewScheme(gv schema.GroupVersion) (*runtime.Scheme, error) {
 	return s, errors.Join(corev1.AddToScheme(s), coordinationv1.AddToScheme(s), v1alpha1.AddToScheme(s))
 }
 
-// AllocatesFromBitmap reports whether the API server still allocates ClusterIPs from the bitmap in etcd, so that
-// IPAddresses are the operator's to write. Before 1.34 that is a matter of the feature gate MultiCIDRServiceAllocator, whatever version of the API
-// is served. An API server does not tell of its gates, but one that allocates from IPAddresses writes into the default ServiceCIDR before it is ready.
+// AllocatesFromBitmap reports whether the API server still allocates ClusterIPs from the bitmap in
+// etcd, so that the operator writes the IPAddresses. Before 1.34 the feature gate
+// MultiCIDRServiceAllocator decides that, whatever version of the API is served. An API server does
+// not tell of its gates, but one that allocates from IPAddresses writes the default ServiceCIDR
+// before it is ready.
 func AllocatesFromBitmap(ctx context.Context, d discovery.ServerVersionInterface, live client.Reader) (bool, error) {
 	server, err := d.ServerVersion()
 	if err != nil {

@@ -32,7 +32,7 @@ import (
 
 // Options says how the loops run. See api/config/v1alpha1 for the meaning and the defaults of each.
 type Options struct {
-	// ServiceClusterIPRange is what the API server was given, one prefix for each family; empty if unknown.
+	// ServiceClusterIPRange is what the API server has, a prefix for each family; empty if unknown.
 	ServiceClusterIPRange []netip.Prefix
 	// ReservedNetworks are networks that Service ranges must not overlap, by name.
 	ReservedNetworks []ReservedNetwork
@@ -48,7 +48,8 @@ type Options struct {
 	Policies bool
 	// Namespace is where the certificate of the webhooks is kept; empty when nothing needs one.
 	Namespace string
-	// Lock is the lock of the leader election, which tells replicas whom to ask for addresses. Nil without an election: then this replica answers alone.
+	// Lock is the lock of the leader election, which tells replicas which one to ask for addresses.
+	// Nil without an election: then this replica answers alone.
 	Lock *Lock
 	// Replica is the name of this pod, Version what it runs: a probe of the webhooks is told both.
 	Replica, Version string
@@ -56,7 +57,7 @@ type Options struct {
 	Webhook Webhook
 }
 
-// Lock is the lock of a leader election, which remembers who leads.
+// Lock is the lock of a leader election, which remembers the leader.
 type Lock = leader.Lock
 
 // NewLock returns the lock of a leader election, for manager.Options and for Options. name is that
@@ -72,7 +73,7 @@ type ReservedNetwork struct {
 	Prefix netip.Prefix
 }
 
-// Setup starts every loop with mgr: the address index first, for all others read it.
+// Setup starts every loop with mgr: the address index first, because all other loops read it.
 func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -160,8 +161,7 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *m
 	return loops
 }
 
-// writer is a client for a loop that writes IPAddresses, which stops while the API server refuses
-// it.
+// writer is a client of a loop for IPAddresses. It stops while the API server refuses them.
 func writer(mgr manager.Manager, o refusal.Options) client.Client {
 	o.Events, o.Clock = mgr.GetEventRecorder("clusterip-operator-writes"), clock.RealClock{}
 	return refusal.New(mgr.GetClient(), o)
@@ -175,7 +175,7 @@ func (o Options) networks() []addressindex.Network {
 	return out
 }
 
-// declare enters the API server's range, from which the bitmap allocates whatever the default ServiceCIDR says.
+// declare enters the API server's range: the bitmap has it whatever the default ServiceCIDR says.
 func declare(index *addressindex.Index, prefixes []netip.Prefix) error {
 	ranges := make([]allocator.Range, 0, len(prefixes))
 	for _, p := range prefixes {
@@ -191,9 +191,9 @@ func declare(index *addressindex.Index, prefixes []netip.Prefix) error {
 
 const versionCheck = time.Minute
 
-// watchVersion ends the process when the API server begins to serve another version, as after an upgrade from
-// 1.32, or to allocate in another way, or begins or ceases to serve policies: what runs has to change with it, and a start takes all of it in. The pod
-// is restarted by the kubelet.
+// watchVersion ends the process when the API server begins to serve another version, as after an
+// upgrade from 1.32, or to allocate in another way, or begins or ceases to serve policies: what
+// runs has to change with it, and a start takes all of it in. The kubelet restarts the pod.
 func (o Options) watchVersion(d discovery.DiscoveryInterface, live client.Reader, bitmap bool) manager.Runnable {
 	changed := func(ctx context.Context) error { return o.changed(ctx, d, live, bitmap) }
 	return everywhere(func(ctx context.Context) error {
@@ -201,8 +201,8 @@ func (o Options) watchVersion(d discovery.DiscoveryInterface, live client.Reader
 			if changed(ctx) == nil {
 				return false, nil
 			}
-			// An API server that has just started may not serve everything yet: it is asked once more. The pause differs from replica to
-			// replica, so that they do not all restart at once.
+			// An API server that has just started may not serve everything yet: it is asked once more. The
+			// pause is random, so that not all replicas restart at once.
 			select {
 			case <-ctx.Done():
 			case <-time.After(wait.Jitter(versionCheck/6, 2)):
@@ -216,7 +216,7 @@ func (o Options) watchVersion(d discovery.DiscoveryInterface, live client.Reader
 	})
 }
 
-// changed says what the API server serves now and did not before. One that cannot be asked just now has not changed.
+// changed says what the API server serves anew. One that cannot be asked just now has not changed.
 func (o Options) changed(ctx context.Context, d discovery.DiscoveryInterface, live client.Reader, bitmap bool) error {
 	if now, err := Discover(d); err == nil && now != o.GroupVersion {
 		return fmt.Errorf("the API server now serves %s instead of %s; restarting", now, o.GroupVersion)

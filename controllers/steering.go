@@ -22,11 +22,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/reservation"
 )
 
-// sweepInterval is how often what is in flight, and what cools down, is looked at: a cool-down ends that much late. Where hundreds of thousands of addresses
-// cool, the pauses are longer, so that no more than a twentieth of a processor goes to it.
+// sweepInterval is how often what is in flight or cools down is looked at: a cool-down ends that
+// much late. Where hundreds of thousands of addresses cool, the pauses are longer, so that no more
+// than a twentieth of a processor goes to it.
 const sweepInterval = 500 * time.Millisecond
 
-// steer sets up what runs on every replica for the sake of ServiceCIDRPolicies, and returns the loops that the leader runs.
+// steer sets up what policies need on every replica, and returns the loops that the leader runs.
 func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressindex.Index, board *refusal.Board) ([]loop, error) {
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)

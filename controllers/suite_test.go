@@ -1,5 +1,6 @@
-// Package controllers_test runs all controllers and webhooks in process, wired as cmd/manager wires them, on an API server of envtest. What
-// needs several replicas, another version or a process that dies is in test/integration.
+// Package controllers_test runs all controllers and webhooks in process, wired as cmd/manager wires
+// them, on an API server of envtest. What needs several replicas, another version or a process that
+// dies is in test/integration.
 //
 // Start with operator_test.go.
 package controllers_test
@@ -44,12 +45,12 @@ func TestControllers(t *testing.T) {
 
 const (
 	namespace = "default"
-	// webhookTimeout is how many seconds the API server waits for a webhook: no spec here is about the time-out.
+	// webhookTimeout is how many seconds the API server waits for a webhook: no spec is about that.
 	webhookTimeout int32 = 30
 )
 
 var (
-	// admin is an administrator, whom the webhooks guard against; collector the garbage collector, whom they let pass.
+	// admin is an admin, against whom webhooks guard; collector the garbage collector, which may pass.
 	admin, collector client.Client
 	environment      *envtest.Environment
 )
@@ -83,7 +84,7 @@ func start() *envtest.Environment {
 	return environment
 }
 
-// startOperator runs a replica of the operator until the end of the calling node: its webhooks at one address, its probes at another.
+// startOperator runs a replica until the end of the calling node, with webhooks and probes.
 func startOperator(webhooks, probes string) {
 	GinkgoHelper()
 	scheme, err := controllers.NewScheme(networkingv1.SchemeGroupVersion)
@@ -162,7 +163,7 @@ func ready(probes string) error {
 	return nil
 }
 
-// freeAddress is one on loopback that nobody listens on.
+// freeAddress is one on loopback on which no process listens.
 func freeAddress() string {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -30,8 +30,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/servicecidr"
 )
 
-// View is the address index and the compiled policies of a cluster, as the operator has them, for somebody who only looks. What the leader has in memory alone
-// it does not show: addresses that are in flight, and cool-downs in the second before they are written. OpenView makes one; it is safe for concurrent use.
+// View is the address index and the compiled policies of a cluster, as the operator has them, for a
+// program that only reads. It does not show what the leader has in memory alone: addresses in
+// flight, and cool-downs in the second before they are written. OpenView makes one; it is safe for
+// concurrent use.
 type View struct {
 	index    *addressindex.Index
 	policies *steering.Cache
@@ -42,8 +44,9 @@ type View struct {
 	failed   chan error
 }
 
-// OpenView lists ServiceCIDRs, IPAddresses, Services and Namespaces, and ServiceCIDRPolicies where the API server serves them, and follows them until ctx ends. live
-// is a client of that API server with a scheme of NewScheme. The error says what could not be listed, and wraps the API server's.
+// OpenView lists ServiceCIDRs, IPAddresses, Services and Namespaces, and ServiceCIDRPolicies where
+// they are served, and follows them until ctx ends. live is a client of that API server with a
+// scheme of NewScheme. The error says what could not be listed, and wraps the API server's.
 func OpenView(ctx context.Context, config *rest.Config, live client.Client, policies bool) (*View, error) {
 	v := &View{index: addressindex.New(), policies: steering.NewCache(), live: live, failed: make(chan error, 1)}
 	o := CacheOptions(policies)
@@ -70,8 +73,10 @@ func OpenView(ctx context.Context, config *rest.Config, live client.Client, poli
 	return v, v.await(ctx, policies)
 }
 
-// listed is what an informer reads by a list and a watch. By default it has the objects streamed, one event for each, which spares the memory of an API server that many ask; whoever reads
-// everything once waits for it: of 65,000 Services a list takes half the processor time here, and less than half of it there.
+// listed is what an informer reads by a list and a watch. By default it has the objects streamed,
+// one event for each, which spares the memory of an API server with many clients; a program that
+// reads all once waits for it: of 65,000 Services a list takes half the processor time here, and
+// less than half of it there.
 type listed struct {
 	toolscache.ListerWatcher
 	toolscache.ListerWatcherWithContext
@@ -80,7 +85,7 @@ type listed struct {
 // IsWatchListSemanticsUnSupported is by what informers ask.
 func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 
-// couldNotList keeps the first error. An informer goes on trying, which helps nobody who waits for an answer.
+// couldNotList keeps the first error. An informer goes on trying; the caller waits for an answer.
 func (v *View) couldNotList(_ context.Context, _ *toolscache.Reflector, err error) {
 	select {
 	case v.failed <- err:
@@ -122,13 +127,13 @@ func (v *View) await(ctx context.Context, policies bool) error {
 	return nil
 }
 
-// Explain says what the webhook would answer to the creation of a Service, by the function that decides.
+// Explain says what the webhook would answer to the creation of a Service, by its own code.
 func (v *View) Explain(ctx context.Context, s *corev1.Service) (admission.Explanation, error) {
 	return v.webhook.Explain(ctx, s)
 }
 
-// List reads what the view follows: Services, of which it keeps names, ages and addresses, IPAddresses, ServiceCIDRs, Namespaces, and ServiceCIDRPolicies where they are
-// served. It asks no API server. What the list refers to must not be changed.
+// List reads what the view follows: Services (names, ages, addresses), IPAddresses, ServiceCIDRs,
+// Namespaces, ServiceCIDRPolicies. It calls no API server. Do not change what the list refers to.
 func (v *View) List(ctx context.Context, into client.ObjectList) error {
 	return v.cache.List(ctx, into, client.UnsafeDisableDeepCopy)
 }
@@ -139,7 +144,7 @@ func (v *View) Bitmap() bool { return v.bitmap }
 // Known are all addresses that have an IPAddress or a Service, in no order.
 func (v *View) Known() []netip.Addr { return v.index.Known() }
 
-// Relation counts the ClusterIPs of Services, and those of them that have their IPAddress: how far a migration is.
+// Relation counts ClusterIPs, and those with their IPAddress: how far a migration is.
 func (v *View) Relation() (claimed, covered int) { return v.index.Relation() }
 
 // Families are those of the cluster, the default one first; none without the default ServiceCIDR.
@@ -168,7 +173,7 @@ func (v *View) RangeUsage(r allocator.Range) v1alpha1.RangeUsage {
 type Address struct {
 	Address netip.Addr `json:"address"`
 	State   string     `json:"state"`
-	// ServiceCIDRs have the address as a usable one; Band is the band that it lies in, empty without any.
+	// ServiceCIDRs have the address as a usable one; Band is its band, empty without any.
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	Band         string   `json:"band,omitempty"`
 	// Services have it in spec.clusterIPs: one, unless something is wrong.
@@ -178,13 +183,14 @@ type Address struct {
 	Parent    string                  `json:"parent,omitempty"`
 	// Policy keeps the address for the Services that it selects, or reserves it, or lets it cool down.
 	Policy string `json:"policy,omitempty"`
-	// Reservation is its name, and for whom.
+	// Reservation is the name of the reservation, ReservationFor the Service that it is for.
 	Reservation    string `json:"reservation,omitempty"`
 	ReservationFor string `json:"reservationFor,omitempty"`
 	// LastService had the address, which cools down until then.
 	LastService string     `json:"lastService,omitempty"`
 	CoolsUntil  *time.Time `json:"coolsUntil,omitempty"`
-	// Drift is what seems to be wrong with the address, by the functions of Audit; Wrong are its types, as the metric clusterip_operator_drift has them.
+	// Drift is what seems to be wrong with the address, by the functions of Audit; Wrong are its
+	// types, as the metric clusterip_operator_drift has them.
 	Drift Drift    `json:"-"`
 	Wrong []string `json:"wrong,omitempty"`
 }

@@ -25,17 +25,17 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
-// Webhook says how admission webhooks are served; see api/config/v1alpha1 for each field. The zero value serves none.
+// Webhook says how webhooks are served; see api/config/v1alpha1. The zero value serves none.
 type Webhook = webhook.Options
 
 const (
 	mutateService = "/mutate-service"
-	// asLeader is the path at which replicas ask the leader. It hands nothing on, so that two replicas that take each other for the leader do not ask in
-	// a circle. No API server is told of it.
+	// asLeader is the path at which replicas ask the leader. It hands nothing on, so that two replicas
+	// that take each other for the leader do not ask in a circle. No API server is told of it.
 	asLeader = "/mutate-service-as-leader"
 )
 
-// endpoints are what config/webhook lets the API server send to each path; a test holds the two together.
+// endpoints are what config/webhook lets the API server send to each path; a test compares both.
 func endpoints() map[string]webhook.Endpoint {
 	written, changed := []admissionv1.Operation{admissionv1.Create, admissionv1.Update}, []admissionv1.Operation{admissionv1.Update, admissionv1.Delete}
 	return map[string]webhook.Endpoint{
@@ -86,7 +86,7 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressi
 		mgr.AddReadyzCheck("index", ready("Services and addresses are not read yet", index.Synced)))
 }
 
-// serve makes handlers of HTTP requests, which let through what config/webhook has API servers send to these paths.
+// serve makes HTTP handlers that take what config/webhook has API servers send to these paths.
 func serve(room *webhook.Room, handlers map[string]admission.Handler) map[string]http.Handler {
 	served := map[string]http.Handler{}
 	for path, handler := range handlers {
@@ -97,7 +97,7 @@ func serve(room *webhook.Room, handlers map[string]admission.Handler) map[string
 	return served
 }
 
-// ownClient is a client for what the API server waits for: it does not queue behind the loops of the leader.
+// ownClient is for what the API server waits for: it does not queue behind the leader's loops.
 func ownClient(mgr manager.Manager) (client.Client, error) {
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.RateLimiter = nil
@@ -108,7 +108,7 @@ func ownClient(mgr manager.Manager) (client.Client, error) {
 	return c, nil
 }
 
-// username is who the API server takes us for; empty where it does not say. The guards let pass what the operator does itself.
+// username is who the API server takes us for, empty if unknown. The guards let the operator pass.
 func username(ctx context.Context, mgr manager.Manager) string {
 	c, err := authenticationclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err == nil {

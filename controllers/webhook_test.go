@@ -16,7 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 )
 
-// What is let through to each handler, and what config/webhook makes the API server send, must be the same.
+// What passes to each handler and what config/webhook makes the API server send must be the same.
 func TestEndpointsAreWhatTheConfigurationsSend(t *testing.T) {
 	type sent struct {
 		Group, Resource string
@@ -42,7 +42,7 @@ func TestEndpointsAreWhatTheConfigurationsSend(t *testing.T) {
 }
 
 // The accounts for which the API server does not ask are those that the guards trust. The webhooks
-// of IPAddresses and ServiceCIDRs spare all of them the call; the others name the API server alone.
+// of IPAddresses and ServiceCIDRs spare all of them the call, the rest the API server alone.
 func TestExemptAccountsAreOneList(t *testing.T) {
 	account := regexp.MustCompile(`"(system:[^"]+)"`)
 	for _, file := range []string{"../config/webhook/mutating.yaml", "../config/webhook/validating.yaml"} {
@@ -87,7 +87,7 @@ func webhooksOf(t *testing.T, file string) []admissionregistrationv1.ValidatingW
 	return c.Webhooks
 }
 
-// configured are the rules of files by the paths that they lead to, with the operations of all webhooks that lead there. Every webhook has one rule.
+// configured are the rules of files by path, with the operations of all webhooks of that path.
 func configured(t *testing.T, files ...string) map[string]admissionregistrationv1.RuleWithOperations {
 	t.Helper()
 	rules := map[string]admissionregistrationv1.RuleWithOperations{}

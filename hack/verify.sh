@@ -20,6 +20,15 @@ formatted() {
 	[ -z "$files" ] || { printf 'not gofmt-ed:\n%s\n' "$files" >&2; return 1; }
 }
 
+# comments of Go are read in two windows side by side: 100 columns at most, but directives.
+comments() {
+	local long
+	long=$(sources '*.go' | grep -v /zz_generated | xargs -r awk -F'`' 'FNR == 1 { raw = 0 }
+		!raw && length > 100 && /^\t*\/\/ [^+]/ { print FILENAME ":" FNR ": " length " columns" }
+		NF % 2 == 0 { raw = !raw }')
+	[ -z "$long" ] || { printf 'comments of more than 100 columns:\n%s\n' "$long" >&2; return 1; }
+}
+
 # islands checks the tool modules. Tidying kubernetes would load its whole world, verifying it is quick.
 islands() {
 	local module status=0
@@ -46,6 +55,7 @@ clean() {
 
 step "generated files" hack/generate.sh
 step "gofmt" formatted
+step "comments" comments
 step "go vet" go vet -tags ipvs ./...
 step "lint" hack/lint.sh
 step "go.mod is tidy" go mod tidy -diff

@@ -18,7 +18,7 @@ import (
 // addressPeriod is how often the addresses of interfaces are read again.
 const addressPeriod = 10 * time.Second
 
-// Agent runs a loop for each family, none of which waits for another. Make it with [New]; Run may be called once, Dump at any time.
+// Agent runs a loop for each family; none waits for another. Make it with [New], Run it once.
 type Agent struct {
 	Options
 	families []*family
@@ -59,7 +59,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// listen tells all families that there are changes, and health, also while a loop is blocked in the kernel.
+// listen tells all families and Health of changes, also while a loop is blocked in the kernel.
 func (a *Agent) listen(ctx context.Context) {
 	for {
 		select {
@@ -108,7 +108,7 @@ func (a *Agent) round(ctx context.Context, f *family) {
 	}
 }
 
-// programmed tells load balancers, which probe over one family, and the metrics what is in the kernel by now.
+// programmed tells load balancers, which probe one family, and metrics what the kernel has by now.
 func (a *Agent) programmed(f *family, taken int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,8 +126,8 @@ func (a *Agent) programmed(f *family, taken int) {
 	a.services, a.endpoints = 0, 0
 }
 
-// take returns what a family has to program: what the source has, which the others are given too, after what it was given before. It also
-// returns how often the source had changes until then.
+// take returns what a family has to program: what it was given before, then what the source has,
+// which other families are given too. It also returns how often the source had changes until then.
 func (a *Agent) take(ctx context.Context, f *family) (model.Changes, int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,7 +181,7 @@ type healthCheck struct {
 	taken int // with which changes it came
 }
 
-// healthCheck makes a Service unhealthy for load balancers at once, and healthy only after its rules are written.
+// healthCheck makes a Service unhealthy to load balancers at once, healthy once rules are written.
 func (a *Agent) healthCheck(name model.ServiceName, service *model.Service) {
 	var check healthCheck
 	if service != nil {
@@ -195,7 +195,7 @@ func (a *Agent) healthCheck(name model.ServiceName, service *model.Service) {
 	a.HealthChecks.Set(name, check.port, 0)
 }
 
-// localAddresses reads the addresses of the interfaces, where settings depend on them, and reports whether they changed.
+// localAddresses returns the interfaces' addresses, if settings need them, and if they changed.
 func (a *Agent) localAddresses(ctx context.Context) ([]netip.Addr, bool) {
 	if a.LocalAddrs == nil || time.Since(a.addressesAt) < addressPeriod {
 		return nil, false
@@ -214,7 +214,7 @@ func (a *Agent) localAddresses(ctx context.Context) ([]netip.Addr, bool) {
 	return addresses, true
 }
 
-// probe looks for changes by others: rules, sets, addresses.
+// probe looks for what other programs changed: rules, sets, addresses.
 func (a *Agent) probe(ctx context.Context, f *family) {
 	f.check(ctx)
 	a.mu.Lock()
@@ -224,7 +224,7 @@ func (a *Agent) probe(ctx context.Context, f *family) {
 	}
 }
 
-// Dump returns as text what is programmed for a Service and why, for all families. It may be called at any time.
+// Dump returns as text what is programmed for a Service and why, for all families, at any time.
 func (a *Agent) Dump(n model.ServiceName) string {
 	var text strings.Builder
 	for _, f := range a.families {
@@ -243,7 +243,7 @@ func (a *Agent) Overview() string {
 	return text.String()
 }
 
-// DumpAddress does what Dump does for the Services that claim an address. It fails when there are none.
+// DumpAddress is Dump for the Services that claim an address. It fails when there are none.
 func (a *Agent) DumpAddress(addr netip.Addr) (string, error) {
 	var text strings.Builder
 	for _, f := range a.families {

@@ -29,8 +29,8 @@ func TestNothingIsProgrammedBeforeTheSourceIsReady(t *testing.T) {
 	})
 }
 
-// TestPace has when syncs begin, and what is in them: the first change of a quiet time at once, later ones together, a pause after the last sync
-// has ended.
+// TestPace has when syncs begin, and what is in them: the first change of a quiet time at once,
+// later ones together, a pause after the end of the last sync.
 func TestPace(t *testing.T) {
 	runAgent(t, Options{MinSyncPeriod: 2 * time.Second, ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv4].took = 500 * time.Millisecond
@@ -94,7 +94,7 @@ func TestWakingForNothingProgramsNothing(t *testing.T) {
 	})
 }
 
-// TestFailedSyncsAreTriedAgain later and later, with nothing new to program, and without a change being lost.
+// TestFailedSyncsAreTriedAgain ever later, without anything new to program, and lose no change.
 func TestFailedSyncsAreTriedAgain(t *testing.T) {
 	runAgent(t, Options{}, func(s *fixture) {
 		b := s.backends[model.IPv4]
@@ -116,7 +116,7 @@ func TestFailedSyncsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// TestSuccessIsToldOnlyForTheFamilyThatHasIt has one family fail, for which the other does not wait.
+// TestSuccessIsToldOnlyForTheFamilyThatHasIt has one family fail; the other one does not wait.
 func TestSuccessIsToldOnlyForTheFamilyThatHasIt(t *testing.T) {
 	runAgent(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv6].fail = []error{errKernel, errKernel}
@@ -180,7 +180,7 @@ func TestAFamilyThatCannotBeServed(t *testing.T) {
 	}
 }
 
-// TestAStuckFamilyDoesNotStopTheOther although its sync takes a minute, and then has all that came meanwhile, once.
+// TestAStuckFamilyDoesNotStopTheOther has a sync of a minute; the next has all that came, once.
 func TestAStuckFamilyDoesNotStopTheOther(t *testing.T) {
 	runAgent(t, Options{Families: both(), ProbePeriod: time.Hour}, func(s *fixture) {
 		s.backends[model.IPv6].took = time.Minute
@@ -277,7 +277,7 @@ func TestASearchForFlowsStopsNothing(t *testing.T) {
 	})
 }
 
-// TestDriftIsLookedForAndTold also when looking fails: the node does not serve as it should, and who asks for its health has to hear that.
+// TestDriftIsLookedForAndTold, also when looking fails: health must say that the node serves wrong.
 func TestDriftIsLookedForAndTold(t *testing.T) {
 	runAgent(t, Options{ProbePeriod: 3 * time.Second}, func(s *fixture) {
 		b := s.backends[model.IPv4]
@@ -296,7 +296,7 @@ func TestDriftIsLookedForAndTold(t *testing.T) {
 	})
 }
 
-// TestDisputesAreToldOnceWhenTheyLast has two Services claim one address, for a moment and for long.
+// TestDisputesAreToldOnceWhenTheyLast has two Services claim an address, for a moment and for long.
 func TestDisputesAreToldOnceWhenTheyLast(t *testing.T) {
 	runAgent(t, Options{}, func(s *fixture) {
 		older, younger := web("older", "10.96.0.1", "10.244.0.1"), web("younger", "10.96.0.1", "10.244.0.2")
@@ -391,7 +391,7 @@ func TestAnnotationsThatCannotBeReadAreTold(t *testing.T) {
 	})
 }
 
-// TestManyDisputesAreToldInPart bounds what somebody who may create Services has every node write.
+// TestManyDisputesAreToldInPart bounds what a tenant who creates Services has every node write.
 func TestManyDisputesAreToldInPart(t *testing.T) {
 	runAgent(t, Options{}, func(s *fixture) {
 		claim := func(network int) {
@@ -491,7 +491,7 @@ func TestHealthKnowsWhatWaits(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsStaysQueued when it came while something else was programmed: the last word is that something waits.
+// TestWhatWaitsStaysQueued when it came during another sync: the last word is that something waits.
 func TestWhatWaitsStaysQueued(t *testing.T) {
 	runAgent(t, Options{ProbePeriod: time.Hour, MinSyncPeriod: time.Minute}, func(s *fixture) {
 		s.backends[model.IPv4].took = time.Second
@@ -518,7 +518,7 @@ func TestANodeThatLeaves(t *testing.T) {
 	})
 }
 
-// TestAddressesOfInterfaces are read every ten seconds, and programmed only when they are others.
+// TestAddressesOfInterfaces are read every ten seconds, and programmed only when they changed.
 func TestAddressesOfInterfaces(t *testing.T) {
 	o := Options{Families: []Family{{Settings: settings(model.IPv4)}}}
 	o.Families[0].Settings.NodePortCIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
@@ -547,7 +547,7 @@ func TestAddressesOfInterfaces(t *testing.T) {
 	})
 }
 
-// TestAddressesReachBothFamilies although one of them reads them, and no change of the cluster wakes the other.
+// TestAddressesReachBothFamilies: one reads them, and no change of the cluster wakes the other.
 func TestAddressesReachBothFamilies(t *testing.T) {
 	o := Options{Families: both()}
 	for i, cidr := range []string{"192.168.0.0/16", "fd00::/16"} {

@@ -18,15 +18,15 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// confirmation is how long a dispute has to last before it becomes an event: while a Service is recreated, the old and the new one
-// both claim its address for a moment.
+// confirmation is how long a dispute lasts before it becomes an event: while a Service is
+// recreated, the old and the new one both claim its address for a moment.
 const confirmation = 5 * time.Second
 
-// maxTriggers is how many trigger times are kept while a family cannot be programmed: the oldest, which wait longest.
+// maxTriggers is how many trigger times a family that cannot be programmed keeps: the oldest.
 const maxTriggers = 10000
 
-// maxEvents is how many disputes of a family become events, and how many degradations; metrics count them all. Otherwise anyone who may create Services could make
-// every node write thousands.
+// maxEvents is how many disputes, and how many degradations, of a family become events; metrics
+// count all. A tenant who may create Services could otherwise make every node write thousands.
 const maxEvents = 50
 
 // family is the work for one IP family.
@@ -112,8 +112,8 @@ func (f *family) scheduleNext(now time.Time) {
 	}
 }
 
-// program compiles changes and writes them, together with those that an earlier round could not write. During the backoff after a failure
-// changes are only compiled and kept.
+// program compiles changes and writes them, with those that an earlier round could not write.
+// During the back-off after a failure, changes are only compiled and kept.
 func (f *family) program(ctx context.Context, changes model.Changes) {
 	start := time.Now()
 	delta := f.compile(changes)
@@ -152,9 +152,9 @@ func (f *family) sync(ctx context.Context, start time.Time) {
 	f.done()
 }
 
-// fail records that the kernel may differ from the plan, and when to try again. Without a family
-// that is optional, and of which the cluster has nothing, the agent is healthy: nodes of clusters
-// without IPv6 often lack the modules for it.
+// fail records that the kernel may differ from the plan, and when to try again. If the family is
+// optional and the cluster has nothing of it, the agent stays healthy: nodes of clusters without
+// IPv6 often lack its modules.
 func (f *family) fail(ctx context.Context, err error, message string) {
 	f.failed, f.flowsAll = true, true
 	f.retryAt = time.Now().Add(f.retry.Step())
@@ -264,8 +264,8 @@ func (f *family) found(ctx context.Context, remove func(context.Context) (more b
 	}
 }
 
-// check reports disputes that last and what ports do without, and begins to look for what others changed, unless it still does: comparing
-// many rules takes seconds, which changes must not wait for. The loop gets the result from f.checked.
+// check reports lasting disputes and what ports lack, and looks for changes by other programs
+// unless it still does, beside the loop: that takes seconds. f.checked gets the result.
 func (f *family) check(ctx context.Context) {
 	now := time.Now()
 	f.reportDisputes(now)
@@ -332,7 +332,7 @@ func (f *family) reportDegradations() {
 	f.mu.Lock()
 	current = append(current, f.compiler.Degraded()...)
 	f.mu.Unlock()
-	// What is worse comes first: annotations of some must not hide that others are not served.
+	// The worst come first: many invalid annotations must not hide that a port is not served.
 	slices.SortStableFunc(current, func(a, b model.Degradation) int {
 		return cmp.Compare(slices.Index(model.DegradationReasons, a.Reason), slices.Index(model.DegradationReasons, b.Reason))
 	})

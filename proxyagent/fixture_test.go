@@ -16,7 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// fixture is an agent with fakes inside of synctest. What the fakes are called with goes into the journal.
+// fixture is an agent with fakes in synctest. What the fakes are called with goes into the journal.
 type fixture struct {
 	*journal
 	t        *testing.T
@@ -30,7 +30,7 @@ type fixture struct {
 	ended       chan error
 }
 
-// runAgent runs a test of an agent for IPv4, or for the families that the options name, which starts with run.
+// runAgent runs a test of an agent of the options' families, or IPv4, which starts with run.
 func runAgent(t *testing.T, o Options, test func(s *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,11 +12,12 @@ import (
 const (
 	// formerPeriod is the time between two counts of the connections to former addresses.
 	formerPeriod = 5 * time.Second
-	// formerParts keeps counting to a tenth of the time where there are so many connections that reading them takes long.
+	// formerParts keeps counting to a tenth of the time where reading many connections takes long.
 	formerParts = 10
 )
 
-// countFormer counts the connections to former addresses, as long as there are any, until ctx ends: whoever moved a Service to another ClusterIP wants to know when nobody uses the one before.
+// countFormer counts connections to former addresses, while there are any, until ctx ends: an admin
+// who moved a Service to another ClusterIP wants to know when the former one is unused.
 func (a *Agent) countFormer(ctx context.Context) {
 	told, wait := "", formerPeriod
 	for {

@@ -23,7 +23,7 @@ func (s *fakeSource) keep(n model.ServiceName, addresses ...string) {
 	})
 }
 
-// TestConnectionsToFormerAddressesAreCounted every five seconds, and the table is read only while there are such addresses.
+// TestConnectionsToFormerAddressesAreCounted every five seconds, but only while there are such.
 func TestConnectionsToFormerAddressesAreCounted(t *testing.T) {
 	runAgent(t, Options{Families: both()}, func(s *fixture) {
 		dual := web("web", "10.96.0.1", "10.244.0.1")
@@ -43,7 +43,7 @@ func TestConnectionsToFormerAddressesAreCounted(t *testing.T) {
 	})
 }
 
-// TestCountingThatFailsOrTakesLong is told, and done again: after ten times as long as it took, if that is more.
+// TestCountingThatFailsOrTakesLong is told, and repeated: after ten times its duration, if longer.
 func TestCountingThatFailsOrTakesLong(t *testing.T) {
 	runAgent(t, Options{}, func(s *fixture) {
 		s.source.put(web("web", "10.96.0.1", "10.244.0.1"))

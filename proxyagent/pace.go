@@ -2,8 +2,8 @@ package proxyagent
 
 import "time"
 
-// pace decides when the next round is: at once after a quiet time, otherwise a pause after the last one. It reads no clock. The zero value
-// with a pause is ready.
+// pace decides when the next round is: at once after a quiet time, otherwise a pause after the last
+// one. It reads no clock. The zero value with a pause is ready.
 type pace struct {
 	pause time.Duration
 

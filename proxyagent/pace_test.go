@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestTheEarliestRoundCounts wants rounds in seconds after the end of the last one, whose pause is two seconds. The last number is when one comes.
+// TestTheEarliestRoundCounts: when rounds are wanted after the last one (pause 2 s), and one comes.
 func TestTheEarliestRoundCounts(t *testing.T) {
 	for _, seconds := range [][]time.Duration{{8, 8}, {1, 2}, {0, 8, 2}, {8, 0, 2}, {8, 4, 4}, {4, 8, 4}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,32 +11,32 @@ import (
 )
 
 const (
-	// maxHostBits is what a range may leave to its addresses: API servers refuse to start with more.
+	// maxHostBits is the most host bits that a range may have: API servers refuse to start with more.
 	maxHostBits = 20
-	// maxSize6 is how many addresses of an IPv6 range, counted from the network address, have a bit at most.
+	// maxSize6: no IPv6 address after the first 65536 of a range, network address included, has a bit.
 	maxSize6 = 1 << 16
 )
 
-// Bitmap is the set of used addresses of one Service range, as the legacy allocator keeps it. Make one with New
-// or Parse: the zero value is not usable. It is not safe for concurrent use.
+// Bitmap is the set of used addresses of one Service range, as the legacy allocator keeps it. Make
+// one with New or Parse: the zero value is not usable. It is not safe for concurrent use.
 //
-// It holds one bit for each address it covers, used or not: 128 KiB at most. Covers, Contains, Add, Remove and Len
-// cost a few instructions and allocate nothing; All, Data, Clone and Equal walk over all bytes.
+// It holds one bit per covered address, used or not: at most 128 KiB. Covers, Contains, Add, Remove
+// and Len take a few instructions and allocate nothing; All, Data, Clone and Equal read all bytes.
 type Bitmap struct {
 	// prefix is masked and passes check.
 	prefix netip.Prefix
-	// network is the low half of the network address; no address of the range differs in the high half.
+	// network is the low half of the network address; all addresses of the range share the high half.
 	network uint64
 	// size is the number of bits.
 	size int
-	// data has bit i at bit i%8 of the byte with i/8 others behind it, as API servers write it; the bits from size on are zero.
+	// data has bit i at bit i%8 of byte len-1-i/8, as API servers write it; bits from size on are 0.
 	data []byte
 	// used is the number of bits that are set.
 	used int
 }
 
-// New returns the empty bitmap of p, whose host bits may be anything. The error says what to choose instead if p is invalid,
-// IPv4-mapped, or leaves more than 20 bits to its addresses: IPv4 shorter than /12, IPv6 shorter than /108.
+// New returns the empty bitmap of p, ignoring its host bits. The error says what to choose if p is
+// invalid, IPv4-mapped, or has more than 20 host bits (IPv4 shorter than /12, IPv6 than /108).
 func New(p netip.Prefix) (*Bitmap, error) {
 	if reason := check(p); reason != "" {
 		return nil, refused(p.String(), reason)
@@ -62,15 +62,15 @@ func capacity(p netip.Prefix) int {
 // Prefix returns the range, masked.
 func (b *Bitmap) Prefix() netip.Prefix { return b.prefix }
 
-// String returns the range as the API server writes it into the RangeAllocation: in CIDR notation, canonical.
-// It may therefore be spelled differently than what was parsed.
+// String returns the range as the API server writes it into the RangeAllocation: in canonical CIDR
+// notation. It may therefore be spelled differently than what was parsed.
 func (b *Bitmap) String() string { return b.prefix.String() }
 
 // Len is the number of addresses in use.
 func (b *Bitmap) Len() int { return b.used }
 
-// Covers reports whether a has a bit. The network address has none, nor has the broadcast address of an IPv4
-// range, nor any address of an IPv6 range behind the first 65536, nor any IPv4-mapped one or one with a zone.
+// Covers reports whether a has a bit. These have none: the network address, the IPv4 broadcast
+// address, IPv6 addresses after the first 65536 of a range, IPv4-mapped ones, ones with a zone.
 func (b *Bitmap) Covers(a netip.Addr) bool {
 	_, ok := b.index(a)
 	return ok
@@ -82,7 +82,7 @@ func (b *Bitmap) Contains(a netip.Addr) bool {
 	return ok && *b.at(i)&mask(i) != 0
 }
 
-// Add marks a as used; it may be so already. It is an error if a has no bit.
+// Add marks a as used, even if it is so already. It is an error if a has no bit.
 func (b *Bitmap) Add(a netip.Addr) error {
 	i, ok := b.index(a)
 	if !ok {
@@ -95,7 +95,7 @@ func (b *Bitmap) Add(a netip.Addr) error {
 	return nil
 }
 
-// Remove marks a as unused. Nothing happens if it is not in use, or not covered and so never was.
+// Remove marks a as unused. It does nothing if a is not in use, or has no bit and so never was.
 func (b *Bitmap) Remove(a netip.Addr) {
 	i, ok := b.index(a)
 	if !ok {
@@ -107,8 +107,8 @@ func (b *Bitmap) Remove(a netip.Addr) {
 	}
 }
 
-// All returns the used addresses in ascending order. The sequence reads 8 addresses at a time and only when it
-// gets there: of what is added or removed meanwhile, it may or may not take notice.
+// All returns the used addresses in ascending order. The sequence reads 8 addresses at a time, only
+// when it gets there: it may or may not notice what is added or removed meanwhile.
 func (b *Bitmap) All() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for i := 0; i < b.size; i += 8 {
@@ -121,8 +121,8 @@ func (b *Bitmap) All() iter.Seq[netip.Addr] {
 	}
 }
 
-// Data returns the bytes that the API server would write. Without a used address they are none, yet not nil:
-// an encoder may tell the two apart, and the API server writes an empty field.
+// Data returns the bytes that the API server would write. If no address is used they are empty but
+// not nil: an encoder may tell the two apart, and the API server writes an empty field.
 func (b *Bitmap) Data() []byte { return append([]byte{}, trimmed(b.data)...) }
 
 // trimmed returns data without the zero bytes in front.
@@ -135,7 +135,7 @@ func (b *Bitmap) Clone() *Bitmap {
 	return &c
 }
 
-// Equal reports whether o has the same range and the same addresses in use. A nil Bitmap equals none.
+// Equal reports whether o has the same range and the same used addresses. No Bitmap equals nil.
 func (b *Bitmap) Equal(o *Bitmap) bool {
 	return o != nil && b.prefix == o.prefix && bytes.Equal(b.data, o.data)
 }
@@ -149,8 +149,8 @@ func (b *Bitmap) index(a netip.Addr) (int, bool) {
 	return i, 0 <= i && i < b.size
 }
 
-// addr returns the address of bit i, which need not be covered. Where the addresses end, or the high half of one
-// would have to change, it returns the zero Addr.
+// addr returns the address of bit i, which need not be covered. It returns the zero Addr behind the
+// last address, and where the high half would have to change.
 func (b *Bitmap) addr(i int) netip.Addr {
 	n := b.network + 1 + uint64(i)
 	if b.prefix.Addr().Is4() {

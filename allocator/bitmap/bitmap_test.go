@@ -101,7 +101,7 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// TestEveryLength compares bitmaps of all densities with the oracle, through all that the API server can be.
+// TestEveryLength compares bitmaps of all densities and of all valid lengths with the oracle.
 func TestEveryLength(t *testing.T) {
 	rng := seeded(1)
 	for _, p := range lengths() {
@@ -175,7 +175,7 @@ func checkContains(t *testing.T, o oracle, b *bitmap.Bitmap) {
 	}
 }
 
-// TestRandomSteps adds and removes, in the range and around it, and compares with the oracle after every step.
+// TestRandomSteps adds and removes, also around the range, and compares each step with the oracle.
 func TestRandomSteps(t *testing.T) {
 	for seed, spec := range []string{"10.96.0.0/16", "10.0.0.0/28", "10.0.0.0/23", "10.0.0.0/31", "fd00::/118", "fd00::/108", "fd00::/127"} {
 		t.Run(spec, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-// TestAllWhileRemoving: whoever empties a bitmap while walking over it meets every address.
+// TestAllWhileRemoving: a caller that empties a bitmap while walking over it meets every address.
 func TestAllWhileRemoving(t *testing.T) {
 	b := parse(t, "10.0.0.0/24", bytes.Repeat([]byte{0x1f}, 32))
 	n := b.Len()

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 )
 
-// FuzzParse: nothing panics, what is read is written as the same bytes without the zeros in front, and is what the
-// oracle reads; what is refused is refused for a reason that can be told.
+// FuzzParse: nothing panics, what is read is written as the same bytes without leading zeros, and
+// is what the oracle reads; what is refused is refused for a reason that can be told.
 func FuzzParse(f *testing.F) {
 	for _, spec := range []string{
 		"10.96.0.0/16", "10.96.0.0/12", "10.0.0.0/28", "10.0.0.0/23", "fd00:10:96::/112", "fd00:10:96::/108", "fd00::/118",

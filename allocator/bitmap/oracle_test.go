@@ -10,8 +10,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 )
 
-// oracle is a bitmap as its definition has it: one number, of which bit i stands for the address i+1 after the
-// network address. It is slow, and shares nothing with the package.
+// oracle is a bitmap as its definition has it: one number, whose bit i stands for the address i+1
+// after the network address. It is slow, and shares nothing with the package.
 type oracle struct {
 	prefix netip.Prefix
 	number *big.Int
@@ -19,7 +19,7 @@ type oracle struct {
 
 func newOracle(p netip.Prefix) oracle { return oracle{p.Masked(), new(big.Int)} }
 
-// capacity: no network address, no broadcast address in IPv4, at most 65535 addresses in IPv6, never below zero.
+// capacity: no network address, no IPv4 broadcast address, at most 65535 addresses in IPv6.
 func (o oracle) capacity() int {
 	size := 1<<(o.prefix.Addr().BitLen()-o.prefix.Bits()) - 1
 	if o.prefix.Addr().Is4() {
@@ -62,7 +62,7 @@ func (o oracle) all() (list []netip.Addr) {
 	return list
 }
 
-// fill gives each bit a chance of share in a thousand. The number is written down in binary, last bit first.
+// fill gives each bit a chance of share in a thousand. The number is in binary, last bit first.
 func (o oracle) fill(rng *rand.Rand, share int) {
 	digits := bytes.Repeat([]byte{'0'}, o.capacity())
 	for i := range digits {
@@ -73,8 +73,8 @@ func (o oracle) fill(rng *rand.Rand, share int) {
 	o.number.SetString(string(digits), 2)
 }
 
-// lengths returns a prefix of each length that a range of an API server may have, in several places: at both ends
-// of the address space and where 64 bits meet.
+// lengths returns a prefix of each length that an API server's range may have, at both ends of the
+// address space and where 64 bits meet.
 func lengths() (list []netip.Prefix) {
 	for bits := 12; bits <= 32; bits++ {
 		for _, a := range []string{"10.96.0.0", "0.0.0.0", "255.255.255.255"} {

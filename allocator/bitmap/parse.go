@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Parse reads the two fields of a RangeAllocation: the Range and the Data. Zero bytes in front of data mean
-// nothing. On error there is no bitmap:
+// Parse reads the two fields of a RangeAllocation: the Range and the Data. Leading zero bytes of
+// data mean nothing. On error there is no bitmap:
 //
 //   - ErrUnset if both are empty, as in a RangeAllocation that was created and never used;
 //   - ErrNodePorts, possibly wrapped, if spec is a port range;
-//   - one that says what to do if spec is not a prefix, has host bits set, or is one that New refuses. Decimal numbers with
-//     leading zeros, as in 10.096.0.0/16, are read as old API servers read them: as decimal;
-//   - one that names the lowest of them if bits are set that stand for no address of the range.
+//   - one that says what to do if spec is not a prefix, has host bits set, or is refused by New.
+//     Leading zeros, as in 10.096.0.0/16, are read as old API servers read them: as decimal;
+//   - one that names the lowest such bit if bits are set that stand for no address of the range.
 func Parse(spec string, data []byte) (*Bitmap, error) {
 	p, err := parsePrefix(spec, data)
 	if err != nil {
@@ -38,7 +38,7 @@ func refused(spec, reason string) error {
 	return fmt.Errorf("%q cannot be the range of a bitmap: %s", spec, reason)
 }
 
-// overflow says that n bits are set which stand for no address of the range, and which is the first of them.
+// overflow says that n bits are set that stand for no address of the range, first being the first.
 func (b *Bitmap) overflow(spec string, n, first int) error {
 	text := fmt.Sprintf("bit %d", first)
 	if a := b.addr(first); a.IsValid() {
@@ -49,7 +49,7 @@ func (b *Bitmap) overflow(spec string, n, first int) error {
 		spec, b.size, n, text)
 }
 
-// parsePrefix returns the prefix that spec means, whatever its length; data only helps to tell what else it is.
+// parsePrefix returns the prefix that spec means, of any length; data helps to explain an error.
 func parsePrefix(spec string, data []byte) (netip.Prefix, error) {
 	switch {
 	case spec == "" && len(trimmed(data)) == 0:
@@ -86,7 +86,7 @@ func check(p netip.Prefix) string {
 	}
 }
 
-// unmapped says how the IPv4 prefix that was meant is written.
+// unmapped returns how to write the IPv4 prefix that was meant.
 func unmapped(p netip.Prefix) string {
 	if p.Bits() < 96 {
 		return "an IPv4 prefix or an IPv6 prefix outside ::ffff:0:0/96"
@@ -102,8 +102,8 @@ func isPortRange(spec string) bool {
 	return ok && err1 == nil && err2 == nil && from <= to
 }
 
-// withoutLeadingZeros returns spec with the decimal numbers of an IPv4 address and of the length in the only form
-// that netip accepts. What has nothing decimal, or is no prefix at all, is left for netip to judge.
+// withoutLeadingZeros returns spec without leading zeros, which netip refuses, in the numbers of an
+// IPv4 address and in the length. What has none, or is no prefix, is left for netip to judge.
 func withoutLeadingZeros(spec string) string {
 	address, length, ok := strings.Cut(spec, "/")
 	if !ok {
@@ -119,12 +119,12 @@ func withoutLeadingZeros(spec string) string {
 	return head + strings.Join(tail, ".") + "/" + trimZeros(length)
 }
 
-// trimZeros drops the zeros in front of s, except where s is nothing else.
+// trimZeros drops the leading zeros of s, but never its last digit.
 func trimZeros(s string) string {
 	return strings.TrimLeft(s[:max(0, len(s)-1)], "0") + s[max(0, len(s)-1):]
 }
 
-// beyond returns how many bits of data are set from bit n on, and which is the first of them.
+// beyond returns how many bits of data are set from bit n on, and the first of them.
 func beyond(data []byte, n int) (count, first int) {
 	for i := n / 8; i < len(data); i++ { // bytes counted from the end, where bit 0 is
 		d := data[len(data)-1-i]
@@ -139,7 +139,7 @@ func beyond(data []byte, n int) (count, first int) {
 	return count, first
 }
 
-// load takes over the bits of data, of which none is beyond the last of b. b is new.
+// load copies the bits of data into b, which is new; none of them is beyond the last bit of b.
 func (b *Bitmap) load(data []byte) {
 	data = trimmed(data)
 	copy(b.data[len(b.data)-len(data):], data)
@@ -149,8 +149,7 @@ func (b *Bitmap) load(data []byte) {
 }
 
 var (
-	// ErrUnset is the answer to a RangeAllocation that was created and never used: it has neither a range nor
-	// addresses.
+	// ErrUnset: the RangeAllocation was created and never used; it has neither a range nor addresses.
 	ErrUnset = errors.New("the bitmap was created and never used: take the range from the API server, no address is in use")
 	// ErrNodePorts is the answer to the RangeAllocation of node ports, which has the same form.
 	ErrNodePorts = errors.New("the bitmap is that of node ports, not of addresses: leave it as it is")

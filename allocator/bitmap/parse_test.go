@@ -151,7 +151,7 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestOverflowIsExact sets one bit after the other: the first that is refused is the one behind the last address.
+// TestOverflowIsExact sets one bit at a time: the first refused one is behind the last address.
 func TestOverflowIsExact(t *testing.T) {
 	for _, p := range lengths() {
 		for _, more := range []int{-1, 0, 1, 7, 64, 1000} {

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 )
 
-// capture is a file of testdata/real: what an API server had in etcd. See testdata/README.md for how it was made.
+// capture is a file of testdata/real: what an API server had in etcd, see testdata/README.md.
 type capture struct {
 	Bitmaps []struct {
 		Key        string
@@ -46,7 +46,7 @@ func readCaptures(t *testing.T) map[string]capture {
 	return captures
 }
 
-// TestReal reads what real API servers wrote, finds the addresses of their Services and writes the same bytes again.
+// TestReal reads what API servers wrote, finds their Services' addresses and writes the same bytes.
 func TestReal(t *testing.T) {
 	for name, c := range readCaptures(t) {
 		for _, real := range c.Bitmaps {

@@ -4,18 +4,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Growth has the operator create ServiceCIDRs for a policy before its ranges are full. It looks at each family by itself, of those that Supernets in From have, and
-// never deletes a ServiceCIDR.
+// Growth has the operator create ServiceCIDRs for a policy before its ranges are full. It looks at
+// each family of the Supernets in From by itself, and never deletes a ServiceCIDR.
 type Growth struct {
-	// From are the networks that ranges are cut from, the first one first, and in each the lowest free block first. A block is free if it overlaps no ServiceCIDR, no
-	// node address and pod CIDR, none of the networks that the operator's configuration declares, and none of ReservedNetworks.
+	// From are the networks that ranges are cut from, the first one first, and in each the lowest free
+	// block first. A block is free if it overlaps no ServiceCIDR, no node address or pod CIDR, none of
+	// the networks that the operator's configuration declares, and none of ReservedNetworks.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	From []Supernet `json:"from"`
-	// WhenFreePercent asks for a range when no more than this share of the addresses of the policy's ranges is free, and less than one new range would bring. Only the
-	// dynamic bands count, from which addresses are drawn.
+	// WhenFreePercent asks for a range when at most this share of the policy's addresses is free, and
+	// less than a new range would bring. Only dynamic bands, from which addresses are drawn, count.
 	// +optional
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
@@ -24,13 +25,14 @@ type Growth struct {
 
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]') && self.matches('^([0-9]{1,3}h)?([0-9]{1,5}m)?([0-9]{1,7}s)?$') && duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="give a duration from 1m to 720h (30 days) in hours, minutes and seconds, such as 72h or 1h30m"
 
-	// WhenFullWithin asks for a range also when the ranges will be full before this time has passed, if they go on filling up as in the last hours, and half of their addresses
-	// are used. From 1m to 720h, which are 30 days.
+	// WhenFullWithin also asks for a range when half of the addresses are used and the ranges will be
+	// full within this time if they go on filling up as in the last hours. From 1m to 720h (30 days).
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=40
 	WhenFullWithin *metav1.Duration `json:"whenFullWithin,omitempty"`
-	// MaxRanges bounds how many ServiceCIDRs of each family the operator creates for this policy. Those that are deleted again do not count.
+	// MaxRanges bounds the ServiceCIDRs of each family that the operator creates for this policy.
+	// Deleted ones do not count.
 	// +optional
 	// +kubebuilder:default=8
 	// +kubebuilder:validation:Minimum=1
@@ -64,7 +66,7 @@ type Supernet struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=43
 	CIDR string `json:"cidr"`
-	// PrefixLength is that of each range: 16 cuts ranges such as 10.128.0.0/16. IPv4 ranges have 8 to 30, IPv6 ranges 64 to 126.
+	// PrefixLength is that of each range, 16 for 10.128.0.0/16: 8 to 30 in IPv4, 64 to 126 in IPv6.
 	// +required
 	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=126

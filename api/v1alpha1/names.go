@@ -5,7 +5,7 @@ const Prefix = "clusterip-operator.io"
 
 const (
 	// LabelBand on an IPAddress says in which band of its range the address lies (KEP-3070):
-	// BandStatic or BandDynamic. It is information for people and selectors, nothing depends on it.
+	// BandStatic or BandDynamic. It is information for people and selectors; nothing depends on it.
 	LabelBand = Prefix + "/band"
 	// BandStatic is the lower band, kept for addresses that users choose.
 	BandStatic = "static"
@@ -14,23 +14,23 @@ const (
 )
 
 const (
-	// ManagedByAPIServer is the managed-by label of the IPAddresses that kube-apiserver allocates for Services.
+	// ManagedByAPIServer is the managed-by label of IPAddresses that kube-apiserver allocates.
 	ManagedByAPIServer = "ipallocator.k8s.io"
-	// ManagedByOperator is the managed-by label of the IPAddresses that this operator keeps for itself.
+	// ManagedByOperator is the managed-by label of IPAddresses that this operator keeps for itself.
 	ManagedByOperator = Prefix
-	// LabelPurpose on an IPAddress with ManagedByOperator says what the operator keeps it for: one of the purposes below.
+	// LabelPurpose on an IPAddress with ManagedByOperator says what it is kept for: a purpose below.
 	LabelPurpose = Prefix + "/purpose"
-	// PurposeReservation keeps an address for a Service that does not exist yet, or from everybody. The parent is the policy.
+	// PurposeReservation keeps an address for a future Service or from all. The parent is the policy.
 	PurposeReservation = "reservation"
 	// PurposeCooling keeps an address that was freed a short while ago. The parent is the policy.
 	PurposeCooling = "cooling"
-	// PurposeAdditional is an address that a Service has beside its ClusterIPs. The parent is the Service.
+	// PurposeAdditional is an address of a Service beside its ClusterIPs. The parent is the Service.
 	PurposeAdditional = "additional"
 )
 
 const (
-	// AnnotationLastService on a cooling IPAddress is the Service that had the address, namespace/name. It alone may have it
-	// back before its time, by asking for it.
+	// AnnotationLastService on a cooling IPAddress is the Service that had the address,
+	// namespace/name. It alone may have it back before its time, by asking for it.
 	AnnotationLastService = Prefix + "/last-service"
 	// AnnotationReleased on a cooling IPAddress is when it was freed, RFC 3339 with nanoseconds, UTC.
 	AnnotationReleased = Prefix + "/released-at"
@@ -38,80 +38,79 @@ const (
 	AnnotationReservation = Prefix + "/reservation"
 	// AnnotationServiceCIDR on an additional IPAddress is the ServiceCIDR that was asked for.
 	AnnotationServiceCIDR = Prefix + "/service-cidr"
-	// AnnotationServiceUID on an additional IPAddress is the UID of its Service: one of the same name is another Service.
+	// AnnotationServiceUID on an additional IPAddress is the UID of its Service: names are reused.
 	AnnotationServiceUID = Prefix + "/service-uid"
-	// AnnotationAdditionalFrom on a Service asks for one more address of each family of the Service
-	// from each of the named ServiceCIDRs, where a policy allows it: names, four at most and 253
+	// AnnotationAdditionalFrom on a Service asks, where a policy allows it, for one more address of
+	// each family of the Service from each of the named ServiceCIDRs: names, four at most and 253
 	// characters, separated by commas.
 	AnnotationAdditionalFrom = Prefix + "/additional-ips-from"
 )
 
 // What a Service asks of the node agent about how connections are spread over its endpoints.
 const (
-	// AnnotationScheduler on a Service is the name of a scheduler, as IPVS has them, or random: it chooses an endpoint for each new connection.
+	// AnnotationScheduler on a Service is the name of a scheduler, as IPVS has them, or random: it
+	// chooses an endpoint for each new connection.
 	AnnotationScheduler = Prefix + "/scheduler"
-	// AnnotationKubeRouterScheduler is that of kube-router, read where AnnotationScheduler is absent.
+	// AnnotationKubeRouterScheduler is that of kube-router, read if AnnotationScheduler is absent.
 	AnnotationKubeRouterScheduler = "kube-router.io/service.scheduler"
-	// AnnotationEndpointWeights on a Service says what each endpoint weighs: the word WeightsByCores, or entries label=value:weight with commas between them, of which the first
-	// counts that the endpoint's node fits.
+	// AnnotationEndpointWeights on a Service says what each endpoint weighs: WeightsByCores, or
+	// entries label=value:weight with commas between; the first that fits the endpoint's node counts.
 	AnnotationEndpointWeights = Prefix + "/endpoint-weights"
 	// WeightsByCores has an endpoint weigh as much as its node has cores.
 	WeightsByCores = "cores"
 )
 
-// What renumbering writes (kubectl clusterip renumber). ClusterIPs are immutable but through type ExternalName: two updates exchange them, and the address that the Service had
-// before is a former one until nobody uses it.
+// What renumbering writes (kubectl clusterip renumber). ClusterIPs change only through type
+// ExternalName: two updates exchange them; the old address is a former one until no client uses it.
 const (
-	// FinalizerFormer on an IPAddress keeps the address when the API server lets go of it, so that nobody else is given it: proxies go on serving it for the Service that it
-	// names. It goes when the address is not needed any more.
+	// FinalizerFormer on an IPAddress keeps an address that the API server lets go of until it is not
+	// needed: no other Service gets it, and proxies go on serving it for the Service that it names.
 	FinalizerFormer = Prefix + "/former-address"
 	// AnnotationFormerIPs on a Service are its former addresses, separated by commas.
 	AnnotationFormerIPs = Prefix + "/former-ips"
-	// AnnotationRenumbering on a Service says that it is of type ExternalName for the moment
-	// between the two updates: JSON with what the second one restores. The owner of the Service may
-	// write it too, so that the command believes only what ConditionRenumbering proves;
-	// BeingRenumbered is for all others.
+	// AnnotationRenumbering on a Service says that it is of type ExternalName for the moment between
+	// the two updates: JSON with what the second one restores. The Service's owner may write it too:
+	// the command believes only what ConditionRenumbering proves, all other code asks BeingRenumbered.
 	AnnotationRenumbering = Prefix + "/renumbering"
-	// ConditionRenumbering in the status of a Service, which is not for those to write who may
-	// write the Service, has the SHA-256 of AnnotationRenumbering in its message. It is there for
-	// as long as the annotation.
+	// ConditionRenumbering in the status of a Service, which users who may write the Service may not
+	// write, has the SHA-256 of AnnotationRenumbering in its message. It stays as long as that.
 	ConditionRenumbering = Prefix + "/Renumbering"
 	// ManagerRenumbering writes all of that, and the Services that are renumbered.
 	ManagerRenumbering = "clusterip-operator-renumbering"
 )
 
-// AnnotationCreatedFor on a ServiceCIDR names the ServiceCIDRPolicy for whose growth the operator created it. The clean-up leaves it: the range is in use.
+// AnnotationCreatedFor on a ServiceCIDR names the ServiceCIDRPolicy for whose growth the operator
+// created it. The clean-up leaves it: the range is in use.
 const AnnotationCreatedFor = Prefix + "/created-for"
 
-// AnnotationProbe on a headless Service that is created for trial (dry run) has the webhook answer with a warning: the proof that the API server reaches it.
+// AnnotationProbe on a headless Service that is created as a dry run makes the webhook answer with
+// a warning: the proof that the API server reaches it.
 const AnnotationProbe = Prefix + "/probe"
 
 const (
 	// FinalizerUpstream is the ServiceCIDR finalizer that kube-controller-manager adds and removes.
 	FinalizerUpstream = "networking.k8s.io/service-cidr-finalizer"
-	// FinalizerServiceCIDR holds a ServiceCIDR as long as its removal would leave an address without a range.
+	// FinalizerServiceCIDR holds a ServiceCIDR while its removal would leave addresses without range.
 	FinalizerServiceCIDR = Prefix + "/servicecidr-protection"
 )
 
-// DefaultServiceCIDR is the name of the ServiceCIDR that stands for the API server's
-// --service-cluster-ip-range (KEP-1880).
+// DefaultServiceCIDR is the ServiceCIDR of the API server's --service-cluster-ip-range (KEP-1880).
 const DefaultServiceCIDR = "kubernetes"
 
-// ConditionMigrated on the default ServiceCIDR is True when every ClusterIP has its IPAddress, so that an API server that
-// allocates from IPAddresses finds nothing to repair. It is removed by the clean-up.
+// ConditionMigrated on the default ServiceCIDR is True when every ClusterIP has its IPAddress: an
+// API server that allocates from IPAddresses finds nothing to repair. The clean-up removes it.
 const ConditionMigrated = Prefix + "/Migrated"
 
-// AnnotationUsage on a ServiceCIDR tells how many of its addresses are used: a ServiceCIDRUsage in JSON, half a minute old at most. It is for those who would
-// otherwise have to list all IPAddresses, and removed by the clean-up.
+// AnnotationUsage on a ServiceCIDR counts its used addresses: a ServiceCIDRUsage in JSON, at most
+// 30 s old, for clients that would otherwise list all IPAddresses. The clean-up removes it.
 const AnnotationUsage = Prefix + "/usage"
 
 // ExclusiveName is the name of the three objects by which the API server itself keeps Services out
-// of the ranges of policies with enforcement: APIServer. They are a ValidatingAdmissionPolicy,
-// which comes with the manifests, the ConfigMap that it reads, in the operator's namespace, and the
-// ValidatingAdmissionPolicyBinding between the two.
+// of the ranges of policies with enforcement: APIServer: a ValidatingAdmissionPolicy, which comes
+// with the manifests, the ConfigMap that it reads in the operator's namespace, and their binding.
 const ExclusiveName = "clusterip-operator-exclusive"
 
-// Condition types on a ServiceCIDR. All of them are abnormal when True, and removed by the clean-up.
+// Condition types on a ServiceCIDR. All are abnormal when True, and removed by the clean-up.
 const (
 	// ConditionDeletionBlocked names the addresses that keep a ServiceCIDR from being deleted.
 	ConditionDeletionBlocked = Prefix + "/DeletionBlocked"
@@ -123,11 +122,10 @@ const (
 	ConditionStaticBandFull = Prefix + "/StaticBandFull"
 	// ConditionNetworkOverlap names the node, pod and declared networks that a range overlaps.
 	ConditionNetworkOverlap = Prefix + "/NetworkOverlap"
-	// ConditionDefaultRangeMismatch is True on the default ServiceCIDR while it differs from the range
-	// that the API server was started with.
+	// ConditionDefaultRangeMismatch: the default ServiceCIDR differs from the API server's own range.
 	ConditionDefaultRangeMismatch = Prefix + "/DefaultRangeMismatch"
-	// ConditionWritesRefused is True on the default ServiceCIDR while the API server refuses to the
-	// operator to write IPAddresses, of whatever range.
+	// ConditionWritesRefused is True on the default ServiceCIDR while the API server refuses the
+	// operator's writes of IPAddresses, of whatever range.
 	ConditionWritesRefused = Prefix + "/WritesRefused"
 )
 
@@ -139,15 +137,14 @@ const (
 	ManagerIPAddress = "clusterip-operator-ipaddress"
 	// ManagerBand writes LabelBand.
 	ManagerBand = "clusterip-operator-band"
-	// ManagerDefaultRange creates the default ServiceCIDR where the API server does not. By this name a later start
-	// recognises its own work.
+	// ManagerDefaultRange creates the default ServiceCIDR where the API server does not. By this name
+	// a later start recognises its own work.
 	ManagerDefaultRange = "clusterip-operator-default-servicecidr"
 	// ManagerPolicy writes reservations and cooling addresses, and the status of ServiceCIDRPolicies.
 	ManagerPolicy = "clusterip-operator-policy"
-	// ManagerEnforcement writes the ConfigMap and the ValidatingAdmissionPolicyBinding of the name
-	// ExclusiveName, and the conditions Enforced and Violated.
+	// ManagerEnforcement writes ConfigMap and binding ExclusiveName, conditions Enforced and Violated.
 	ManagerEnforcement = "clusterip-operator-enforcement"
-	// ManagerGrowth creates ServiceCIDRs for policies with growth, and writes the conditions Growing and GrowthExhausted.
+	// ManagerGrowth creates ServiceCIDRs for growth, and the conditions Growing and GrowthExhausted.
 	ManagerGrowth = "clusterip-operator-growth"
 	// ManagerAdmission writes refusals into the status of ServiceCIDRPolicies.
 	ManagerAdmission = "clusterip-operator-admission"

@@ -9,7 +9,7 @@ import (
 // GroupVersion is what an API server serves the kinds of this package under.
 var GroupVersion = schema.GroupVersion{Group: Prefix, Version: "v1alpha1"}
 
-// Resource is the name of the ServiceCIDRPolicies in URLs, in RBAC rules and in the parents of our IPAddresses.
+// Resource names the ServiceCIDRPolicies in URLs, RBAC rules and the parents of our IPAddresses.
 const Resource = "servicecidrpolicies"
 
 var (

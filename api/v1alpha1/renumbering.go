@@ -10,11 +10,11 @@ const ExternalNameRenumbering = "being-renumbered.invalid"
 
 // BeingRenumbered reports whether a Service says that it is between the two updates that exchange
 // its ClusterIPs: it has AnnotationRenumbering, and is of type ExternalName under
-// ExternalNameRenumbering, or a load balancer again that does not have its status back. A type or a
-// name that its owner gives it meanwhile ends that.
+// ExternalNameRenumbering, or a load balancer again that does not have its status back. Another
+// type or name that its owner gives it meanwhile ends that.
 //
-// The owner of the Service may say so too. It is a reason to go on serving what was known
-// before, and to keep what the Service has; it is none to give the Service anything.
+// The owner of the Service may say so too. It is a reason to go on serving what was known before
+// and to keep what the Service has, but none to give the Service anything.
 func BeingRenumbered(s *corev1.Service) bool {
 	if _, says := s.Annotations[AnnotationRenumbering]; !says {
 		return false

@@ -4,14 +4,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ServiceCIDRPolicy says which Services get their addresses from which ServiceCIDRs, who else may, and which addresses are kept free.
+// ServiceCIDRPolicy says which Services get their addresses from which ServiceCIDRs, whether other
+// Services may, and which addresses are kept free.
 //
-// Of several policies that select a Service the one of the highest priority steers it; among equals
-// the first by name, so that a restore from a backup, which changes ages, changes no owner. The
-// same order decides between policies that want the same range for themselves, or the same address.
+// Of several policies that select a Service, the one of the highest priority steers it; among
+// equals the first by name, so that a restore from a backup, which changes ages, changes no owner.
+// The same order decides between policies that want the same range exclusively or one address.
 //
-// A policy steers only the families of which it has ranges: with IPv4 ranges alone it leaves the IPv6 address of a dual-stack
-// Service to others.
+// A policy steers only the families of which it has ranges: with IPv4 ranges alone it leaves the
+// IPv6 address of a dual-stack Service to other policies.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,7 +26,7 @@ import (
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`,description="The condition Programmed."
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`,description="The time since its creation."
 // +kubebuilder:printcolumn:name=Priority,type=integer,JSONPath=`.spec.priority`,priority=1,description="Higher goes first."
-// +kubebuilder:printcolumn:name=Exclusive,type=boolean,JSONPath=`.spec.exclusive`,priority=1,description="Keeps others out."
+// +kubebuilder:printcolumn:name=Exclusive,type=boolean,JSONPath=`.spec.exclusive`,priority=1,description="Keeps other Services out."
 // +kubebuilder:printcolumn:name=OnFull,type=string,JSONPath=`.spec.onFull`,priority=1,description="Fail or Fallback."
 // +kubebuilder:printcolumn:name=CoolDown,type=string,JSONPath=`.spec.coolDown`,priority=1,description="How long addresses cool down."
 type ServiceCIDRPolicy struct {
@@ -58,59 +59,58 @@ type ServiceCIDRPolicyList struct {
 type ServiceCIDRPolicySpec struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="give the name of a ServiceCIDR: lower-case letters, digits, '-' and '.', with a letter or digit at both ends and beside each '.'"
 
-	// ServiceCIDRs are the names of the ServiceCIDR objects that the policy is about. One that does not exist is waited for.
-	// Not together with ServiceCIDRSelector. A policy without either steers nobody; it may have reservations.
+	// ServiceCIDRs are the names of the ServiceCIDR objects that the policy is about. One that does
+	// not exist is waited for. Not together with ServiceCIDRSelector. A policy without either steers
+	// no Service; it may have reservations.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
-	// ServiceCIDRSelector selects the ServiceCIDR objects by their labels, so that ranges can come and go. Empty selects all.
+	// ServiceCIDRSelector selects ServiceCIDRs by label: ranges can come and go. Empty selects all.
 	// +optional
 	ServiceCIDRSelector *metav1.LabelSelector `json:"serviceCIDRSelector,omitempty"`
-	// NamespaceSelector selects the namespaces whose Services are steered, by their labels. Left out: all namespaces.
+	// NamespaceSelector selects by labels the namespaces whose Services are steered. Left out: all.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// ServiceSelector selects the Services that are steered, by their labels. Left out: all Services of the namespaces.
+	// ServiceSelector selects by labels the Services that are steered. Left out: all of them.
 	// +optional
 	ServiceSelector *metav1.LabelSelector `json:"serviceSelector,omitempty"`
-	// Exclusive: no Service that the policy does not select gets an address from its ranges, drawn or chosen.
+	// Exclusive: only Services that the policy selects get addresses of its ranges, drawn or chosen.
 	// +optional
 	// +kubebuilder:default=false
 	Exclusive bool `json:"exclusive,omitempty"`
-	// Enforcement says who keeps other Services out of the ranges of an exclusive policy. Without
+	// Enforcement says what keeps other Services out of the ranges of an exclusive policy. Without
 	// exclusive it says nothing.
 	//
-	// APIServer: the API server itself, by a ValidatingAdmissionPolicy, whether the operator runs
-	// or not. The price: while no webhook answers, the API server draws from a ServiceCIDR of its
-	// own choice, and a creation for which it draws from one of these ranges is refused, and has to
-	// be repeated. How many depends on how the API server walks a Go map, for as long as its
-	// process lives: between 2 and 36 of 40, where it was tried with one open range and one of
-	// these in ten lives. Services that exist keep their addresses.
+	// APIServer: the API server itself, by a ValidatingAdmissionPolicy, whether the operator runs or
+	// not. The price: while no webhook answers, the API server draws from a ServiceCIDR of its own
+	// choice, and a creation for which it draws from one of these ranges is refused, and has to be
+	// repeated. How many depends on how the API server walks a Go map, for as long as its process
+	// lives: between 2 and 36 of 40 in a trial of ten processes, with one open range and one of these.
+	// Services that exist keep their addresses.
 	//
-	// Webhook: the operator's webhook alone, which is weaker. What the API server cannot have it
-	// answer passes: every Service while no replica of the operator answers in time, and a Service
-	// so large that it does not arrive there in time. External IPs are not looked at.
+	// Webhook: the operator's webhook alone, which is weaker. What the webhook does not answer passes:
+	// every Service while no replica of the operator answers in time, and a Service so large that it
+	// does not arrive there in time. External IPs are not looked at.
 	// +optional
 	// +kubebuilder:default=APIServer
 	Enforcement Enforcement `json:"enforcement,omitempty"`
-	// AdditionalAddresses allows the Services that the policy selects to ask for additional
-	// addresses of its ServiceCIDRs, by the annotation clusterip-operator.io/additional-ips-from:
-	// one of each family from each of up to four ServiceCIDRs. A tenant that may write such a
-	// Service may take so many addresses for it. A Service that is not allowed to is refused the
-	// annotation. When this is taken back, or the policy deleted, a Service keeps the additional
-	// addresses that it has, as it keeps its ClusterIPs, until it lets go of them, and gets no new
-	// ones.
+	// AdditionalAddresses allows the Services that the policy selects to ask for additional addresses
+	// of its ServiceCIDRs, by the annotation clusterip-operator.io/additional-ips-from: one of each
+	// family from each of up to four ServiceCIDRs. A tenant that may write such a Service may take so
+	// many addresses for it. A Service that is not allowed to is refused the annotation. When this is
+	// taken back, or the policy deleted, a Service gets no new additional addresses. It keeps those
+	// that it has, as it keeps its ClusterIPs, until it lets go of them.
 	// +optional
 	// +kubebuilder:default=false
 	AdditionalAddresses bool `json:"additionalAddresses,omitempty"`
-	// OnFull says what happens to a Service when its ranges have no address left: Fail refuses it, Fallback draws from the
-	// ranges of the next policy that selects it, and at last from those that nobody has for himself.
+	// OnFull says what happens to a Service when its ranges are full: Fail refuses it, Fallback draws
+	// from the next policy that selects it, and at last from ranges that no policy has exclusively.
 	// +optional
 	// +kubebuilder:default=Fallback
 	OnFull OnFull `json:"onFull,omitempty"`
-	// Priority orders policies, higher first. Equal priorities go by name, in the order of the
-	// alphabet.
+	// Priority orders policies, higher first. Equal priorities go by name, in alphabetical order.
 	// +optional
 	// +kubebuilder:default=0
 	Priority int32 `json:"priority,omitempty"`
@@ -125,13 +125,14 @@ type ServiceCIDRPolicySpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=40
 	CoolDown *metav1.Duration `json:"coolDown,omitempty"`
-	// Reservations keep addresses free, inside of the policy's ranges or outside of them: 1,024 at most in all.
+	// Reservations keep addresses free, in the policy's ranges or elsewhere: at most 1,024 in all.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=1024
 	Reservations []Reservation `json:"reservations,omitempty"`
-	// Growth has the operator create ServiceCIDRs with the labels of ServiceCIDRSelector before the ranges are full. Left out: ranges are the admin's.
+	// Growth has the operator create ServiceCIDRs with the labels of ServiceCIDRSelector before the
+	// ranges are full. Left out: the admin alone makes ranges.
 	// +optional
 	Growth *Growth `json:"growth,omitempty"`
 }
@@ -145,7 +146,7 @@ func (s *ServiceCIDRPolicySpec) SelectsByServiceLabelsAlone() bool {
 	return s.Exclusive && !selects(s.NamespaceSelector) && selects(s.ServiceSelector)
 }
 
-// Enforcement is who keeps Services out of exclusive ranges.
+// Enforcement is what keeps other Services out of exclusive ranges.
 //
 // +kubebuilder:validation:Enum=Webhook;APIServer
 type Enforcement string
@@ -165,7 +166,7 @@ type OnFull string
 const (
 	// OnFullFail refuses the Service.
 	OnFullFail OnFull = "Fail"
-	// OnFullFallback goes to the next policy, and at last to the ranges that nobody has for himself.
+	// OnFullFallback goes to the next policy, and at last to ranges that no policy has exclusively.
 	OnFullFallback OnFull = "Fallback"
 )
 
@@ -180,8 +181,9 @@ type Reservation struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// The last two rules compare the ends of a range. CEL has no order of addresses: IPv4 ones are compared as numbers. IPv6 ones get
-	// eight groups (of those without a digit :: leaves one), and then each group is compared behind which both ends are still the same.
+	// The last two rules compare the ends of a range. CEL has no order of addresses: IPv4 ones are
+	// compared as numbers. IPv6 ones get eight groups (:: leaves one without a digit), and a group is
+	// compared where both ends agree in all groups before it.
 	// +kubebuilder:validation:XValidation:rule="isIP(self) || isCIDR(self) || (self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1]))",message="give an address (10.96.0.10), a range of addresses (10.96.0.10-10.96.0.19) or a CIDR (10.96.0.16/28), without spaces, leading zeros and zones; write an IPv4 address as such, not inside of an IPv6 one"
 	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip.isCanonical(self)",message="write the address in its shortest form, in lower case"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || string(cidr(self).masked()) == self",message="write the CIDR from its first address on, in the shortest form and in lower case"
@@ -191,15 +193,16 @@ type Reservation struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1])) || ip(self.split('-')[0]).family() != 4 || ip(self.split('-')[1]).family() != 4 || [self.split('-')[0], self.split('-')[1]].map(a, int(a.split('.')[0]) * 16777216 + int(a.split('.')[1]) * 65536 + int(a.split('.')[2]) * 256 + int(a.split('.')[3])).isSorted()",message="give the lower address of the range first, then the higher one"
 	// +kubebuilder:validation:XValidation:rule="!(self.split('-').size() == 2 && isIP(self.split('-')[0]) && isIP(self.split('-')[1])) || ip(self.split('-')[0]).family() != 6 || ip(self.split('-')[1]).family() != 6 || !ip.isCanonical(self.split('-')[0]) || !ip.isCanonical(self.split('-')[1]) || [self.split('-')[0].replace('::', ':0:0:0:0:0'.substring(0, 16 - 2 * self.split('-')[0].split(':').size()) + '::')].all(x, [self.split('-')[1].replace('::', ':0:0:0:0:0'.substring(0, 16 - 2 * self.split('-')[1].split(':').size()) + '::')].all(y, [0, 1, 2, 3, 4, 5, 6, 7].all(i, !cidr(self.split('-')[0] + '/' + ['0', '16', '32', '48', '64', '80', '96', '112'][i]).containsIP(self.split('-')[1]) || ('0000' + x.split(':')[i]).substring(x.split(':')[i].size()) <= ('0000' + y.split(':')[i]).substring(y.split(':')[i].size()))))",message="give the lower address of the range first, then the higher one"
 
-	// Address is what is kept: an address (10.96.0.10), a range of addresses (10.96.0.10-10.96.0.19) or a CIDR (10.96.0.16/28).
-	// Addresses are written in their shortest form, in lower case, and a CIDR begins with its first address.
+	// Address is what is kept: an address (10.96.0.10), a range (10.96.0.10-10.96.0.19) or a CIDR
+	// (10.96.0.16/28), in shortest form and lower case. A CIDR begins with its first address.
 	// +required
 	// +kubebuilder:validation:MaxLength=79
 	Address string `json:"address"`
 
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="give the namespace and the name of a Service, such as shop/cart, or leave it out"
 
-	// For is the Service that may have the address, namespace/name. It gets one without asking when it is created. Left out: nobody may.
+	// For is the Service, namespace/name, that may have the address. It gets one without asking when
+	// it is created. Left out: no Service may.
 	// +optional
 	// +kubebuilder:validation:MaxLength=127
 	For string `json:"for,omitempty"`
@@ -207,20 +210,22 @@ type Reservation struct {
 
 // Condition types of a ServiceCIDRPolicy.
 const (
-	// PolicyAccepted is True when the spec can be followed. It is False with the reason Invalid, and the message says what is wrong.
+	// PolicyAccepted is True if the spec can be followed, or False: Invalid, and the message says why.
 	PolicyAccepted = "Accepted"
-	// PolicyConflicting is True when another policy wins a part of what this one wants; the message says which and what.
+	// PolicyConflicting is True when another policy wins part of what this one wants; see its message.
 	PolicyConflicting = "Conflicting"
-	// PolicyProgrammed is True when the ranges of the policy are there and ready, and its reservations are in place.
+	// PolicyProgrammed is True when the ranges exist and are ready and the reservations in place.
 	PolicyProgrammed = "Programmed"
-	// PolicyEnforced is there with enforcement: APIServer. It is True when the API server has what it needs to keep others out; False says why it has not.
+	// PolicyEnforced is there with enforcement: APIServer. It is True when the API server has what it
+	// needs to keep other Services out; False says why it has not.
 	PolicyEnforced = "Enforced"
-	// PolicyViolated is True while Services have addresses that the policy keeps for others; the message names the first.
+	// PolicyViolated is True while Services have addresses kept from them; its message has the first.
 	PolicyViolated = "Violated"
-	// PolicyGrowing is there with growth. It is True while a new range is on its way. False says what the next one will be, or why there is none although it is needed; and which ranges
-	// could go.
+	// PolicyGrowing is there with growth. It is True while a new range is on its way. False says what
+	// the next one will be, or why there is none although one is needed; and which ranges could go.
 	PolicyGrowing = "Growing"
-	// PolicyGrowthExhausted is there with growth. It is True when no further range can be created, needed or not; the message says why, and what to do.
+	// PolicyGrowthExhausted is there with growth. It is True when no further range can be created,
+	// needed or not; the message says why, and what to do.
 	PolicyGrowthExhausted = "GrowthExhausted"
 )
 
@@ -229,8 +234,8 @@ type ServiceCIDRPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that the conditions speak of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Accepted, Conflicting and Programmed, with enforcement: APIServer also Enforced, with growth Growing and
-	// GrowthExhausted, and Violated where there is cause.
+	// Conditions are Accepted, Conflicting and Programmed; with enforcement: APIServer also Enforced,
+	// with growth also Growing and GrowthExhausted; and Violated where there is cause.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -245,15 +250,15 @@ type ServiceCIDRPolicyStatus struct {
 	// +listMapKey=cidr
 	Ranges []PolicyRange `json:"ranges,omitempty"`
 	// Refusals are the latest refusals in the name of this policy, the latest first, folded by
-	// namespace and reason: ten at most. Where there are more, the oldest goes of the namespace
-	// that has the most, so that no tenant hides those of another.
+	// namespace and reason: ten at most. Of more, the oldest of the namespace that has the most goes,
+	// so that no tenant hides those of another.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Refusals []PolicyRefusal `json:"refusals,omitempty"`
 }
 
-// PolicySummary counts the addresses of a policy. Sizes beyond 2^63-1, of large IPv6 ranges, are given as 2^63-1.
+// PolicySummary counts the addresses of a policy. Sizes beyond 2^63-1 (IPv6) are given as 2^63-1.
 //
 // +kubebuilder:object:generate=false
 type PolicySummary struct {
@@ -293,20 +298,17 @@ type PolicyRange struct {
 }
 
 // PolicyRefusal are the Services of one namespace that were refused for one reason. It speaks to
-// admins: the users are told less than the message says, and never which other Service has an
-// address.
+// admins: users are told less than the message says, and never which other Service has an address.
 type PolicyRefusal struct {
 	// Time is when the last of them was refused.
 	Time metav1.MicroTime `json:"time"`
 	// First is when the first of them was refused; left out where there is one.
 	// +optional
 	First *metav1.MicroTime `json:"first,omitempty"`
-	// Count is how many there were; left out where there is one. A write whose answer was lost may
-	// count twice.
+	// Count is their number; left out for one. A write whose answer was lost may count twice.
 	// +optional
 	Count int64 `json:"count,omitempty"`
-	// Service is the last of them, namespace/name. Behind a name that is to be generated stands an
-	// asterisk.
+	// Service is the last of them, namespace/name. An asterisk follows a name still to be generated.
 	// +kubebuilder:validation:MaxLength=128
 	Service string `json:"service"`
 	// Message is the reason. Characters that would steer a terminal are taken out.

@@ -159,7 +159,7 @@ func (a *admin) show(ctx context.Context, address netip.Addr) error {
 	return w.Flush()
 }
 
-// events are the last ones that tell of an address: those of its Services that name it, and those of the IPAddress.
+// events returns the last events about an address: of Services that name it, and of its IPAddress.
 func (s *session) events(ctx context.Context, a controllers.Address) (all []corev1.Event, err error) {
 	about := []client.ObjectKey{{Namespace: metav1.NamespaceDefault, Name: a.Address.String()}} // events of objects without a namespace are there
 	for _, name := range a.Services {

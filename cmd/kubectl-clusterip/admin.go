@@ -139,7 +139,7 @@ func (o *output) validate() error {
 	return nil
 }
 
-// listing is a list that can be printed in every format: a table for people, a value for programs, and names.
+// listing is a list that can be printed in every format: a table, a value for programs, or names.
 type listing struct {
 	table metav1.Table
 	value any

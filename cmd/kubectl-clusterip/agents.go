@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Agents are asked side by side, and no longer than askFor all in all: what has not answered by then is told by its pod alone.
+// The agents are asked in parallel, for at most askFor in all; a silent one is judged by its pod.
 const (
 	askers    = 64
 	askFor    = 10 * time.Second
@@ -48,7 +48,8 @@ func (s *session) agents(ctx context.Context, namespace string, h *health) error
 	return nil
 }
 
-// agentSets are the DaemonSets of agents in kube-system and in the operator's namespace. In other namespaces anybody may have labels like theirs.
+// agentSets are the agents' DaemonSets in kube-system and in namespace, which is the operator's. In
+// other namespaces a tenant may have labels like theirs.
 func (s *session) agentSets(ctx context.Context, namespace string) (all []appsv1.DaemonSet, err error) {
 	for _, n := range slices.Compact([]string{metav1.NamespaceSystem, namespace}) {
 		sets := &appsv1.DaemonSetList{}
@@ -96,7 +97,7 @@ func (s *session) agentsOf(ctx context.Context, d *appsv1.DaemonSet) (all []agen
 	return all, s.askAgents(ctx, d, pods, all)
 }
 
-// configuredMode is the mode that the configuration of the agents says, empty if that cannot be read.
+// configuredMode is the mode that the agents' configuration names, empty if that cannot be read.
 func (s *session) configuredMode(ctx context.Context, d *appsv1.DaemonSet) (string, error) {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		for _, arg := range c.Args {
@@ -143,7 +144,7 @@ func (s *session) askAgents(ctx context.Context, d *appsv1.DaemonSet, pods []rep
 	return s.ask(ctx, d, pods, "healthz", func(n int, answer []byte, err error) { all[n].hear(answer, err) })
 }
 
-// ask sends one request to each of the pods, through the API server, and hears all answers, one after the other.
+// ask sends one request to each pod through the API server, and hears all answers one at a time.
 func (s *session) ask(ctx context.Context, d *appsv1.DaemonSet, pods []replica, path string, hear func(n int, answer []byte, err error)) error {
 	c, err := corev1client.NewForConfig(s.config)
 	if err != nil {
@@ -178,7 +179,7 @@ func healthPort(d *appsv1.DaemonSet) string {
 	return "10256"
 }
 
-// hear takes in what an agent answers: that of kube-proxy, with the mode. An answer of 503 is one too.
+// hear reads an agent's answer: kube-proxy's, with the mode added. A 503 answer counts as well.
 func (a *agent) hear(answer []byte, err error) {
 	var told struct {
 		Healthy      bool

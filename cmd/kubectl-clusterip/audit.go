@@ -159,7 +159,7 @@ func (s *session) report(ctx context.Context) (checkReport, error) {
 	return r, nil
 }
 
-// addBitmaps looks at the bitmaps in etcd, and names what could not be told of them. What else a migration finds the other checks have said.
+// addBitmaps checks the bitmaps in etcd and returns what stays unknown. Other checks do the rest.
 func (r *checkReport) addBitmaps(ctx context.Context, etcd connection) (untold string, err error) {
 	l, err := etcd.open(ctx)
 	if err != nil {

@@ -37,9 +37,9 @@ type item struct {
 	Object  string `json:"object"`
 	Address string `json:"address,omitempty"`
 	Message string `json:"message"`
-	// Repair is what `repair` does to the IPAddress: create, delete, replace or relabel; empty where only people can help.
+	// Repair is what `repair` does: create, delete, replace or relabel; empty: only an admin can help.
 	Repair string `json:"repair,omitempty"`
-	// Owner and the rest are what the repair was found to be right for. It is refused when one of them has changed.
+	// Owner and the fields below are what the repair is right for; it is refused once one has changed.
 	Owner           string `json:"owner,omitempty"`
 	ServiceUID      string `json:"serviceUID,omitempty"`
 	IPAddressUID    string `json:"ipAddressUID,omitempty"`
@@ -62,7 +62,7 @@ func (r *checkReport) addDrift(d controllers.Drift) {
 	}
 }
 
-// means says what is wrong with an address. The notes of the controller tell what it has done, which this does not.
+// means says what is wrong. The controller's notes would say what it did, and `check` does nothing.
 func means(f ipaddress.Finding) string {
 	text := checks[driftChecks[f.Drift]]
 	if len(f.Losers) > 0 {
@@ -78,7 +78,7 @@ func means(f ipaddress.Finding) string {
 	return text
 }
 
-// rangeCheck names the check of a condition of a ServiceCIDR, empty if the condition is as it should be.
+// rangeCheck names the check that a ServiceCIDR's condition fails, empty if the condition is fine.
 func rangeCheck(c metav1.Condition) string {
 	kind, ours := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
 	switch {
@@ -90,7 +90,7 @@ func rangeCheck(c metav1.Condition) string {
 	return ""
 }
 
-// policyCheck does so for a policy.
+// policyCheck names the check that a policy's condition fails, empty if the condition is fine.
 func policyCheck(c metav1.Condition) string {
 	switch c.Type {
 	case v1alpha1.PolicyConflicting, v1alpha1.PolicyViolated, v1alpha1.PolicyGrowthExhausted:
@@ -105,8 +105,7 @@ func policyCheck(c metav1.Condition) string {
 	return ""
 }
 
-// conditionItems are what the conditions of ServiceCIDRs and policies say to be wrong, and a spec
-// that keeps out no tenant.
+// conditionItems are what conditions report as wrong, and exclusive policies that stop no tenant.
 func conditionItems(ranges []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []item) {
 	add := func(object string, conditions []metav1.Condition, check func(metav1.Condition) string) {
 		for _, c := range conditions {

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
-// Of what a migration finds only what concerns the bitmaps is added: the other checks have looked at the rest. A leftover is nothing wrong.
+// Only findings about bitmaps are added: other checks report the rest. A leftover is no fault.
 func TestFindingsOfBitmaps(t *testing.T) {
 	leaked := found(migration.LeakedBit, "10.0.0.9")
 	leaked.Detail = "nobody has it"

@@ -202,7 +202,7 @@ func (k *kubeFlags) addFlags(f *pflag.FlagSet) {
 	clientcmd.BindOverrideFlags(&k.overrides, f, clientcmd.RecommendedConfigOverrideFlags(""))
 }
 
-// rest returns how to connect: as the flags say, else $KUBECONFIG, ~/.kube/config or, in a pod, its ServiceAccount.
+// rest says how to connect: by flags, else $KUBECONFIG, ~/.kube/config or a pod's ServiceAccount.
 func (k *kubeFlags) rest() (*rest.Config, error) { return k.config().ClientConfig() }
 
 // namespace is that of the flags, or of the context.
@@ -215,8 +215,8 @@ func (k *kubeFlags) config() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.rules, &k.overrides)
 }
 
-// serverClock tells the API server's time, by which the age of objects is to be measured: a workstation that is a minute ahead
-// would grant no grace at all. Until the first answer of the API server it tells the local time.
+// serverClock tells the API server's time, by which the age of objects is measured: a workstation
+// that is a minute ahead would grant no grace. Until the API server answers it tells local time.
 type serverClock struct {
 	ahead atomic.Int64 // of the server, in nanoseconds
 }
@@ -229,7 +229,7 @@ func (c *serverClock) Now() time.Time { return time.Now().Add(time.Duration(c.ah
 // Since implements clock.PassiveClock.
 func (c *serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// observe reads the time off the answers that pass. They tell seconds, so that small differences are none.
+// observe reads the time off passing answers. They tell seconds: smaller differences are ignored.
 func (c *serverClock) observe(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
@@ -258,7 +258,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// tellCondition writes into the cluster how far it is.
+// tellCondition writes into the cluster how far its migration is.
 func (m *migrate) tellCondition(ctx context.Context, l *link, p migration.Plan) {
 	if p.Snapshot.Allocator == migration.AllocatorBitmap && l.Served {
 		others := len(p.StopFlip()) - (p.Addresses - p.OK)
@@ -266,14 +266,14 @@ func (m *migrate) tellCondition(ctx context.Context, l *link, p migration.Plan) 
 	}
 }
 
-// renewCondition does so where somebody has begun to.
+// renewCondition writes a condition if the cluster already has one about its migration.
 func (m *migrate) renewCondition(ctx context.Context, l *link, c metav1.Condition) {
 	if l.Served {
 		m.courtesy(ctx, condition.Write(ctx, l.API, l.APIVersion, c, l.Clock.Now(), false))
 	}
 }
 
-// courtesy logs that a condition was not written: a user who may not do it has the output of the command.
+// courtesy logs why a condition was not written: without the right, the output has to be enough.
 func (m *migrate) courtesy(ctx context.Context, err error) {
 	if err != nil {
 		logr.FromContextOrDiscard(m.logging(ctx)).Info("The condition of ServiceCIDR kubernetes was not written", "because", err.Error())

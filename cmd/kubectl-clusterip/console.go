@@ -67,7 +67,7 @@ func (a *admin) console(ctx context.Context, port uint16, namespace string, brow
 	return console.Serve(ctx, l, token, newConsoleSources(ctx, s, v, namespace))
 }
 
-// newConsoleSources names what the page can ask. What costs more than a look into memory is remembered for some seconds, for all pages that are open.
+// newConsoleSources names what a page can ask. Costly answers are kept for seconds, for all pages.
 func newConsoleSources(ctx context.Context, s *session, v *controllers.View, namespace string) map[string]console.Source {
 	d := &consoleData{
 		session: s, view: v,
@@ -77,7 +77,7 @@ func newConsoleSources(ctx context.Context, s *session, v *controllers.View, nam
 			return allocations{all, time.Now()}, err
 		}),
 		report: remembered(ctx, 5*time.Second, s.report),
-		// For this Services are created for trial, and agents are asked.
+		// This creates a Service for trial, and asks the agents.
 		status: remembered(ctx, 30*time.Second, func(ctx context.Context) (installation, error) { return s.installation(ctx, namespace) }),
 	}
 	return map[string]console.Source{
@@ -85,8 +85,8 @@ func newConsoleSources(ctx context.Context, s *session, v *controllers.View, nam
 	}
 }
 
-// remembered returns a function that asks again when the last answer is older than a while. Those who ask meanwhile share one question, which
-// ends with ctx alone: it is nobody's of them.
+// remembered returns a function that asks again when the last answer is older than age. Callers
+// that come meanwhile share one question, which only the end of ctx stops, not that of a caller.
 func remembered[T any](ctx context.Context, age time.Duration, ask func(context.Context) (T, error)) func() (T, error) {
 	type answer struct {
 		value T

@@ -29,7 +29,7 @@ type consoleData struct {
 	status      func() (installation, error)
 }
 
-// allocations are all addresses in use at a moment. Curves end there, and so stay what they are until the next one.
+// allocations are all addresses in use at a moment. Curves end there, and so stay until the next.
 type allocations struct {
 	all []controllers.Allocation
 	at  time.Time
@@ -41,14 +41,14 @@ type consoleState struct {
 	// Version is that of the API server; Error says why it does not answer.
 	Version string `json:"version,omitempty"`
 	Error   string `json:"error,omitempty"`
-	// ClusterIPs are those of all Services, WithIPAddress those of them that have their IPAddress. Bitmap: the API server allocates from the bitmap in etcd,
-	// so that the second number is how far a migration is.
+	// ClusterIPs are those of all Services, WithIPAddress those that have their IPAddress. Bitmap: the
+	// API server uses the bitmap in etcd, so that the second number tells how far a migration is.
 	ClusterIPs    int  `json:"clusterIPs"`
 	WithIPAddress int  `json:"withIPAddress"`
 	Bitmap        bool `json:"bitmap,omitempty"`
 }
 
-// answersWithin is how long the API server may take to say its version. The page asks every two seconds.
+// answersWithin bounds how long the API server's version may take. The page asks every two seconds.
 const answersWithin = 1500 * time.Millisecond
 
 func (d *consoleData) state(ctx context.Context, _ url.Values) (any, error) {
@@ -71,7 +71,7 @@ func (d *consoleData) state(ctx context.Context, _ url.Values) (any, error) {
 type consoleRange struct {
 	rangeInfo
 	Conditions []metav1.Condition `json:"conditions"`
-	// History are times in seconds, and how many of the addresses that are in use now had been taken by then.
+	// History are times in seconds, and how many of the addresses in use now were taken by then.
 	History [][2]int64 `json:"history"`
 }
 
@@ -102,7 +102,7 @@ func (d *consoleData) ranges(ctx context.Context, _ url.Values) (any, error) {
 // historyPoints is how many points of a curve are drawn.
 const historyPoints = 100
 
-// history counts those of a range's allocations that there were at points of time in equal steps, from the first allocation until now.
+// history counts a range's allocations that existed at equal steps from the first one until now.
 func history(sorted []controllers.Allocation, cidr string, now time.Time) [][2]int64 {
 	out := [][2]int64{}
 	p, err := netip.ParsePrefix(cidr)

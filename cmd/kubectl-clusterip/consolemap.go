@@ -20,12 +20,12 @@ type consoleMap struct {
 	CIDR   string     `json:"cidr"`
 	// Of is the range that CIDR lies in.
 	Of string `json:"of"`
-	// First is the first address as a decimal number, which is too large for a number of JSON; a cell is 2^Bits addresses.
+	// First is the first address in decimal, too large for a JSON number; a cell is 2^Bits addresses.
 	First string `json:"first"`
 	Bits  int    `json:"bits"`
 	// Dynamic is the first cell that begins in the dynamic band, -1 without any.
 	Dynamic int `json:"dynamic"`
-	// Allocated, Reserved and Cooling count addresses, cell by cell; Wrong are the cells in which something is wrong.
+	// Allocated, Reserved and Cooling count the addresses of each cell; Wrong are cells with a fault.
 	Allocated []uint64 `json:"allocated"`
 	Reserved  []uint64 `json:"reserved"`
 	Cooling   []uint64 `json:"cooling"`
@@ -38,7 +38,7 @@ type mapRange struct {
 	CIDR        string `json:"cidr"`
 }
 
-// consoleBits: a part is drawn in 2^consoleBits cells at most. A /12 is so drawn in cells of a /24, and these in single addresses.
+// consoleBits: a part has at most 2^consoleBits cells: a /12 has /24 cells, a /24 single addresses.
 const consoleBits = 12
 
 // chart draws the part that a CIDR names; the first range without one.

@@ -98,7 +98,7 @@ func problems(a controllers.Address) (all []string) {
 	return all
 }
 
-// describeExplanation says what would happen to a Service. has are the addresses of the Service that exists.
+// describeExplanation says what would happen to a Service. has are the addresses that it has now.
 func describeExplanation(w io.Writer, e admission.Explanation, has []controllers.Address) {
 	if e.NoAddress {
 		write(w, "The Service is headless, or of type ExternalName: it gets no address.\n")

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestDocumentedCommandsExist parses every command line of ours that stands in the documentation, without running it.
+// TestDocumentedCommandsExist parses each documented command line of ours, without running it.
 func TestDocumentedCommandsExist(t *testing.T) {
 	docs, err := filepath.Glob("../../docs/*.md")
 	guides, errGuides := filepath.Glob("../../docs/guides/*.md")

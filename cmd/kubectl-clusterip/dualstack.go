@@ -80,7 +80,7 @@ func (a *admin) planDualStack(ctx context.Context, output string, selector label
 	return nil
 }
 
-// dualStackTable lists Services; whoever flushes w meets its error.
+// dualStackTable lists Services; the caller that flushes w gets its error.
 func dualStackTable(w io.Writer, lists ...[]dualstack.Item) {
 	l := listing{table: metav1.Table{ColumnDefinitions: columns("NAMESPACE", "NAME", "LACKS", "LEFT BECAUSE")}}
 	for _, items := range lists {

@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// formerConnections counts the connections to every former address that all agents serve. It fails when an agent cannot be asked: it might have some.
+// formerConnections counts the connections to every former address that all agents serve. It fails
+// when an agent cannot be asked, because that agent might have some.
 func (s *session) formerConnections(ctx context.Context) (map[netip.Addr]int, error) {
 	var answers []map[netip.Addr]int
 	sets, err := s.agentSets(ctx, metav1.NamespaceSystem)
@@ -40,7 +41,7 @@ func (s *session) formerConnections(ctx context.Context) (map[netip.Addr]int, er
 	return sum(answers), nil
 }
 
-// readFormer reads what an agent answers. An answer of 503 is one too: it says why there are no counts.
+// readFormer reads an agent's answer. A 503 is an answer too: it says why there are no counts.
 func readFormer(answer []byte, err error) (map[netip.Addr]int, error) {
 	var told struct {
 		Addresses map[netip.Addr]int

@@ -192,7 +192,7 @@ func (h health) managerPart(replicas []replica) part {
 	return part{"manager", seen && ready == want && want > 0, fmt.Sprintf("%d of %d replicas are ready, image %s", ready, want, tally(images))}
 }
 
-// holder is the pod that holds a Lease, empty if nobody does.
+// holder is the pod that holds a Lease, empty if no pod does.
 func holder(l *coordinationv1.Lease) string {
 	if l.Spec.HolderIdentity == nil {
 		return ""
@@ -265,7 +265,7 @@ func (i installation) webhookPart() part {
 	}
 }
 
-// certificatePart goes by the authority that the API server trusts: without one it cannot call the webhooks, and when it has run out no more.
+// certificatePart judges the CA that the API server trusts: webhooks need one that is valid.
 func (i installation) certificatePart() part {
 	w := i.Webhooks
 	switch {

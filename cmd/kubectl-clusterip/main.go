@@ -15,8 +15,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// run returns 0 when all is well, 1 when something is to be done about the cluster, 2 when that could not be told, nothing was
-// done, or the command line was wrong.
+// run returns 0 when all is well, 1 when something is to be done about the cluster, and 2 when that
+// could not be told, nothing was done, or the command line was wrong.
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -62,7 +62,7 @@ func TestExitIsAnError(t *testing.T) {
 	}
 }
 
-// TestUsage has command lines that are wrong, each of which must end with 2 and say what to do, without asking any cluster.
+// TestUsage has wrong command lines: each ends with 2 and says what to do, without a cluster.
 func TestUsage(t *testing.T) {
 	const etcd = "--etcd-servers=http://127.0.0.1:1"
 	for name, tc := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
-// A map has 2^mapBits cells at most, in lines of mapWidth, each of which begins with its first address.
+// A map has at most 2^mapBits cells, in lines of mapWidth that each begin with their first address.
 const mapWidth, mapBits = 64, 11
 
 func newMap(a *admin) *cobra.Command {

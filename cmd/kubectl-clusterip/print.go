@@ -43,16 +43,15 @@ func validOutput(format string) error {
 	return nil
 }
 
-// write prints what a buffer will hold; the caller that flushes it meets its error. Nothing that it
-// prints steers a terminal.
+// write prints into a buffer; the caller that flushes gets the error. No output steers a terminal.
 func write(w io.Writer, format string, args ...any) {
 	_, _ = io.WriteString(w, plain.Lines(fmt.Sprintf(format, args...)))
 }
 
-// say prints a line of the result. When nobody reads it any more there is nobody to tell.
+// say prints a line of the result. It drops the error of a pipe that no program reads any more.
 func (s streams) say(format string, args ...any) { write(s.Out, format+"\n", args...) }
 
-// logging returns ctx with a logger that writes plain lines for people to stderr. Libraries log there as well.
+// logging returns ctx with a logger of plain lines on stderr, for people. Libraries use it as well.
 func (s streams) logging(ctx context.Context) context.Context {
 	log := funcr.New(func(prefix, args string) {
 		write(s.ErrOut, "%s\n", strings.TrimSpace(prefix+" "+args))
@@ -62,7 +61,7 @@ func (s streams) logging(ctx context.Context) context.Context {
 	return logr.NewContext(ctx, log)
 }
 
-// put prints a value, as a table or for programs, or puts it into a file if output is the name of one.
+// put prints a value, as a table or for programs, or writes it into the file that output names.
 func (s streams) put(output string, value any, table func(io.Writer)) (err error) {
 	if batch.FormatOf(output) != "" {
 		if err := batch.Save(output, value); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 )
 
-// probed is what came of trying whether the API server reaches the webhooks: nobody was reached where both are empty.
+// probed says whether the API server reaches the webhooks. If both fields are empty, it does not.
 type probed struct {
 	// Reached is the replica that has answered.
 	Reached *admission.Reached `json:"reached,omitempty"`
@@ -25,11 +25,11 @@ type probed struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// probeTimeout is how long the trial may take. The API server waits for two seconds for a webhook that does not answer.
+// probeTimeout bounds the trial. The API server waits two seconds for a webhook without an answer.
 const probeTimeout = 10 * time.Second
 
-// probe creates a Service for trial, which the API server shows to the webhook and does not store. It is headless, so that no address is drawn for it. Admission has run when the
-// warning arrives, whatever becomes of the Service afterwards.
+// probe creates a Service for trial: the API server shows it to the webhook and does not store it.
+// It is headless, so that it draws no address. The warning shows that admission has run.
 func (s *session) probe(ctx context.Context) (probed, error) {
 	may, err := s.may(ctx, authorizationv1.ResourceAttributes{Verb: "create", Resource: "services", Namespace: s.namespace})
 	if err != nil || may != "" {
@@ -58,7 +58,7 @@ func (s *session) probe(ctx context.Context) (probed, error) {
 	return probed{}, nil
 }
 
-// may asks whether the user may do something, and says so if not: a request that is refused shows in the API server's audit.
+// may says what the user may not do: an attempt that is refused shows in the API server's audit.
 func (s *session) may(ctx context.Context, what authorizationv1.ResourceAttributes) (refused string, err error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
 	if err := s.Create(ctx, review); err != nil && !apierrors.IsForbidden(err) {

@@ -53,7 +53,7 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// Where nobody looks there is no bar.
+// Without a terminal there is no bar.
 func TestProgressOfALog(t *testing.T) {
 	if p, ok := (&migrate{streams: (&printed{}).streams()}).progress().(*lines); !ok {
 		t.Errorf("a file gets %T", p)

@@ -26,9 +26,9 @@ type rangeInfo struct {
 	Ready       bool               `json:"ready"`
 	Static      v1alpha1.BandUsage `json:"static"`
 	Dynamic     v1alpha1.BandUsage `json:"dynamic"`
-	// FullInSeconds is the forecast; nil where the range does not grow, or nobody knows.
+	// FullInSeconds is the forecast; nil where the range does not grow, or growth is unknown.
 	FullInSeconds *int64 `json:"fullInSeconds,omitempty"`
-	// Policies draw from the range; Exclusive are those of them that keep others out.
+	// Policies draw from the range; Exclusive are those of them that keep other Services out.
 	Policies  []string `json:"policies,omitempty"`
 	Exclusive []string `json:"exclusivePolicies,omitempty"`
 	// Terminating, and what holds the ServiceCIDR then.
@@ -37,7 +37,7 @@ type rangeInfo struct {
 	Created     metav1.Time `json:"created"`
 }
 
-// rangeInfos puts together what is known of ranges. IPAddresses are listed only if some ServiceCIDR does not tell its counts.
+// rangeInfos joins what is known of ranges. It lists IPAddresses if a ServiceCIDR has no counts.
 func (s *session) rangeInfos(ctx context.Context, cidrs []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []rangeInfo, err error) {
 	var v *controllers.View
 	for i := range cidrs {
@@ -63,7 +63,7 @@ func bySoonestFull(a, b rangeInfo) int {
 	return cmp.Or(cmp.Compare(a.fullIn(), b.fullIn()), cmp.Compare(b.share(), a.share()), cmp.Compare(a.ServiceCIDR, b.ServiceCIDR))
 }
 
-// toldUsage reads the counts of the operator. Those of other ranges, or that cannot be read, tell nothing.
+// toldUsage reads the operator's counts. Counts of other ranges, or unreadable ones, tell nothing.
 func toldUsage(o *networkingv1.ServiceCIDR) (u v1alpha1.ServiceCIDRUsage, ok bool) {
 	if json.Unmarshal([]byte(o.Annotations[v1alpha1.AnnotationUsage]), &u) != nil {
 		return u, false
@@ -129,8 +129,7 @@ func (r rangeInfo) fullIn() int64 {
 	return *r.FullInSeconds
 }
 
-// left is how many addresses a new Service could get: those that cool down are drawn when nothing
-// else is free, and do not count as growth.
+// left counts what new Services can get. Cooling addresses, drawn last, are not counted as growth.
 func (r rangeInfo) left() float64 {
 	return float64(r.Static.Free) + float64(r.Static.Cooling) + float64(r.Dynamic.Free) + float64(r.Dynamic.Cooling)
 }

@@ -80,7 +80,7 @@ func TestRangesInAllFormats(t *testing.T) {
 	}
 }
 
-// TestCountsOfOtherRangesAreNotBelieved has an annotation that somebody wrote, or that is older than the ranges.
+// TestCountsOfOtherRangesAreNotBelieved: a user wrote the annotation, or the ranges are newer.
 func TestCountsOfOtherRangesAreNotBelieved(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": false, "{": false, `{"ranges":[]}`: false, `{"ranges":[{"cidr":"10.98.0.0/24"}]}`: false, `{"ranges":[{"cidr":"10.97.0.0/24"}]}`: true,

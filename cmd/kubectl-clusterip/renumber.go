@@ -219,7 +219,7 @@ func usable(o *networkingv1.ServiceCIDR) bool {
 	return o.DeletionTimestamp.IsZero() && !meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 }
 
-// renumberRules reads who names addresses.
+// renumberRules reads which Services --include names, and what webhooks call.
 func (s *session) renumberRules(ctx context.Context, include []string, loadBalancers bool) (r renumber.Rules, err error) {
 	r = renumber.Rules{IncludeLoadBalancers: loadBalancers, Named: sets.New[types.NamespacedName](), Callers: map[netip.Addr][]string{}, Awaited: map[types.NamespacedName][]string{}}
 	for _, text := range include {
@@ -246,8 +246,7 @@ func (s *session) renumberRules(ctx context.Context, include []string, loadBalan
 	return r, nil
 }
 
-// addCaller notes what a webhook of a configuration calls: an address of a URL, or a Service
-// without which no Service can be changed.
+// addCaller notes what a webhook calls: a URL's address, or a Service that Service changes need.
 func addCaller(to renumber.Rules, c admissionregistrationv1.WebhookClientConfig, p *admissionregistrationv1.FailurePolicyType, on []admissionregistrationv1.RuleWithOperations, name string) {
 	if s := c.Service; s != nil && ptr.Deref(p, admissionregistrationv1.Fail) == admissionregistrationv1.Fail && slices.ContainsFunc(on, changesServices) {
 		note(to.Awaited, types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, name)
@@ -293,7 +292,7 @@ func (s *session) keep(ctx context.Context, flag string) (renumber.Keep, error) 
 	}
 }
 
-// leaveOutRefused takes those Services out of a plan that would be refused their new addresses, by the function by which the webhook decides.
+// leaveOutRefused leaves out Services whose new addresses the webhook's own function would refuse.
 func (s *session) leaveOutRefused(ctx context.Context, p *renumber.Plan, services []corev1.Service) error {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -319,10 +318,10 @@ func (s *session) leaveOutRefused(ctx context.Context, p *renumber.Plan, service
 	return nil
 }
 
-// refusedAddresses says what the webhook would answer to a Service with these addresses; empty if it lets it pass.
+// refusedAddresses is the webhook's refusal of a Service with these addresses, empty if it passes.
 func refusedAddresses(ctx context.Context, v *controllers.View, service *corev1.Service, want []netip.Addr) (string, error) {
 	anew := service.DeepCopy()
-	// The annotation stays as it is, and no right to it is asked for.
+	// The annotation does not change, so that no right to it is asked for.
 	delete(anew.Annotations, v1alpha1.AnnotationAdditionalFrom)
 	anew.Spec.ClusterIPs = nil
 	for _, a := range want {

@@ -12,8 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/renumber"
 )
 
-// TestWhoWaitsForAServiceIsNoted has webhooks that API servers call at an address, or by the name
-// of a Service.
+// TestWhoWaitsForAServiceIsNoted has webhooks that are called at an address, or through a Service.
 func TestWhoWaitsForAServiceIsNoted(t *testing.T) {
 	type (
 		client = admissionregistrationv1.WebhookClientConfig

@@ -165,7 +165,7 @@ func (s *session) mover(ctx context.Context, p renumberPlan, r moving) (renumber
 	return m, nil
 }
 
-// stillReady reports a new range from which API servers do not allocate any more: every Service would be turned away between the two updates.
+// stillReady fails if a new range is not ready: Services would be refused between the two updates.
 func (s *session) stillReady(ctx context.Context, to []netip.Prefix) error {
 	cidrs, _, err := s.rangesAndPolicies(ctx)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestTellRollback(t *testing.T) {
 	}
 }
 
-// Beside an API server nothing is done that it would undo, or that would hurt it, unless the admin insists.
+// Without --live, nothing is done beside an API server that it would undo, or that would hurt it.
 func TestRollbackPermitted(t *testing.T) {
 	safe := migration.Rollback{Snapshot: migration.Snapshot{Allocator: migration.AllocatorBitmap}, Bitmaps: []migration.RebuiltBitmap{{Set: 1}}}
 	risky := safe

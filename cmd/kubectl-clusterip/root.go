@@ -55,7 +55,7 @@ func newVersion(out streams) *cobra.Command {
 	}
 }
 
-// newCompletion writes what kubectl runs to complete our words: it finds programs called kubectl_complete-PLUGIN in the PATH.
+// newCompletion writes kubectl_complete-clusterip, which kubectl finds in the PATH and runs.
 func newCompletion(out streams) *cobra.Command {
 	return &cobra.Command{
 		Use: "completion", Short: "Write the program kubectl_complete-clusterip, by which kubectl completes words", Args: noArguments,

@@ -87,8 +87,8 @@ func standsStill(ctx context.Context, l *link) error {
 	return migration.NoneAlive(ctx, l.Store)
 }
 
-// onlyCreates reports whether what exists has to stay: always but when no API server runs and the cluster allocated from the
-// bitmap to the end. Then the IPAddresses of Services that went in the last moments are leftovers.
+// onlyCreates reports whether what exists has to stay. It need not if no API server runs and the
+// cluster used the bitmap to the end: then IPAddresses of Services that went last are leftovers.
 func onlyCreates(ctx context.Context, l *link) (bool, error) {
 	snapshot, err := l.Snapshot(ctx)
 	return l.API != nil || snapshot.Allocator != migration.AllocatorBitmap, err

@@ -115,7 +115,7 @@ type replica struct {
 	Leads bool       `json:"leads,omitempty"`
 }
 
-// leader is who holds the Lease of the operator.
+// leader is the pod that holds the operator's Lease.
 type leader struct {
 	Pod     string     `json:"pod"`
 	Since   *time.Time `json:"since,omitempty"`
@@ -127,7 +127,7 @@ type leader struct {
 // webhooks are those that the API server is to call.
 type webhooks struct {
 	Configured int `json:"configured"`
-	// TrustedUntil is when the last certificate of the authority runs out that the API server trusts; nil while it trusts none.
+	// TrustedUntil is when the CA that the API server trusts expires; nil while it trusts none.
 	TrustedUntil *time.Time `json:"trustedUntil,omitempty"`
 	// Untrusted names the first webhook whose authority is not entered yet.
 	Untrusted string `json:"untrusted,omitempty"`
@@ -143,7 +143,7 @@ type agent struct {
 	Ready     bool   `json:"ready"`
 	// Mode is iptables or nftables; what the configuration says, which may be auto, unless Told.
 	Mode string `json:"mode,omitempty"`
-	// Told: the agent itself has answered. LastSync is when it last brought the rules of a family into the kernel.
+	// Told: the agent has answered. LastSync is when it last brought a family's rules into the kernel.
 	Told     bool       `json:"told,omitempty"`
 	LastSync *time.Time `json:"lastSync,omitempty"`
 	// Problem is why it is not well.

@@ -35,7 +35,7 @@ func drawSVG(w io.Writer, charts []chart) error {
 	return err
 }
 
-// class is how a cell is painted. Allocated cells are the paler the fewer of their addresses are in use.
+// class is how a cell is painted. An allocated cell is the paler, the fewer addresses are in use.
 func (c cell) class() string {
 	kind, more := "free", ""
 	switch u := c.usage; {

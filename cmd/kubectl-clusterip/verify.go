@@ -142,7 +142,7 @@ func (l *link) keepable(ctx context.Context, etcd bool) error {
 	}
 }
 
-// errOtherVersion says that the API server is another one than that at the start, as after an upgrade.
+// errOtherVersion says that the API server is not the one of the start, as after an upgrade.
 var errOtherVersion = errors.New("it serves another version of networking.k8s.io")
 
 // versionCheck is how often the served version is asked for.

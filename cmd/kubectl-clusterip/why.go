@@ -194,7 +194,7 @@ func (s *session) whyService(ctx context.Context, name types.NamespacedName, set
 	return out, explainAnew(ctx, v, service, &out)
 }
 
-// explainAnew has a Service created that names no address: what has been drawn for it is not held against it.
+// explainAnew explains a creation without addresses: what the Service has already does not count.
 func explainAnew(ctx context.Context, v *controllers.View, service *corev1.Service, out *answer) error {
 	anew := service.DeepCopy()
 	if !slices.Contains(anew.Spec.ClusterIPs, corev1.ClusterIPNone) {
@@ -218,9 +218,9 @@ func (s *session) whyNamespace(ctx context.Context, namespace string, set labels
 	return out, explainAnew(ctx, v, service, &out)
 }
 
-// refusals are those of the past that the status of policies has of a Service, or of a namespace if
-// the name ends with a slash. Of several for one reason the status names the last Service: the
-// others of its namespace may be among them.
+// refusals reads past refusals from the status of policies: of a Service, or of a namespace if the
+// name ends with a slash. Of several with one reason the status names only the last Service: other
+// Services of its namespace may be among them.
 func (s *session) refusals(ctx context.Context, of string) (all []pastRefusal, err error) {
 	list := &v1alpha1.ServiceCIDRPolicyList{}
 	if !s.policies {

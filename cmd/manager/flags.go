@@ -37,8 +37,8 @@ type command struct {
 	dryRun, force bool
 }
 
-// parse reads flags over the configuration file over the defaults: once to find the file, and again with the
-// file's values as the defaults of the flags.
+// parse reads flags over the configuration file over the defaults: once to find the file, and again
+// with the file's values as the defaults of the flags.
 func parse(name string, args []string) (command, error) {
 	var file string
 	c := command{config: config.Default()}
@@ -58,8 +58,8 @@ func parse(name string, args []string) (command, error) {
 	return c, c.config.Validate()
 }
 
-// parseFlags refuses words that are no flags: `--leader-elect false` would mean true, and `--kubeconfig F cleanup`
-// would start what was to be cleaned up.
+// parseFlags refuses words that are no flags: `--leader-elect false` would mean true, and
+// `--kubeconfig F cleanup` would start what was to be cleaned up.
 func (c *command) parseFlags(name string, args []string, file *string) error {
 	f := c.flags(name, file)
 	err := f.Parse(args)

@@ -30,8 +30,8 @@ var subcommands = map[string]struct {
 	"cleanup": {cleanUp, "The clean-up is not complete; run it again when the cause is mended"},
 }
 
-// run picks the subcommand. It returns 0 when it did what was asked, 1 when it could not, 2 when it was asked
-// for something that does not exist.
+// run picks the subcommand. It returns 0 when it did what was asked, 1 when it could not, 2 when it
+// was asked for something that does not exist.
 func run(args []string) int {
 	name := "run"
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {

@@ -38,19 +38,19 @@ import (
 const (
 	// leaseName is the Lease of the leader election.
 	leaseName = "clusterip-operator"
-	// defaultNamespace is where config/default puts the manager, and namespaceFile where a pod finds its namespace.
+	// defaultNamespace is the manager's in config/default; namespaceFile is where a pod finds its own.
 	defaultNamespace = "clusterip-operator-system"
 	namespaceFile    = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-	// startTimeout is how long an API server may be unreachable at the start: longer than its own start takes,
-	// shorter than an admin waits.
+	// startTimeout is how long an API server may be unreachable at the start: longer than its own
+	// start takes, shorter than an admin waits.
 	startTimeout = 30 * time.Second
 )
 
-// gcPercent lets the heap grow by half before it is collected, instead of doubling: what the manager remembers hardly
-// changes, and the first listing would otherwise leave its peak behind for good. $GOGC outweighs it.
+// gcPercent lets the heap grow by half before a collection, instead of doubling: what the manager
+// remembers hardly changes, and the first listing would leave its peak behind. $GOGC outweighs it.
 const gcPercent = 50
 
-// serve checks that the API server can be worked with, then puts the manager together and runs it until ctx ends.
+// serve checks the API server, then puts the manager together and runs it until ctx ends.
 func serve(ctx context.Context, c command, log logr.Logger) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -134,7 +134,7 @@ func cleanUp(ctx context.Context, c command, log logr.Logger) error {
 	})
 }
 
-// home is the namespace of the operator: what was said, or that of the pod. It is empty outside of a pod.
+// home is the operator's namespace: the configured one, or the pod's; empty outside of a pod.
 func (c command) home() string {
 	if ns := cmp.Or(c.config.Namespace, os.Getenv("POD_NAMESPACE")); ns != "" {
 		return ns
@@ -143,8 +143,8 @@ func (c command) home() string {
 	return strings.TrimSpace(string(text))
 }
 
-// namespaces puts the namespaces that were not said into the configuration: those of the pod. Outside of a pod there is none that could
-// be meant.
+// namespaces puts the pod's namespace where the configuration names none. Outside of a pod,
+// namespaces that are needed must be configured.
 func (c *command) namespaces() error {
 	o := &c.config
 	o.Namespace = c.home()
@@ -192,8 +192,8 @@ func replicaName() string {
 	return cmp.Or(os.Getenv("POD_NAME"), strings.ToLower(host), "manager")
 }
 
-// webhookAddress returns where other replicas reach the webhooks of this process: at the address that they listen on or, when that is every address of the
-// pod, at the pod's. It is empty where neither is known, and without webhooks; the other replicas then draw by themselves.
+// webhookAddress is where other replicas reach our webhooks: their bind address or, if that is
+// every address, the pod's. It is empty if unknown or without webhooks: replicas then draw alone.
 func webhookAddress(bind, pod string) string {
 	host, port, err := net.SplitHostPort(bind)
 	if err != nil {
@@ -247,8 +247,8 @@ func discover(d discovery.DiscoveryInterface) (found api, err error) {
 	return found, err
 }
 
-// meet finds the API server, with limits that fit 10,000 Services, and what it serves. One that does not answer may be starting; one that answers without
-// the API will not change its mind.
+// meet finds the API server, with limits that fit 10,000 Services, and what it serves. A silent one
+// may be starting; one that answers without the API will not change its mind.
 func (c command) meet(ctx context.Context, log logr.Logger) (kube *rest.Config, found api, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
@@ -290,8 +290,7 @@ func managerOptions(c config.ManagerConfiguration, found api) manager.Options {
 		LeaderElection:          c.LeaderElection.Enabled,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: c.LeaderElection.Namespace,
-		// The process ends when the loops do, so the Lease may be given up at once: fail-over takes two
-		// seconds instead of fifteen.
+		// The process ends with the loops and may give up the Lease: fail-over takes 2 s, not 15 s.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(20 * time.Second),
 		Metrics:                       metricsserver.Options{BindAddress: c.Metrics.BindAddress, SecureServing: c.Metrics.Secure},

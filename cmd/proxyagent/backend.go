@@ -20,7 +20,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables"
 )
 
-// backend is how Services are served: a variant of iptables, native, or balanced, which has IPVS choose endpoints and is native in all else.
+// backend is how Services are served: a variant of iptables, native, or balanced, which has IPVS
+// choose endpoints and is native in all else.
 type backend string
 
 const (
@@ -40,8 +41,7 @@ func (b backend) mode() string {
 // tables reports whether it writes tables of nftables.
 func (b backend) tables() bool { return b == native || b == balanced }
 
-// choice is a backend and why it is taken: a word for the metric, and a clause for people, to come
-// after "because".
+// choice is a backend, and why: a word for the metric, and a clause for people after "because".
 type choice struct {
 	backend
 	reason, why string
@@ -133,8 +133,7 @@ func (b backend) open(o iptables.Options, c v1alpha1.ProxyAgentConfiguration) (p
 	})
 }
 
-// cleanOthers removes what an earlier agent has left that served otherwise, or served a family that
-// is no longer configured.
+// cleanOthers removes what an earlier agent left of another backend, or of a family since left out.
 func cleanOthers(ctx context.Context, f model.Family, b backend) {
 	var did []string
 	var err error

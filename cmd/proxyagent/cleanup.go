@@ -58,8 +58,8 @@ func newCleanup() *cobra.Command {
 	return cmd
 }
 
-// routesLocalnet reports whether neighbours could reach loopback addresses if nothing dropped them (CVE-2020-8558). The agent sets it, and
-// kube-proxy leaves it as well: its owner is unknown.
+// routesLocalnet reports whether neighbours could reach loopback addresses if nothing dropped them
+// (CVE-2020-8558). The agent sets it, and kube-proxy leaves it as well: its owner is unknown.
 func routesLocalnet() bool {
 	value, err := os.ReadFile("/proc/sys/net/ipv4/conf/all/route_localnet")
 	return err == nil && strings.TrimSpace(string(value)) == "1"
@@ -111,7 +111,7 @@ func cleanup(ctx context.Context, modes []iptables.Mode, kubeProxy, dryRun bool)
 	return all, problems
 }
 
-// kubeProxyNodePorts are those that kube-proxy's mode ipvs serves, by its sets; what is not there or cannot be read has none.
+// kubeProxyNodePorts are those in the sets of kube-proxy's mode ipvs. An unreadable set has none.
 func kubeProxyNodePorts(ctx context.Context, sets iptables.Sets, f model.Family) map[model.Protocol]map[uint16]bool {
 	all := map[model.Protocol]map[uint16]bool{}
 	for protocol, name := range map[model.Protocol]string{model.TCP: "NODE-PORT-TCP", model.UDP: "NODE-PORT-UDP", model.SCTP: "NODE-PORT-SCTP-HASH"} {

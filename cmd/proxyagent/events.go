@@ -22,8 +22,7 @@ type eventSource struct {
 	recorder events.EventRecorder
 	node     *corev1.ObjectReference
 	log      logr.Logger
-	// tells reports whether this node is one of those that tell of a Service what is the same on
-	// all.
+	// tells reports whether this node is one of the few that report what is the same on all nodes.
 	tells func(model.ServiceName) bool
 }
 
@@ -36,7 +35,7 @@ func newEvents(ctx context.Context, client kubernetes.Interface, node string, te
 	context.AfterFunc(ctx, broadcaster.Shutdown)
 	return eventSource{
 		recorder: broadcaster.NewRecorder(scheme.Scheme, "clusterip-operator-proxyagent"),
-		// Events of nodes carry the name as UID, as the kubelet and kube-proxy write it: that is what `kubectl describe node` looks for.
+		// The UID is the name, as for kubelet and kube-proxy: `kubectl describe node` looks for that.
 		node: &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)},
 		log:  log, tells: tells,
 	}

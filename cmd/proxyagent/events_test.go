@@ -15,8 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestWhatAllNodesSeeAFewTell has two nodes with the same facts: of those that are the same on
-// every node one tells, of the other each.
+// TestWhatAllNodesSeeAFewTell: one of two nodes tells what both see, each tells the rest.
 func TestWhatAllNodesSeeAFewTell(t *testing.T) {
 	port := func(name string) model.PortName {
 		return model.PortName{Service: model.ServiceName{Namespace: "ns", Name: name}, Protocol: model.TCP}

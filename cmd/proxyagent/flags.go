@@ -27,7 +27,7 @@ cluster with many Services. IPAddress objects decide who owns an address.
 
 Flags win over the file. The rules stay when the agent ends; proxyagent cleanup takes them away.`
 
-// flags are a command line. It is read into a configuration, to see it again when the file is known.
+// flags are a command line. It is read again, over a configuration, when the file is known.
 type flags struct {
 	set  *pflag.FlagSet
 	file string
@@ -62,7 +62,7 @@ func (f *flags) register(set *pflag.FlagSet) {
 	bind(set, &f.file, &c)
 }
 
-// configuration joins the file and the flags: those that were given are read once more, over what the file says.
+// configuration joins file and flags: the flags that were given are read once more, over the file.
 func (f *flags) configuration() (c v1alpha1.ProxyAgentConfiguration, warnings []string, err error) {
 	c = v1alpha1.DefaultProxyAgent()
 	if f.file != "" {

@@ -63,7 +63,7 @@ func debugHandler(c v1alpha1.ProxyAgentConfiguration, b choice, m *metrics.Metri
 	return mux
 }
 
-// fromHere reports whether a request comes from this node. The metrics may be open to a remote Prometheus; the Services and their endpoints are not.
+// fromHere reports whether this node asks: a remote Prometheus may read metrics, but no endpoints.
 func fromHere(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && from.Addr().Unmap().IsLoopback()

@@ -20,7 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/sysctl"
 )
 
-// beLiberal reports whether the kernel is set to treat packets outside of the TCP window as valid. Then they are not dropped either.
+// beLiberal reports whether the kernel accepts packets outside the TCP window: we then keep them.
 func beLiberal(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) bool {
 	liberal, err := sysctl.Kernel(c.SysctlRoot).BeLiberal()
 	if err != nil {
@@ -36,7 +36,7 @@ func whenServed(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, familie
 		return nil
 	}
 	applySysctls(ctx, c)
-	// The memory of the start: the first list is garbage by now, several times what is in use.
+	// The first list is garbage by now, several times what is in use.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -53,9 +53,9 @@ func whenServed(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, familie
 	return nil
 }
 
-// applySysctls writes the kernel's settings. Those of connection tracking exist only with the first rules, and
-// route_localnet is safe only together with the rule that keeps neighbours away from loopback addresses. What cannot be written is logged and
-// does not stop the agent: a container without privileges may not write them, and the node serves all the same.
+// applySysctls writes kernel settings. Those of connection tracking exist only with the first
+// rules, and route_localnet is safe only with the rule that keeps neighbours off loopback
+// addresses. Failures are logged: a container without privileges may not write, but serves.
 func applySysctls(ctx context.Context, c v1alpha1.ProxyAgentConfiguration) {
 	err := sysctl.Kernel(c.SysctlRoot).Apply(sysctl.Want{
 		MaxPerCore: c.Conntrack.MaxPerCore, Min: c.Conntrack.Min,
@@ -79,7 +79,7 @@ const (
 	trimWorth  = 32 << 20         // bytes
 )
 
-// trim returns memory after large syncs and comparisons. The runtime would keep it for the next one, maybe in an hour.
+// trim returns memory after large syncs and comparisons: the next one may be an hour away.
 func trim(ctx context.Context) error {
 	look := time.NewTicker(trimLook)
 	defer look.Stop()
@@ -112,7 +112,7 @@ func waitServed(ctx context.Context, b proxyagent.Backend) {
 	}
 }
 
-// atLoopback reports whether node ports are to be served at any of 127.0.0.0/8, which takes route_localnet.
+// atLoopback reports whether any of 127.0.0.0/8 is to serve node ports, which takes route_localnet.
 func atLoopback(c v1alpha1.ProxyAgentConfiguration) bool {
 	settings, served := config.Settings(c, model.IPv4)
 	loopback := netip.MustParsePrefix("127.0.0.0/8")

@@ -17,12 +17,10 @@ import (
 )
 
 const (
-	// lockFolder is where the lock lies. In pods it is the folder of the host, so that agents in
-	// different pods of a node see each other.
+	// lockFolder has the lock. In pods it is the host's, so that all agents of a node see each other.
 	lockFolder = "/run/clusterip-proxyagent"
 	// earlierLock is the abstract socket that the version before held instead. Any process of the
-	// network namespace can bind it, so it no longer decides anything against an agent, unless a
-	// process of root has it.
+	// network namespace can bind it, so that an agent only waits for a process of root that has it.
 	earlierLock = "@clusterip-proxyagent"
 	// handoverTimeout is how long the previous agent may take to end.
 	handoverTimeout = 15 * time.Second
@@ -60,8 +58,7 @@ func lockNamespace(ctx context.Context, folder string) (io.Closer, error) {
 	}
 }
 
-// openLock makes the file. Its mode is part of the lock: a process that may read a file can keep
-// others from locking it.
+// openLock makes the file. Its mode counts: a process that reads it can keep agents from locking.
 func openLock(folder string) (*lock, error) {
 	err := os.MkdirAll(folder, 0o755)
 	var file *os.File
@@ -81,8 +78,7 @@ func (l *lock) try() error {
 	if err := unix.Stat("/proc/thread-self/ns/net", &namespace); err != nil {
 		return fmt.Errorf("reading which network namespace this is: %w", err)
 	}
-	// A lock of the open file, of which closing another descriptor of the same file takes nothing
-	// away.
+	// A lock of the open file: closing another descriptor of the same file does not release it.
 	err := unix.FcntlFlock(l.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(namespace.Ino), Len: 1})
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
 		return errRunning

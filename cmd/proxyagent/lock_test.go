@@ -18,8 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// binds is the variable by which this program, started again, is a process that binds the abstract
-// socket.
+// binds is the variable by which this program, started again, binds the abstract socket.
 const binds = "CLUSTERIP_TEST_BINDS"
 
 func TestMain(m *testing.M) {
@@ -45,8 +44,7 @@ func inNamespace(t *testing.T) {
 	}
 }
 
-// holdSocket starts a process of a user in the namespace of the test, which holds the abstract
-// socket.
+// holdSocket has a user's process in the namespace of the test hold the abstract socket.
 func holdSocket(t *testing.T, user uint32) {
 	t.Helper()
 	self, err := os.Open("/proc/self/exe") // whose folder the user may not enter

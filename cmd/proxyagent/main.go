@@ -48,7 +48,7 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// newWait is for a pod whose init container has done the work: its image has no other program that could wait.
+// newWait is for a pod whose init container did the work: its image has no other program to wait.
 func newWait() *cobra.Command {
 	return &cobra.Command{
 		Use: "wait", Short: "Do nothing until asked to end.", Hidden: true, Args: cobra.NoArgs,

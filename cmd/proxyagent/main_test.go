@@ -63,7 +63,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// TestMistakesOnTheCommandLine end with 1 and one message, and nothing is printed that a script could take for an answer.
+// TestMistakesOnTheCommandLine end with 1 and a message, and print nothing like an answer.
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string

@@ -39,8 +39,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/watch"
 )
 
-// While the agent starts, the garbage collector runs rarely: no Service is served until it is done. Afterwards the heap may
-// grow by half before it is collected, instead of doubling, because the state of the agent hardly changes.
+// While the agent starts, garbage is collected rarely: no Service is served until then. Afterwards
+// the heap may grow by half, not double, before a collection: the agent's state hardly changes.
 const (
 	gcPercentStarting = 400
 	gcPercent         = 50
@@ -151,8 +151,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	return err
 }
 
-// silence is after what time an API server that has listed nothing is told of, again and again:
-// client-go's own errors come in between.
+// silence is how often an API server that listed nothing is reported, among client-go's own errors.
 const silence = 15 * time.Second
 
 // tellSilence says what may be wrong until the API server has listed everything. The usual reason
@@ -241,9 +240,8 @@ func hasFamily(f model.Family) bool {
 	return err == nil
 }
 
-// missing returns why this machine does not have a family, empty if it has. What fails only when
-// rules are written is tried again, by the agent's loop: a module that is loaded later must not
-// leave a family unserved until a restart.
+// missing returns why this machine lacks a family, empty if it has it. The agent's loop retries
+// what fails when rules are written: a module that is loaded later must not need a restart.
 func missing(f model.Family) string {
 	if !hasFamily(f) {
 		return "the kernel does not know IPv6"

@@ -1,6 +1,5 @@
 // Package enforcement has the ValidatingAdmissionPolicy of config/default as the text that the
-// manager compares the cluster's with. So there is one text, which admins apply and review, and no
-// copy of it in the code.
+// manager compares the cluster's with: one text, which admins apply and review, and no copy.
 package enforcement
 
 import _ "embed" // for Policy

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDashboards has promtool parse every expression of the dashboards, and looks for their metrics in the code.
+// TestDashboards has promtool parse the dashboards' expressions, and looks for their metrics.
 func TestDashboards(t *testing.T) {
 	files, err := filepath.Glob("../grafana/*.json")
 	if err != nil || len(files) != 2 {

@@ -1,4 +1,4 @@
-// Package prometheus_test has Prometheus' own promtool evaluate the alerts of rules.yaml over made-up series.
+// Package prometheus_test has promtool evaluate the alerts of rules.yaml over made-up series.
 package prometheus_test
 
 import (
@@ -47,7 +47,7 @@ func spec(t *testing.T) (text []byte, rules []rule) {
 	return text, rules
 }
 
-// series are time series by their names with labels; values are in promtool's notation, one a minute: 5x180 is 5 for three hours.
+// series maps names with labels to promtool's values, one a minute: 5x180 is 5 for three hours.
 type series map[string]string
 
 // addresses are those of a range: of the static band, then of the dynamic one.
@@ -73,7 +73,8 @@ func and(all ...series) series {
 
 var half = addresses(8, 8, 119, 119, 0)
 
-// scenarios are what there is, and every alert that fires then, with its severity. near is an alert that has to be silent, though not much is missing.
+// scenarios are what there is, and every alert that fires then, with its severity. near is an alert
+// that has to be silent, though not much is missing.
 var scenarios = map[string]struct {
 	series series
 	minute int // of the evaluation; 0: after two hours
@@ -173,7 +174,7 @@ func degraded(reason, values string) series {
 	return series{fmt.Sprintf(`clusterip_proxyagent_degraded_service_ports{instance="n",ip_family="IPv4",reason=%q}`, reason): values}
 }
 
-// TestAlerts has promtool evaluate all scenarios. In each, the alerts that fire have to be those that are named, and no others.
+// TestAlerts has promtool evaluate all scenarios. In each, exactly the named alerts have to fire.
 func TestAlerts(t *testing.T) {
 	text, rules := spec(t)
 	folder := t.TempDir()
@@ -213,7 +214,7 @@ func TestAlerts(t *testing.T) {
 	expectBothWays(t, rules)
 }
 
-// expectBothWays holds the scenarios against the rules: each alert of each severity fires in one, and each alert is nearly there in one.
+// expectBothWays: each alert fires, in each severity, in a scenario, and nearly fires in another.
 func expectBothWays(t *testing.T, rules []rule) {
 	t.Helper()
 	fires, near := map[string]bool{}, map[string]bool{}
@@ -262,7 +263,7 @@ func TestRunbooks(t *testing.T) {
 
 var ours = regexp.MustCompile(`clusterip_(operator|proxyagent)_[a-z_]+`)
 
-// TestMetricsExist looks for every metric of the alerts among those that are served. An alert on a metric that nobody serves is silent for ever.
+// TestMetricsExist looks for every metric of the alerts: one that is not served is silent for ever.
 func TestMetricsExist(t *testing.T) {
 	_, rules := spec(t)
 	for _, r := range rules {

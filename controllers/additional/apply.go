@@ -27,11 +27,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
-// tries is how often a slot is drawn for when the API server has something else at an address than the address index. Even once is rare.
+// tries bounds the draws for a slot. Rarely, the address index lacks what the API server has there.
 const tries = 8
 
-// release deletes IPAddresses, each only if it is still the one that was judged. A former one that no API server has deleted is an additional one as others without its
-// finalizer, and deleted as such.
+// release gives up IPAddresses, each only if it is still the object that was judged. A former one
+// loses its finalizer; if no API server has deleted it, it is then deleted as any additional one.
 func (r *Reconciler) release(ctx context.Context, addresses []held) error {
 	var failed error
 	for _, h := range addresses {
@@ -84,7 +84,7 @@ func (r *Reconciler) fill(ctx context.Context, in inputs, slots []slot) (short [
 	return short, failed
 }
 
-// fillSlot draws until an address is written. The API server is the arbiter: a name can be taken once.
+// fillSlot draws until an address is written. The API server arbitrates: a name can be taken once.
 func (r *Reconciler) fillSlot(ctx context.Context, in inputs, at slot) error {
 	for range tries {
 		drawn, err := r.Index.Draw(in.offers[at].tiers, addressindex.Holder{Service: in.name})
@@ -98,7 +98,7 @@ func (r *Reconciler) fillSlot(ctx context.Context, in inputs, at slot) error {
 	return fmt.Errorf("others took each of %d addresses that were drawn from ServiceCIDR %s", tries, at.serviceCIDR)
 }
 
-// write creates the IPAddress of a drawn address. It returns ErrLost when somebody else was faster: the watch is about to show who has it.
+// write creates a drawn IPAddress. ErrLost: another writer was faster; the watch will show it.
 func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr) error {
 	holder := addressindex.Holder{Service: in.name}
 	if err := r.Index.MakeRoom(ctx, r.Client, a, holder, v1alpha1.PurposeCooling); err != nil {
@@ -109,8 +109,7 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 	ip.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
 	ip.Annotations = map[string]string{v1alpha1.AnnotationServiceCIDR: at.serviceCIDR, v1alpha1.AnnotationServiceUID: string(in.service.uid)}
 	pace := r.paceOf(in.name.Namespace)
-	// This takes the number below zero when a Service gets all of its addresses at once; the next
-	// one of the namespace waits until it is above again.
+	// A Service that gets all its addresses at once overdraws; the next of the namespace waits.
 	pace.draws.ReserveN(in.now, 1)
 	if err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); err != nil {
 		return r.Index.NotWritten(a, holder, fmt.Errorf("creating IPAddress %s: %w", a, err))
@@ -126,11 +125,10 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 // action of the events on a Service.
 const action = "AdditionalIPAllocation"
 
-// tell sends complaints to the Service, if it was not told them last, in one event: client-go takes
-// two of the same reason for one, and keeps the note of either.
+// tell sends complaints to the Service in one event, unless all of them were told last time:
+// client-go merges two events of one reason, and keeps the note of either.
 //
-// The Services of one namespace are told so much in a time, and what is more than that is not told:
-// the webhook has said the same to the author of the Service.
+// The rate is bounded per namespace, and the excess dropped: the webhook told the Service's author.
 func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 	isNew := func(text string) bool { return !slices.Contains(w.told, text) }
 	if !slices.ContainsFunc(complaints, isNew) || !r.paceOf(in.name.Namespace).complaints.AllowN(in.now, 1) {
@@ -141,12 +139,10 @@ func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 		"%s", wording.Cut("No additional address: "+strings.Join(complaints, "; "), wording.NoteLimit))
 }
 
-// pace is what the Services of one namespace cost at most: the events of what they lack and of what
-// they got, and the addresses that are written for them.
+// pace bounds, per namespace, events of what Services lack and got, and the IPAddresses written.
 type pace struct{ complaints, news, draws *rate.Limiter }
 
-// paceOf returns the limits of a namespace. Two workers may make one each for the first two
-// Services of a namespace; the second stays.
+// paceOf returns the limits of a namespace. If two workers make them at once, the second ones stay.
 func (r *Reconciler) paceOf(namespace string) *pace {
 	if known, ok := r.paces.Get(namespace); ok {
 		return known.(*pace)

@@ -35,7 +35,7 @@ import (
 )
 
 const (
-	// confirmFor is how long an address must be lacking before it is told: a Service and its ServiceCIDR often come together.
+	// confirmFor must pass before a lack is told: a Service and its ServiceCIDR often come together.
 	confirmFor = 2 * time.Second
 	// longestPause between two looks whether a full range has room again. Whatever else a Service
 	// waits for wakes it: ranges, policies, the labels of its namespace, and itself.
@@ -46,18 +46,16 @@ const (
 // address each time, or drop what it asks for and ask again, as fast as the API server lets it.
 const (
 	tellEvery = 10 * time.Second
-	// tellBurst bounds what Services are told that they lack, newsBurst what they are told that
-	// they got.
+	// tellBurst bounds the events of what Services lack, newsBurst those of what they got.
 	tellBurst, newsBurst = 10, 32
-	// drawEvery and drawBurst bound the IPAddresses that are written, and by that those that are
-	// deleted and those that cool down: each of them was written once. The burst serves many
-	// Services at once that ask for as much as a Service may ask for, which is eight.
+	// drawEvery and drawBurst bound the IPAddresses written, and so those deleted or cooling down. The
+	// burst serves many Services at once that ask for eight addresses, the most that one may.
 	drawEvery, drawBurst = 200 * time.Millisecond, 128
-	// namespaces is how many are remembered for that, those that were served last.
+	// namespaces is how many have their pace remembered: those that were served last.
 	namespaces = 1024
 )
 
-// Reconciler gives and takes the additional addresses of one Service at a time. All exported fields are required.
+// Reconciler gives and takes additional addresses, by Service. All exported fields are required.
 type Reconciler struct {
 	// Client reads Services, ServiceCIDRs and Namespaces from the cache, and writes.
 	Client client.Client
@@ -71,8 +69,7 @@ type Reconciler struct {
 	// What a process remembers, and may forget. The queue lets one worker at a time work on a Service.
 
 	asks sync.Map // names of the Services that ask for addresses
-	// Additional address -> the name of its Service: the address index does not say it any more
-	// when the IPAddress is gone.
+	// Additional address -> name of its Service, which the address index forgets with the IPAddress.
 	owners  sync.Map
 	waiting sync.Map   // name of a Service that lacks an address -> *wait
 	paces   *lru.Cache // namespace -> *pace
@@ -84,8 +81,8 @@ type wait struct {
 	since   time.Time
 	// told are the complaints that it was told last.
 	told []string
-	// version and policies are those of the last look, full the tiers that had no room then, once
-	// that was told. As long as nothing else has changed, only these are looked at.
+	// version and policies are those of the last look, full the tiers without room then, once that was
+	// told. Unless version or policies have changed, only these tiers are looked at.
 	version  string
 	policies *steering.Compiled
 	full     [][]*allocator.Tier
@@ -107,7 +104,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// concerns lets the events of Services through that ask for addresses, or have some; in most clusters those are few.
+// concerns lets the events of the few Services through that ask for addresses or have some.
 func (r *Reconciler) concerns(o client.Object) bool {
 	name := client.ObjectKeyFromObject(o)
 	_, asked := r.asks.Load(name)
@@ -115,7 +112,7 @@ func (r *Reconciler) concerns(o client.Object) bool {
 	return asked || lacks || o.GetAnnotations()[v1alpha1.AnnotationAdditionalFrom] != "" || len(r.Index.Additional(name)) > 0
 }
 
-// ownersOf returns the Services whose additional address it is, and was; at the start, those of all there are.
+// ownersOf returns the present and the last owner of an address. At the start it is asked for all.
 func (r *Reconciler) ownersOf(a netip.Addr) (out []reconcile.Request) {
 	var before any
 	if k, ok := r.Index.Owned(a); ok && k.Purpose == v1alpha1.PurposeAdditional {
@@ -130,7 +127,7 @@ func (r *Reconciler) ownersOf(a netip.Addr) (out []reconcile.Request) {
 	return out
 }
 
-// wakeAskers wakes those who ask for addresses whenever policies or ranges have changed.
+// wakeAskers wakes the Services that ask for addresses whenever policies or ranges have changed.
 func (r *Reconciler) wakeAskers(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.Policies.Subscribe(func(_, _ *steering.Compiled) {
 		r.asks.Range(func(name, _ any) bool {
@@ -152,7 +149,7 @@ func (r *Reconciler) waitingIn(_ context.Context, namespace client.Object) (out 
 	return out
 }
 
-// Reconcile looks at a Service in the cache; when something is to be done, it looks at the API server, and does what that shows.
+// Reconcile decides by the cache. If there is work, it decides anew by the API server, and acts.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if !r.Policies.Synced() {
 		return reconcile.Result{RequeueAfter: confirmFor}, nil
@@ -190,9 +187,8 @@ func (r *Reconciler) pause(in inputs) time.Duration {
 	return w.pause(in.now)
 }
 
-// spent returns how long a Service has to wait because those of its namespace were given so many
-// addresses of late. The API server is not asked meanwhile. What has only to be released is never
-// held back.
+// spent returns how long a Service waits because its namespace was given so many addresses of late.
+// Meanwhile the API server is not asked. A mere release is never held back.
 func (r *Reconciler) spent(in inputs, d decision) time.Duration {
 	if len(d.draw)+len(d.complaints) == 0 || r.paceOf(in.name.Namespace).draws.TokensAt(in.now) >= 1 {
 		return 0
@@ -271,9 +267,9 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, name type
 	return in, r.addOffers(ctx, &in, s)
 }
 
-// addOffers enters what there is for each slot that the Service asks for, and for the empty ones
-// what may be drawn from. Policies select by labels, which the cache does not have of Services: by
-// the cache alone a slot may seem to be refused, never to be filled.
+// addOffers enters an offer for each slot that the Service asks for, with tiers to draw from if the
+// slot is empty. Policies select by labels, which the cache does not keep of Services: by the cache
+// alone a slot may seem refused, but never filled.
 func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Service) error {
 	for _, name := range in.service.asks.From {
 		cidr, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: name}, &networkingv1.ServiceCIDR{})

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// inputs is everything that is known about one Service and its additional addresses. decide reads nothing else.
+// inputs is all that is known of one Service and its additional addresses. decide reads only this.
 type inputs struct {
 	now  time.Time
 	name types.NamespacedName
@@ -54,7 +54,7 @@ type held struct {
 	// serviceCIDR and service (a UID) are who it was drawn from, and for.
 	serviceCIDR string
 	service     types.UID
-	// former: the Service had it before it was renumbered. It was drawn from nowhere, and takes no slot.
+	// former: the Service had it before renumbering. It was drawn from nowhere, and takes no slot.
 	former bool
 	// deleted is when the object was deleted, which a finalizer holds; zero if it was not.
 	deleted time.Time
@@ -62,7 +62,7 @@ type held struct {
 
 func (h held) slot() slot { return slot{h.serviceCIDR, h.address.Is4()} }
 
-// offer says whether an address can be had for a slot. The zero value: the ServiceCIDR does not exist.
+// offer says whether an address can be had for a slot. Zero value: the ServiceCIDR does not exist.
 type offer struct {
 	exists, deleting, ready bool
 	// ranges are those of the family.
@@ -79,7 +79,7 @@ type decision struct {
 	release []held
 	// draw are the slots to fill.
 	draw []slot
-	// complaints say, each once, why an address is lacking; in the order of the ServiceCIDRs that are asked for.
+	// complaints say, each once, why an address is lacking, in the order of ServiceCIDRs asked for.
 	complaints []string
 }
 
@@ -103,8 +103,8 @@ func decide(in inputs) decision {
 	return d
 }
 
-// slots tells the addresses that the Service has by right, one for each slot, from those to be released. Of two for one slot, which a
-// change of leader may leave behind, the lower one stays.
+// slots tells the addresses that the Service has by right, one for each slot, from those to be
+// released. Of two for one slot, which a change of leader may leave behind, the lower one stays.
 func (in inputs) slots() (filled map[slot]held, release []held) {
 	filled = map[slot]held{}
 	byAddress := func(a, b held) int { return a.address.Compare(b.address) }
@@ -120,8 +120,8 @@ func (in inputs) slots() (filled map[slot]held, release []held) {
 	return filled, release
 }
 
-// rightful reports whether the Service may keep an address. A ServiceCIDR that is gone, or going, takes nothing away; one that was
-// made anew with another range does.
+// rightful reports whether the Service may keep an address. A ServiceCIDR that is gone or going
+// takes nothing away; one that was created anew with another range does.
 func (in inputs) rightful(h held) bool {
 	switch {
 	case in.service == nil || !in.service.isOf(h):
@@ -135,8 +135,8 @@ func (in inputs) rightful(h held) bool {
 	return !o.exists || slices.ContainsFunc(o.ranges, func(r allocator.Range) bool { return r.Contains(h.address) })
 }
 
-// isOf tells the Service of an address from another one of the same name. A former address has no UID before renumbering has written it: its Service was there when
-// the API server let go of it.
+// isOf tells the Service of an address from another one of the same name. A former address has no
+// UID until renumbering writes it: its Service existed when the API server let go of the address.
 func (s *service) isOf(h held) bool {
 	if h.former && h.service == "" {
 		return !s.created.After(h.deleted)
@@ -146,8 +146,7 @@ func (s *service) isOf(h held) bool {
 
 // fill decides about the slots of one ServiceCIDR.
 func (d *decision) fill(in inputs, name string, filled map[slot]held) {
-	// Where no policy allows it the Service does not learn of the ServiceCIDR, unless it has an
-	// address there.
+	// Where no policy allows it, only a Service with an address there learns of the ServiceCIDR.
 	var open, offered bool
 	known := filled[slot{name, true}].address.IsValid() || filled[slot{name, false}].address.IsValid()
 	for _, is4 := range in.service.asks.Families() {
@@ -169,7 +168,7 @@ func (d *decision) fill(in inputs, name string, filled map[slot]held) {
 	}
 }
 
-// complaint says why the slot cannot be filled; empty when it can, or when the ServiceCIDR is not of that family.
+// complaint says why a slot cannot be filled; empty if it can or its ServiceCIDR lacks the family.
 func (o offer) complaint(at slot, known bool) string {
 	switch {
 	case o.exists && !o.deleting && len(o.ranges) == 0 && (known || o.refusal == ""):
@@ -199,7 +198,7 @@ func (d *decision) unreadable(annotation string, junk error) {
 	}
 }
 
-// complain adds what was not said yet: both families often lack for one reason.
+// complain adds what was not said yet: both families often lack an address for one reason.
 func (d *decision) complain(text string) {
 	if !slices.Contains(d.complaints, text) {
 		d.complaints = append(d.complaints, text)

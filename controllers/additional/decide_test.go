@@ -20,7 +20,7 @@ const (
 	other = types.UID("another of the same name")
 )
 
-// cluster builds inputs: blue has both families, red only IPv4, going is being deleted, and gone is not there.
+// cluster builds inputs: blue has both families, red IPv4; going is being deleted, gone is absent.
 type cluster struct{ inputs }
 
 func newCluster(t *testing.T) *cluster {
@@ -69,7 +69,7 @@ func (s *cluster) has(serviceCIDR, address string, whose types.UID) *cluster {
 	return s
 }
 
-// had enters a former address, of which renumbering has written the UID of the Service, or nothing yet.
+// had enters a former address, with the UID of the Service that renumbering wrote, or none yet.
 func (s *cluster) had(address string, whose types.UID) *cluster {
 	s.held = append(s.held, held{address: netip.MustParseAddr(address), uid: types.UID("of " + address), service: whose, former: true, deleted: letGo})
 	return s

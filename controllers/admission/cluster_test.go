@@ -34,8 +34,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// cluster is an API server of few words: it keeps IPAddresses and Services, and its watches feed the index of a webhook. Faults are put in its
-// way by the hooks.
+// cluster is an API server of few words: it keeps IPAddresses and Services, and its watches feed
+// the index of a webhook. The hooks put faults in its way.
 type cluster struct {
 	client.Writer
 	steerer *ServiceSteerer
@@ -182,7 +182,7 @@ func (c *cluster) drop(o *networkingv1.IPAddress) {
 	c.source(o).Delete(o)
 }
 
-// accept is the API server writing what it answers: IPAddresses, then the Service. It writes all or nothing.
+// accept is the API server writing what it answers, IPAddresses, then the Service: all or nothing.
 func (c *cluster) accept(name string, ips ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -362,7 +362,7 @@ type answer struct {
 	Warnings []string
 }
 
-// expectAtRest checks that nothing is in flight any more, and that of our IPAddresses only those are left.
+// expectAtRest checks that nothing is in flight, and that of our IPAddresses only those are left.
 func (c *cluster) expectAtRest(t *testing.T, left map[string]string) {
 	t.Helper()
 	if n := c.steerer.Index.InFlight(); n != 0 {

@@ -37,13 +37,13 @@ type choice struct {
 	holder types.NamespacedName
 }
 
-// decision is the answer to a request, as far as it can be given without drawing an address. The zero decision lets the request pass.
+// decision is the answer to a request before an address is drawn. The zero decision lets it pass.
 type decision struct {
 	// refusal is set when the Service may not have what it asks for.
 	refusal *steering.Refusal
-	// take are addresses that the request names, to be put in flight; an IPAddress of ours there has to make room.
+	// take are addresses that the request names, to be put in flight; our IPAddress there makes room.
 	take []netip.Addr
-	// have are the addresses that the Service will have anyway, as they stand in the request or the Service before it.
+	// have are the addresses that the Service has without a draw, as they stand in its spec.
 	have []string
 	// fill are the addresses to be drawn, behind those.
 	fill     []slot
@@ -76,8 +76,8 @@ func decide(in inputs) decision {
 	return d
 }
 
-// refuse finds an address that the request names and that is another Service's. It asks also about
-// what an earlier request of the same name was given: that may have had other labels.
+// refuse finds an address that the request names and that another Service has. It also checks what
+// an earlier request of the same name was given, because that one may have had other labels.
 func refuse(in inputs) *steering.Refusal {
 	if in.misspelt != "" {
 		return &steering.Refusal{Message: fmt.Sprintf("spec.clusterIPs: write the address in its shortest form, in lower case: %s instead of %s",

@@ -22,7 +22,7 @@ type decided struct {
 	Policy, Message string
 	Why             string // for admins; empty where it is the message
 	Take, Have      []string
-	// Fill are the families that are drawn (true: IPv4), Kept the reservations among what they are drawn from, Steered by whom.
+	// Fill are the drawn families (true: IPv4), Kept the reservations, Steered the policies for them.
 	Fill          []bool
 	Kept, Steered []string
 	Warnings      []string
@@ -72,8 +72,8 @@ func labelled(s *corev1.Service) *corev1.Service {
 	return s
 }
 
-// The cluster of TestDecide: blue Services have the ranges blue for themselves, where addresses cool down; ns/dns has a reserved address of each
-// family; everybody else has the default range.
+// The cluster of TestDecide: blue Services have the ranges blue exclusively, where addresses cool
+// down; ns/dns has a reserved address of each family; all other Services have the default range.
 func decidePolicies() *steering.Compiled {
 	w := steering.Inputs{}
 	for name, cidrs := range map[string][]string{"kubernetes": {"10.0.0.0/24", "fd00::/120"}, "blue": {"10.0.1.0/24", "fd00:1::/120"}} {

@@ -18,19 +18,18 @@ const (
 	answerTime = 400 * time.Millisecond
 	// maxLost is how many addresses may turn out to be another Service's before a draw gives up.
 	maxLost = 16
-	// busyFor is how long a request waits for an address at which an IPAddress of ours is just being written.
+	// busyFor is how long a request waits for an address where we are just writing an IPAddress.
 	busyFor = 500 * time.Millisecond
 )
 
-// holder is who this request draws and takes addresses for.
+// holder is the Service, and the review, for which this request draws and takes addresses.
 func (in inputs) holder() addressindex.Holder {
 	return addressindex.Holder{Service: in.subject.NamespacedName, Review: in.review}
 }
 
 // take puts an address in flight that is free, or kept for the Service, so that no request draws it
 // while the API server writes it; also one that an earlier review of the Service was given, for
-// which our IPAddress has made room already. It waits for an IPAddress of ours that is just being
-// written there.
+// which our IPAddress has made room already. It waits while we are writing an IPAddress there.
 func (h *ServiceSteerer) take(ctx context.Context, in inputs, a netip.Addr) bool {
 	if !in.policies.Offers(a) {
 		return false
@@ -75,7 +74,7 @@ func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Add
 	return netip.Addr{}, in.policies.Full(s.route, s.is4)
 }
 
-// fromReservation returns the first address that is reserved for the Service and that nobody has.
+// fromReservation returns the first address reserved for the Service that is not in use.
 func (h *ServiceSteerer) fromReservation(ctx context.Context, in inputs, s slot) (netip.Addr, bool) {
 	for _, r := range s.reserved {
 		for a := range r.Addresses() {
@@ -87,8 +86,8 @@ func (h *ServiceSteerer) fromReservation(ctx context.Context, in inputs, s slot)
 	return netip.Addr{}, false
 }
 
-// makeRoom deletes the IPAddress of ours at an address that is in flight, so that the API server can write its own. If it is false the address is not the
-// caller's any more.
+// makeRoom deletes our IPAddress at an address in flight, so that the API server can write its own.
+// If it returns false, the caller does not have the address any more.
 func (h *ServiceSteerer) makeRoom(ctx context.Context, in inputs, a netip.Addr) bool {
 	err := h.Index.MakeRoom(ctx, h.Writer, a, in.holder(), v1alpha1.PurposeReservation, v1alpha1.PurposeCooling)
 	if err != nil {

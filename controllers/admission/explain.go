@@ -17,11 +17,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// Explanation is what the webhook would answer to the creation of a Service, and why. It is made by the function that decides.
+// Explanation is what the webhook would answer to a new Service, and why; decide makes it.
 type Explanation struct {
 	// NoAddress: the Service is headless or of type ExternalName.
 	NoAddress bool `json:"noAddress,omitempty"`
-	// Refused is what the user is told, empty if the webhook lets the Service pass. Policy is in whose name, empty for none.
+	// Refused is what the user is told, Policy in whose name; empty for no refusal or policy.
 	Refused string `json:"refused,omitempty"`
 	Policy  string `json:"policy,omitempty"`
 	// Reason is why, for admins: with names that the user is not told.
@@ -30,21 +30,20 @@ type Explanation struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Chosen are the addresses that the Service names.
 	Chosen []netip.Addr `json:"chosen,omitempty"`
-	// Drawn say for each address that the Service does not name where it comes from, in the order of spec.clusterIPs.
+	// Drawn say where each address that the Service does not name comes from, as in spec.clusterIPs.
 	Drawn []Source `json:"drawn,omitempty"`
 }
 
 // Source is where an address would come from.
 type Source struct {
 	Family corev1.IPFamily `json:"family"`
-	// Reserved are the addresses that reservations keep for the Service and that are not in use: the first is taken, before anything is drawn.
+	// Reserved are the unused addresses kept for the Service: the first is taken before a draw.
 	Reserved []netip.Addr `json:"reserved,omitempty"`
 	// Order are the sources that are drawn from, the first that has an address free.
 	Order []Step `json:"order,omitempty"`
 	// Policies say of each policy whether it steers the Service, the best first.
 	Policies []PolicySelection `json:"policies,omitempty"`
-	// Full says, for admins, why nothing is free: empty if the API server may still look for
-	// itself.
+	// Full says, for admins, why nothing is free; empty if the API server may still look by itself.
 	Full string `json:"full,omitempty"`
 }
 
@@ -68,8 +67,8 @@ type PolicySelection struct {
 	Why    string `json:"why,omitempty"`
 }
 
-// Explain says what would be answered to the creation of a Service as it is given, without handing out anything. It fails when the Service's namespace does not
-// exist, or cannot be read.
+// Explain says what the webhook would answer to the creation of a Service, and hands out nothing.
+// It fails when the namespace of the Service does not exist or cannot be read.
 func (h *ServiceSteerer) Explain(ctx context.Context, o *corev1.Service) (Explanation, error) {
 	raw, err := json.Marshal(o)
 	if err != nil {

@@ -57,7 +57,7 @@ func randomService(r *rand.Rand, name string) *corev1.Service {
 	return s
 }
 
-// TestExplainedAsAnswered has Services created in random clusters until these are full. Each is explained, then answered.
+// TestExplainedAsAnswered fills random clusters with Services. Each is explained, then answered.
 func TestExplainedAsAnswered(t *testing.T) {
 	refused, drawn := 0, 0
 	for seed := range uint64(25) {

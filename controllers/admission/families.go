@@ -6,10 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// missing returns the families (true: IPv4) of the addresses that the API server would choose by itself for a request, in the order of
-// spec.clusterIPs, behind those that the Service has. Nothing, where it would choose none, or refuse.
-//
-// configured are the families of the cluster, the default one first. The rules are those of KEP-563 as kube-apiserver 1.36 applies them
+// missing returns the families (true: IPv4) of the addresses that the API server would choose
+// itself for a request, in the order of spec.clusterIPs, behind those that the Service has; nothing
+// where it would choose none, or refuse. configured are the families of the cluster, the default
+// one first. The rules are those of KEP-563 as kube-apiserver 1.36 applies them
 // (pkg/registry/core/service/storage/alloc.go).
 func missing(s, old *service, configured []bool) []bool {
 	if !s.needsAddress() || len(configured) == 0 {
@@ -36,7 +36,8 @@ func missing(s, old *service, configured []bool) []bool {
 	return wanted[len(have):]
 }
 
-// families returns those that the Service should have, nil where the API server refuses or leaves it as it is.
+// families returns those that the Service should have, nil where the API server refuses or leaves
+// it as it is.
 func families(s, old *service, have, configured []bool) []bool {
 	if len(s.Spec.IPFamilies) > 2 || len(have) > 2 {
 		return nil
@@ -69,7 +70,7 @@ func families(s, old *service, have, configured []bool) []bool {
 	return asked
 }
 
-// policyOf is the policy in force: without one in the request that of the Service before, and SingleStack for a new one.
+// policyOf is the policy in force: of the request, or else of the old Service, or else SingleStack.
 func policyOf(s, old *service) corev1.IPFamilyPolicy {
 	switch {
 	case s.Spec.IPFamilyPolicy != nil:
@@ -81,8 +82,8 @@ func policyOf(s, old *service) corev1.IPFamilyPolicy {
 	}
 }
 
-// stays: a Service that prefers two stacks is not given a second address because the cluster has become dual-stack, only when
-// something about it that has to do with addresses changes.
+// stays: a Service that prefers two stacks gets no second address just because the cluster became
+// dual-stack, only when something about the Service changes that has to do with addresses.
 func stays(s, old *service) bool {
 	return old != nil && old.Spec.Type == s.Spec.Type && prefers(s) && (old.Spec.IPFamilyPolicy == nil || prefers(old)) &&
 		slices.Equal(keeps(s, old), old.ips()) && slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)

@@ -18,7 +18,8 @@ import (
 //go:embed testdata/kep563.txt
 var recorded []byte
 
-// The table is the product of these, in this order. A dot behind an address: clusterIP alone is given; before it: clusterIPs alone.
+// The table is the product of these, in this order. A dot behind an address: clusterIP alone is
+// given; before it: clusterIPs alone.
 var (
 	recordedTypes    = []string{"ClusterIP", "LoadBalancer", "ExternalName"}
 	recordedPolicies = []string{"", "SingleStack", "PreferDualStack", "RequireDualStack"}
@@ -112,9 +113,9 @@ func recordedRows(yield func(recordedRow) bool) {
 	}
 }
 
-// What the API server adds by itself, and nothing else, is what is drawn for it: every kind of creation and of update, in every kind of
-// cluster. Where it refuses, what is drawn does not matter as long as it comes back; where it accepts, one address too many
-// would turn an update that is right into one that is refused.
+// Exactly what the API server adds by itself is drawn for it: for every kind of creation, update
+// and cluster. Where it refuses, what is drawn does not matter if it comes back; where it accepts,
+// one address too many would have a correct update refused.
 func TestMissingIsWhatTheAPIServerAdds(t *testing.T) {
 	added := map[rune][]bool{'v': {true}, 's': {false}, 'A': {true, false}, 'B': {false, true}}
 	compared := 0

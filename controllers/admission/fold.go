@@ -19,10 +19,10 @@ const (
 	messageLimit, serviceLimit = 256, 128
 )
 
-// fold makes one refusal of those of a namespace for the same reason, the latest first, and keeps
-// ten. Of more the oldest goes of the namespace that has the most: a tenant that is refused for
-// many reasons hides its own alone. What was stored by an earlier version is cut as well, so that a
-// status which is too long heals with the next write.
+// fold merges the refusals of a namespace for one reason, the latest first, and keeps ten. Beyond
+// that it drops the oldest of the namespace that has the most: a tenant that is refused for many
+// reasons hides only its own. It also cuts texts of earlier versions, so the next write heals a
+// status that is too long.
 func fold(all []v1alpha1.PolicyRefusal) (out []v1alpha1.PolicyRefusal) {
 	type reason struct{ namespace, message string }
 	at := map[reason]int{} // reason -> index in out
@@ -51,8 +51,8 @@ func bounded(r v1alpha1.PolicyRefusal) v1alpha1.PolicyRefusal {
 	return r
 }
 
-// fitting cuts before it looks at each character, of which there may be millions, and after it:
-// what it puts in may be longer.
+// fitting cuts before it looks at each of what may be millions of characters, and again after it,
+// because what it puts in may be longer.
 func fitting(text string, limit int) string {
 	return wording.Cut(plain.Text(wording.Cut(text, limit)), limit)
 }

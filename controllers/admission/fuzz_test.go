@@ -187,7 +187,7 @@ func (a *attacked) settle(t *testing.T, recorded *httptest.ResponseRecorder) (gi
 	return given, !review.Response.Allowed
 }
 
-// holder is who has the addresses that the last request took.
+// holder is the Service that has the addresses which the last request took.
 func (a *attacked) holder() addressindex.Holder {
 	r := a.seen.Load()
 	s, _, err := decode(*r)

@@ -19,11 +19,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// IPAddressGuard refuses users the deletion of an IPAddress while its Service lives, for between the deletion and the repair another
-// Service could be given the address; and changes by which it would no longer be the IPAddress of its Service. All fields are required;
-// it is safe for concurrent use. Where it lacks information it lets the request pass.
+// IPAddressGuard refuses users the deletion of an IPAddress while its Service lives, because
+// another Service could get the address before the repair; and changes after which it would not be
+// the IPAddress of its Service. All fields are required; it is safe for concurrent use. Where it
+// lacks information it lets the request pass.
 type IPAddressGuard struct {
-	// Live reads Services from the API server itself, so that nobody is refused because the cache is late.
+	// Live reads Services from the API server itself, so that a late cache causes no refusal.
 	Live  client.Reader
 	Index *addressindex.Index
 	// Username is the operator's own.
@@ -77,12 +78,12 @@ type guardInputs struct {
 	ipAddress
 	// after is what it is to say, nil for a deletion.
 	after *ipAddress
-	// services are the parent and all Services that the address index knows to hold the address, as far as they exist.
+	// services are the parent and the Services that hold the address by the index, if they exist.
 	services []*corev1.Service
 }
 
-// guardIPAddress returns why an IPAddress must not be deleted or changed, empty if it may. A change that makes it the API server's, or leaves it that,
-// does no harm to a ClusterIP.
+// guardIPAddress returns why an IPAddress must not be deleted or changed, empty if it may. A change
+// that makes or leaves it the API server's does no harm to a ClusterIP.
 func guardIPAddress(in guardInputs) string {
 	for _, s := range in.services {
 		name := client.ObjectKeyFromObject(s)
@@ -109,8 +110,9 @@ func (in guardInputs) refuse(whose, remedy string) string {
 	return fmt.Sprintf("IPAddress %s %s; %s", in.address, whose, remedy)
 }
 
-// guardsClusterIP reports whether the IPAddress keeps the address for a Service that has it. One that names no Service with this address
-// is broken, or in the Service's way: the API server's repair says so and waits for somebody to delete it, which is the way out.
+// guardsClusterIP reports whether the IPAddress keeps the address for a Service that has it. One
+// that names no such Service is broken, or in the Service's way: the API server's repair reports it
+// and waits until a user deletes it, which is the way out.
 func (in guardInputs) guardsClusterIP(service types.NamespacedName) bool {
 	if in.managedBy != v1alpha1.ManagedByAPIServer && in.managedBy != "" {
 		return in.parent == service
@@ -122,8 +124,9 @@ func (in guardInputs) heldBy(s *corev1.Service) bool {
 	return slices.Contains(addressindex.ClusterIPs(s), in.address)
 }
 
-// guardsFormer reports whether the IPAddress holds a former address that the Service still lists. Two changes belong to renumbering: the address becomes an additional one
-// of the Service, and it is let go of while the Service has none, because it is to get this one back.
+// guardsFormer reports whether the IPAddress holds a former address that the Service still lists.
+// It lets renumbering make it an additional one of the Service, and release it while the Service
+// has none and is to get this one back.
 func (in guardInputs) guardsFormer(s *corev1.Service, name types.NamespacedName) bool {
 	asks := steering.AdditionalRequestOf(s)
 	if !in.former || in.parent != name || in.heldBy(s) || in.serviceUID != "" && in.serviceUID != s.UID || !asks.KeepsFormer(in.address) {
@@ -135,7 +138,7 @@ func (in guardInputs) guardsFormer(s *corev1.Service, name types.NamespacedName)
 	return in.after.managedBy != v1alpha1.ManagedByOperator || in.after.purpose != v1alpha1.PurposeAdditional || in.after.serviceUID != s.UID
 }
 
-// guardsAdditional reports whether the IPAddress is an additional address that the Service has by right and still asks for.
+// guardsAdditional reports whether the Service has the additional address by right and asks for it.
 func (in guardInputs) guardsAdditional(s *corev1.Service, name types.NamespacedName) bool {
 	return !in.former && in.managedBy == v1alpha1.ManagedByOperator && in.purpose == v1alpha1.PurposeAdditional &&
 		in.parent == name && in.serviceUID == s.UID && steering.AdditionalRequestOf(s).Keeps(in.serviceCIDR, in.address.Is4())
@@ -159,7 +162,7 @@ func (g *IPAddressGuard) services(ctx context.Context, ip ipAddress) ([]*corev1.
 	return services, nil
 }
 
-// newIPAddress reads an IPAddress. A name that is no address is an error, for the API server accepts none.
+// newIPAddress reads an IPAddress. A name that is no address is an error, as the API server says.
 func newIPAddress(ip *networkingv1.IPAddress) (ipAddress, error) {
 	address, err := netip.ParseAddr(ip.Name)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// guarded is a Service of both families with the ClusterIPs 10.0.0.5 and fd00::5 that asks for additional addresses.
+// guarded is a Service with 10.0.0.5 and fd00::5 that asks for additional addresses.
 func guarded(name, from string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -103,7 +103,7 @@ func TestAnAdditionalAddressOfALostFamilyMayGo(t *testing.T) {
 	}
 }
 
-// Somebody makes the IPAddress of a Service one of ours, which cools down: then it would be deleted, and its address handed out.
+// A user makes a Service's IPAddress one of ours that cools: it would go, and its address be drawn.
 func TestGuardIPAddressChanges(t *testing.T) {
 	web := types.NamespacedName{Namespace: "shop", Name: "web"}
 	clusterIP := ipAddress{managedBy: v1alpha1.ManagedByAPIServer, parent: web}
@@ -145,7 +145,7 @@ func TestGuardIPAddressChanges(t *testing.T) {
 	}
 }
 
-// Renumbering's own steps pass, and nobody else lets go of a former address that its Service lists.
+// Renumbering's own steps pass; no other user lets go of a former address that its Service lists.
 func TestGuardFormerAddresses(t *testing.T) {
 	web := types.NamespacedName{Namespace: "shop", Name: "web"}
 	current := ipAddress{managedBy: v1alpha1.ManagedByAPIServer, parent: web}

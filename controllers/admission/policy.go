@@ -16,9 +16,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// PolicyGuard refuses ServiceCIDRPolicies that cannot be followed and reservations of what others have reserved, and warns of what a
-// policy will have to wait for, or lose to others, and of whom it may hurt. It is safe for concurrent use. Where it lacks information
-// it lets the request pass: the conditions of the policy will tell.
+// PolicyGuard refuses ServiceCIDRPolicies that cannot be followed, or that reserve what another
+// policy has reserved. It warns of what a policy has to wait for or loses to another policy, and of
+// which Services it may hurt. It is safe for concurrent use. Where it lacks information it lets the
+// request pass: the conditions of the policy will tell.
 type PolicyGuard struct {
 	Policies *steering.Cache
 }
@@ -42,8 +43,8 @@ func (g *PolicyGuard) Handle(ctx context.Context, req admission.Request) admissi
 	return admission.Allowed("").WithWarnings(warnings(after, g.Policies.Current())...)
 }
 
-// overlappingReservations says which reservations take what another policy has reserved. Those that were there before the change are left
-// alone: a policy that lost its part must still be changed freely. The policy has passed Validate, so there are few addresses.
+// overlappingReservations says which new reservations take what another policy has reserved. Old
+// ones stay: a policy that lost its part must remain editable. Validate has bounded their size.
 func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steering.Compiled) []string {
 	var out []string
 	for _, mine := range now.Spec.Reservations {
@@ -68,13 +69,13 @@ func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steerin
 	return out
 }
 
-// warnings compiles the cluster as it would be with the policy, as far as that has to do with it, and reads off what would come of it.
+// warnings compiles the cluster with the policy, as far as that matters, and says what results.
 func warnings(p *v1alpha1.ServiceCIDRPolicy, before *steering.Compiled) []string {
 	after := steering.Compile(before.With(p))
 	return slices.Concat(careless(p.Spec), closing(p, before, after), prospects(p.Name, before, after))
 }
 
-// prospects says what would not be as the author of a policy may expect: what it has to wait for, what it loses, and what others lose to it.
+// prospects says what a policy has to wait for, what it loses, and what other policies lose to it.
 func prospects(name string, before, after *steering.Compiled) []string {
 	p := after.Policy(name)
 	var out []string
@@ -98,7 +99,7 @@ func prospects(name string, before, after *steering.Compiled) []string {
 	return out
 }
 
-// careless warns of what the author of a policy may not have meant, as far as the policy alone tells.
+// careless warns of what the author of a policy may not have meant, as the policy alone tells.
 func careless(spec v1alpha1.ServiceCIDRPolicySpec) []string {
 	if len(spec.ServiceCIDRs) == 0 && spec.ServiceCIDRSelector == nil {
 		return nil // it steers nobody
@@ -120,8 +121,8 @@ func selects(by *metav1.LabelSelector) bool {
 	return by != nil && len(by.MatchLabels)+len(by.MatchExpressions) > 0
 }
 
-// closing warns of an exclusive policy that leaves the Services of others without any range, or without the default one. Nobody is an
-// other to a policy that selects all Services.
+// closing warns of an exclusive policy that leaves Services that it does not select without any
+// range, or without the default one. A policy that selects all Services leaves none out.
 func closing(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled) []string {
 	p := after.Policy(o.Name)
 	if !p.Exclusive || !selects(o.Spec.NamespaceSelector) && !selects(o.Spec.ServiceSelector) {
@@ -145,8 +146,8 @@ func closing(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled) []
 	return out
 }
 
-// anyOpen reports whether a range of a family is there that does not lie in one that a policy has for itself. Policies that are not compiled in after
-// have what they had before.
+// anyOpen reports whether there is a range of a family that lies in none that a policy has
+// exclusively. Policies that are not compiled in after have what they had before.
 func anyOpen(before, after *steering.Compiled, ofFamily func(allocator.Range) bool) bool {
 	compiled := func(p *steering.Policy) bool { return after.Policy(p.Name) != nil }
 	others := func(p *steering.Policy) bool { return !compiled(p) }

@@ -12,10 +12,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// Probe answers those who want to know whether the API server reaches this replica: they create a Service for trial (dry run), headless so that it needs no address, with the
-// annotation v1alpha1.AnnotationProbe, and get a warning that only this webhook can have written. Safe for concurrent use; a nil Probe answers nobody.
+// Probe tells a client whether the API server reaches this replica. The client creates, in a dry
+// run, a headless Service, which needs no address, with the annotation v1alpha1.AnnotationProbe,
+// and gets a warning that only this webhook writes. Safe for concurrent use; a nil Probe is silent.
 type Probe struct {
-	// Replica and Version are told to whoever asks.
+	// Replica and Version are told to each client that asks.
 	Replica, Version string
 
 	first atomic.Pointer[time.Time]

@@ -8,9 +8,8 @@ import (
 )
 
 // What the webhooks read of the objects of a request; nothing else of them is ever held. Numbers
-// are bytes of JSON. Names and addresses have as many as the API server takes of them at most, with
-// room for quotes; labels, annotations and specs as many as a person or a tool may have a reason
-// for.
+// are bytes of JSON. Names and addresses have the API server's own maximum, with room for quotes;
+// labels, annotations and specs as much as a person or a tool may have a reason for.
 var (
 	// ReadsOfService is what ServiceSteerer reads. 8 KiB are about a hundred labels: the API server
 	// knows no limit but the 1.5 MiB of an object.

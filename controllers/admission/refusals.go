@@ -18,19 +18,18 @@ import (
 )
 
 const (
-	// gathering is how long a refusal waits for others of its policy, so that a client in a loop does not turn into writes.
+	// gathering is how long refusals of one policy are collected, so that a loop makes few writes.
 	gathering = time.Second
 	// writesASecond is how often statuses are written at most, whichever policy, by each replica.
 	writesASecond = 10
-	// eventsASecond and eventsAtOnce bound the events about policies: the status has what they
-	// leave out.
+	// eventsASecond and eventsAtOnce bound the events about policies. The status has the rest.
 	eventsASecond, eventsAtOnce = 1, 10
-	// writeTimeout ends a write, so that others get their turn.
+	// writeTimeout ends a write, so that the other policies get their turn.
 	writeTimeout = 5 * time.Second
 )
 
-// Refusals writes the latest refusals of this replica into the status of the policies. NewRefusals makes one; Add is safe for
-// concurrent use.
+// Refusals writes the latest refusals of this replica into the status of the policies. NewRefusals
+// makes one; Add is safe for concurrent use.
 type Refusals struct {
 	client client.Client
 	events events.EventRecorder
@@ -43,8 +42,7 @@ type Refusals struct {
 }
 
 // NewRefusals returns a Refusals that reads and writes with c, which must not read from a cache. It
-// tells events of the policies, where admins look; the user of a refused Service gets none, for the
-// refusal is an answer.
+// records events on policies, where admins look; the user of a refused Service has the answer.
 func NewRefusals(c client.Client, recorder events.EventRecorder) *Refusals {
 	return &Refusals{
 		client: c, events: recorder, told: rate.NewLimiter(eventsASecond, eventsAtOnce),
@@ -52,7 +50,7 @@ func NewRefusals(c client.Client, recorder events.EventRecorder) *Refusals {
 	}
 }
 
-// Add notes refusals. They are written about a second later; when more than ten policies wait, those that wait longest come first, ten in a second.
+// Add notes refusals. They are written in about a second, ten policies a second, oldest first.
 func (r *Refusals) Add(policy string, refusals ...v1alpha1.PolicyRefusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +75,7 @@ func (r *Refusals) Start(ctx context.Context) error {
 	}
 }
 
-// publish writes the refusals of a policy. What cannot be written is due again later, behind the others.
+// publish writes the refusals of a policy. If that fails they are due again, after other policies.
 func (r *Refusals) publish(ctx context.Context, policy string) {
 	r.mu.Lock()
 	list := r.pending[policy]
@@ -99,8 +97,8 @@ func (r *Refusals) publish(ctx context.Context, policy string) {
 }
 
 // write merges refusals into the status, where other replicas write theirs: with the version that
-// was read, so that none is lost. What is pending counts only what is not written, so that a merge
-// that meets a conflict is made again with the same counts.
+// was read, so that none is lost. Pending refusals count only what is not written, so a merge that
+// meets a conflict is repeated with the same counts.
 func (r *Refusals) write(ctx context.Context, name string, list []v1alpha1.PolicyRefusal) error {
 	policy := &v1alpha1.ServiceCIDRPolicy{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, policy); err != nil {

@@ -66,7 +66,7 @@ type statuses struct {
 	store *policyStore
 }
 
-// Patch implements client.SubResourceWriter: a merge patch, refused when the version is another one.
+// Patch implements client.SubResourceWriter: a merge patch, refused if the version has changed.
 func (w statuses) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
 	s, name := w.store, o.GetName()
 	s.writes, s.at = append(s.writes, name), append(s.at, time.Since(s.begin))
@@ -94,7 +94,7 @@ func storeWith(refusals ...v1alpha1.PolicyRefusal) *policyStore {
 	return &policyStore{refusals: map[string][]v1alpha1.PolicyRefusal{"p": refusals}, begin: time.Now()}
 }
 
-// Two replicas refuse at once: each merges with what is there, and what meets a conflict is written the next time.
+// Two replicas refuse at once: each merges with what is there, and tries again after a conflict.
 func TestRefusalsOfTwoReplicas(t *testing.T) {
 	store := storeWith(refusalAt(0, "old"))
 	mine, theirs := NewRefusals(store, &events.FakeRecorder{}), NewRefusals(store, &events.FakeRecorder{})
@@ -135,7 +135,7 @@ func TestRefusalsOfTwoReplicas(t *testing.T) {
 	}
 }
 
-// While the API server is away the last ten wait; a policy that is gone is waited for by nobody.
+// While the API server is away the last ten wait; those of a policy that is gone do not.
 func TestRefusalsWait(t *testing.T) {
 	store := storeWith()
 	r := NewRefusals(store, &events.FakeRecorder{})
@@ -160,8 +160,8 @@ func TestRefusalsWait(t *testing.T) {
 	}
 }
 
-// A hundred policies refuse at once, one of them in a loop, and another cannot be written: ten writes a second all the same, those that
-// wait longest first, and each within its time.
+// A hundred policies refuse at once, one of them in a loop, and another cannot be written: ten
+// writes a second all the same, those that wait longest first, and each within its time.
 func TestRefusalsOfManyPoliciesAreWrittenAtABoundedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100

@@ -16,8 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// service is what matters of a Service on its way into the cluster. A whole corev1.Service takes several times as long to decode, and every
-// creation waits for this.
+// service is what matters of a Service on its way into the cluster. A whole corev1.Service takes
+// several times as long to decode, and every creation waits for this.
 type service struct {
 	Metadata struct {
 		Name         string            `json:"name"`
@@ -43,7 +43,7 @@ func decode(req admission.Request) (s, old *service, err error) {
 	return s, old, err
 }
 
-// objectsOf reads what was there before a request, nil for a creation, and what is to be there, nil for a deletion.
+// objectsOf reads the object before a request (nil: creation) and after it (nil: deletion).
 func objectsOf[T any](req admissionv1.AdmissionRequest) (before, after *T, err error) {
 	read := func(raw []byte) *T {
 		o := new(T)
@@ -66,7 +66,7 @@ func (s *service) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Metadata.Namespace, Name: s.Metadata.Name}
 }
 
-// ips returns the addresses as the API server will read them: clusterIP counts where clusterIPs is left out.
+// ips returns the addresses as the API server reads them: clusterIP counts without clusterIPs.
 func (s *service) ips() []string {
 	if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
 		return []string{s.Spec.ClusterIP}
@@ -74,8 +74,8 @@ func (s *service) ips() []string {
 	return s.Spec.ClusterIPs
 }
 
-// keeps returns the addresses that the Service will have without anybody drawing one: those of the request, or else those that it has. An old client
-// that knows only clusterIP sends back the first of two; the API server takes both from the Service as it is.
+// keeps returns the addresses that the Service has without a draw: of the request, or else its own.
+// An old client that knows only clusterIP sends back the first; the API server then keeps both.
 func keeps(s, old *service) []string {
 	if old != nil && old.needsAddress() && len(s.Spec.ClusterIPs) == 0 {
 		return old.ips()
@@ -96,10 +96,9 @@ func chosen(s, old *service) []netip.Addr {
 	return slices.DeleteFunc(now, func(a netip.Addr) bool { return slices.Contains(before, a) })
 }
 
-// misspelt returns the first address that a request names anew and that is not in its canonical
-// form, empty for none. The API server stores the address as it was written and names its IPAddress
-// canonically, and then its repair takes the two for different addresses: it deletes and creates
-// the IPAddress, without end.
+// misspelt returns the first address that a request names anew and not in its canonical form, empty
+// for none. The API server stores it as written but names its IPAddress canonically. Its repair
+// takes the two for different addresses, and deletes and creates the IPAddress without end.
 func misspelt(s, old *service) string {
 	named := chosen(s, old)
 	for _, text := range keeps(s, old) {
@@ -118,8 +117,8 @@ func canonical(text string) string {
 	return text
 }
 
-// parseAll reads addresses as API servers do, with leading zeros too, and whether all of them are some. What is none is the API server's to
-// refuse.
+// parseAll reads addresses as API servers do, also with leading zeros, and reports whether all
+// texts are addresses. The API server refuses what is none.
 func parseAll(texts []string) (all []netip.Addr, ok bool) {
 	ok = true
 	for _, text := range texts {
@@ -132,9 +131,9 @@ func parseAll(texts []string) (all []netip.Addr, ok bool) {
 }
 
 // ControlPlane are the users of the control plane, which know what they do: API servers, and
-// kube-controller-manager with one account or with one for each controller
+// kube-controller-manager with one account or one for each controller
 // (--use-service-account-credentials). The guards let them pass, and config/webhook spares them the
-// call; a test holds both together.
+// call; a test keeps both lists equal.
 var ControlPlane = []string{
 	"system:apiserver",
 	"system:kube-controller-manager",
@@ -143,8 +142,8 @@ var ControlPlane = []string{
 	"system:serviceaccount:kube-system:service-cidrs-controller",
 }
 
-// trusted reports whether a request comes from the control plane or from the operator itself, whose user name is given. Guards are for
-// everybody else.
+// trusted reports whether a request comes from the control plane or from the operator itself, whose
+// user name is given. Guards look at all other requests.
 func trusted(req admission.Request, operator string) bool {
 	user := req.UserInfo.Username
 	return slices.Contains(ControlPlane, user) || operator != "" && user == operator

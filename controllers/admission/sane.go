@@ -45,8 +45,8 @@ func insaneName(s, old *service) string {
 
 func isLabel(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
-// beginsLabel reports whether a DNS label may begin so. The API server asks what the prefix would
-// be with a letter at its end instead of a dash and what is before it.
+// beginsLabel reports whether a DNS label may begin so. Like the API server, it asks whether the
+// prefix is a label once a letter replaces a dash at its end and what is before it.
 func beginsLabel(prefix string) bool {
 	if rest, dash := strings.CutSuffix(prefix, "-"); dash && rest != "" {
 		prefix = rest[:len(rest)-1] + "a"

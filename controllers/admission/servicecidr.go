@@ -26,8 +26,8 @@ const (
 	OverlapIgnore OverlapMode = "Ignore"
 )
 
-// ServiceCIDRGuard looks at new ranges before there are addresses in them: to move them is easy then. It is safe for concurrent use, and
-// where it lacks information it lets the request pass.
+// ServiceCIDRGuard looks at new ranges while they hold no addresses and are easy to move. It is
+// safe for concurrent use, and where it lacks information it lets the request pass.
 type ServiceCIDRGuard struct {
 	// Mode is OverlapIgnore if it is none of the three.
 	Mode OverlapMode
@@ -49,7 +49,7 @@ func (g *ServiceCIDRGuard) Handle(ctx context.Context, req admission.Request) ad
 	return respond(ctx, refusal, warnings, err)
 }
 
-// addedPrefixes returns the ranges that a creation or a change adds. What is no prefix is the API server's to refuse.
+// addedPrefixes returns the ranges that a request adds. The API server refuses what is no prefix.
 func addedPrefixes(req admissionv1.AdmissionRequest) (added []netip.Prefix, err error) {
 	before, after, err := objectsOf[networkingv1.ServiceCIDR](req)
 	if err != nil || after == nil {

@@ -30,14 +30,15 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// BenchmarkDecision measures what one Service costs from the moment at which its request is here. One operation is one answer; what they hand
-// out is given back while the clock stands still. Every policy selects the namespace of one tenant and has a range of each family for itself,
-// and each request is of another tenant; "all=true" are policies that all select every namespace, and fall back to one another.
+// BenchmarkDecision measures what one Service costs once its request is here. One operation is one
+// answer; what it hands out is given back while the clock stands still. Each policy selects the
+// namespace of one tenant and has a range of each family exclusively, and each request has another
+// tenant; "all=true" are policies that select every namespace, and fall back to one another.
 //
 //	decided  the decision and the draw, for a request that has been read
 //	handled  with reading the Service, and the labels of its namespace
 //	bytes    from the AdmissionReview to the answer, as bytes
-//	https    the same through a TLS connection of HTTP/1.1 that stays open; the client, which the API server is otherwise, counts too
+//	https    the same through an open TLS connection of HTTP/1.1, with the client's work
 func BenchmarkDecision(b *testing.B) {
 	for _, size := range []int{0, 100, 1000} {
 		stand := newStand(b, size, false)
@@ -48,7 +49,7 @@ func BenchmarkDecision(b *testing.B) {
 	newStand(b, 1000, true).measureAll(b, 1, "policies=1000/families=1/all=true")
 }
 
-// BenchmarkCompile measures what a change of any policy or range costs every replica, in the background.
+// BenchmarkCompile measures what a change of a policy or range costs each replica, in background.
 func BenchmarkCompile(b *testing.B) {
 	for _, size := range []int{1, 100, 1000} {
 		w := steering.Inputs{}
@@ -64,7 +65,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// stand is a webhook beside informers that have listed what there is, and a cluster where nothing else happens.
+// stand is a webhook with informers that have listed all there is; nothing else happens.
 type stand struct {
 	steerer *ServiceSteerer
 	tenants int
@@ -91,7 +92,7 @@ func newStand(b *testing.B, policies int, all bool) *stand {
 	return &stand{tenants: max(policies, 1), steerer: newCluster(b, in).steerer, handed: map[netip.Addr]addressindex.Holder{}}
 }
 
-// measureAll runs the benchmarks of one case, each of which begins with the name of what is measured.
+// measureAll runs the benchmarks of one case; each name begins with what is measured.
 func (s *stand) measureAll(b *testing.B, families int, of string) {
 	requests := s.requests(b, families)
 	for _, request := range requests { // the first request of a tenant after a change costs more
@@ -208,8 +209,8 @@ func (s *stand) note(b *testing.B, request admission.Request, response admission
 	}
 }
 
-// giveSomeBack gives back what was handed out, now and then: long before a range of 256 addresses is full. Telling those who listen costs
-// more than the decision.
+// giveSomeBack gives back what was handed out, now and then: long before a range of 256 addresses
+// is full. Telling the listeners costs more than the decision.
 func (s *stand) giveSomeBack(b *testing.B, i int) {
 	const often = 100
 	if i%often == often-1 {
@@ -254,7 +255,7 @@ func encode(b *testing.B, requests []admission.Request) [][]byte {
 	return bodies
 }
 
-// creation is what the API server asks when somebody creates a Service with kubectl.
+// creation is what the API server asks when a user creates a Service with kubectl.
 func creation(b *testing.B, namespace string, families int) admission.Request {
 	b.Helper()
 	policy := corev1.IPFamilyPolicySingleStack
@@ -292,7 +293,7 @@ func fields() *metav1.FieldsV1 {
 
 func tenant(i int) string { return "tenant-" + strconv.Itoa(i) }
 
-// tenantPolicy gives a tenant, or everybody, the range of its number.
+// tenantPolicy gives a tenant, or all namespaces, the range of its number.
 func tenantPolicy(i int, all bool) *v1alpha1.ServiceCIDRPolicy {
 	p := &v1alpha1.ServiceCIDRPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: tenant(i), UID: types.UID(tenant(i))},

@@ -27,15 +27,16 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
 )
 
-// ServiceSteerer is the mutating webhook of Services. All fields but Leader and Probe are required; it is safe for concurrent use.
+// ServiceSteerer is the mutating webhook of Services. Only Leader and Probe are optional; it is
+// safe for concurrent use.
 type ServiceSteerer struct {
 	// Writer deletes the IPAddress of ours at an address that is handed out.
 	Writer client.Writer
-	// Namespaces reads from the cache, Live from the API server itself: a namespace may be younger than what the cache has.
+	// Namespaces reads from the cache, Live from the API server: the cache may lack a new namespace.
 	Namespaces, Live client.Reader
 	Index            *addressindex.Index
 	Policies         *steering.Cache
-	// Leader answers requests for addresses in the place of this replica. Nil: this replica answers all.
+	// Leader answers requests for addresses instead of this replica. Nil: this replica answers all.
 	Leader   Leader
 	Refusals *Refusals
 	Probe    *Probe
@@ -44,15 +45,15 @@ type ServiceSteerer struct {
 
 // Leader is the replica that draws addresses for all.
 type Leader interface {
-	// Review returns the leader's answer to a request; false if this replica leads, or the leader does not answer.
+	// Review returns the leader's answer; false if this replica leads, or the leader is silent.
 	Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool)
 }
 
-// errNoNamespace says that there is no such namespace. The API server finds that out before it asks: the request is not its own, or the
-// namespace has just gone.
+// errNoNamespace says that there is no such namespace. The API server finds that out before it
+// calls: the request is not its own, or the namespace has just gone.
 var errNoNamespace = errors.New("there is no such namespace")
 
-// Handle implements admission.Handler. It never answers with an error: what goes wrong here lets the request pass.
+// Handle implements admission.Handler. It answers no error: a failure here lets the request pass.
 func (h *ServiceSteerer) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := h.Clock.Now()
 	h.Probe.asked(start)
@@ -134,7 +135,7 @@ func (h *ServiceSteerer) gather(ctx context.Context, s, old *service, named []ne
 	return in, nil
 }
 
-// namespaceLabels reads the labels of a namespace. Many Services are created in the moment after their namespace.
+// namespaceLabels reads the labels of a namespace, which may be too new for the cache.
 func (h *ServiceSteerer) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
 	for _, reader := range []client.Reader{h.Namespaces, h.Live} {
 		namespace, err := objects.Get(ctx, reader, types.NamespacedName{Name: name}, &corev1.Namespace{})
@@ -162,8 +163,8 @@ func (h *ServiceSteerer) choiceOf(ctx context.Context, a netip.Addr, subject typ
 	return c
 }
 
-// holds asks the API server whether a Service has an address; false if it cannot be asked. The watch may be late, and nobody is refused an address
-// because of a Service that is gone.
+// holds asks the API server whether a Service has an address; false if it cannot be asked. The
+// watch may be late, and no Service is refused an address because of a Service that is gone.
 func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a netip.Addr) bool {
 	s := &corev1.Service{}
 	err := h.Live.Get(ctx, name, s)
@@ -178,7 +179,7 @@ func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal, dryRun bool) adm
 	return admission.Denied(r.Message)
 }
 
-// rehearse answers a dry run: what would be refused for want of an address is refused, and nothing is handed out.
+// rehearse answers a dry run: it refuses where no address is free, and hands out none.
 func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, string) {
 	for _, s := range d.fill {
 		if len(s.reserved) > 0 || !h.Index.Full(s.route.Tiers) {
@@ -191,7 +192,8 @@ func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, st
 	return admission.Allowed("").WithWarnings(d.warnings...), left
 }
 
-// fill takes what the request names, draws what it lacks and answers with the patch. What it took is given back unless the request passes.
+// fill takes what the request names, draws what it lacks and answers with the patch. What it took
+// is given back unless the request passes.
 func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admission.Response, string) {
 	var taken []netip.Addr
 	for _, a := range d.take {
@@ -234,8 +236,8 @@ func (h *ServiceSteerer) forget(in inputs, addresses []netip.Addr) {
 	}
 }
 
-// missing refuses Services while everything is full and an address that some Service has lacks its IPAddress: the API server takes that address for
-// free, and would give it to a second Service.
+// missing refuses Services while everything is full and an address of a Service lacks its
+// IPAddress: the API server takes that address for free, and would give it to a second Service.
 func (h *ServiceSteerer) missing() *steering.Refusal {
 	claimed, covered := h.Index.Relation()
 	if claimed == covered {

@@ -26,7 +26,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// blue is a cluster whose namespace ns has a small range of each family for itself: 10.0.1.0/29 and fd00:1::/125.
+// blue is a cluster whose namespace ns has 10.0.1.0/29 and fd00:1::/125 exclusively.
 func blue(change func(*v1alpha1.ServiceCIDRPolicySpec)) setting {
 	return setting{
 		cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120"), rangeOf("blue", "10.0.1.0/29", "fd00:1::/125")},
@@ -121,7 +121,7 @@ func TestALaterReviewTakesOver(t *testing.T) {
 	}
 }
 
-// A full range: who may fall back does, who may not is refused, and a dual-stack Service leaves nothing behind.
+// A full range: a Service falls back or is refused, and a dual-stack one leaves nothing behind.
 func TestFullRange(t *testing.T) {
 	full := func(s setting) setting {
 		for _, ip := range usableOf("10.0.1.0/29") {
@@ -182,7 +182,7 @@ func TestFullRange(t *testing.T) {
 	})
 }
 
-// Whoever a reservation is for gets it without asking, and by asking; our IPAddress makes room first.
+// The Service of a reservation gets it unasked, and by asking; our IPAddress makes room first.
 func TestReservedForTheService(t *testing.T) {
 	reserved := func() setting {
 		s := blue(func(s *v1alpha1.ServiceCIDRPolicySpec) {
@@ -292,7 +292,7 @@ func (downReader) Get(context.Context, client.ObjectKey, client.Object, ...clien
 	return errDown
 }
 
-// A Service in a namespace that the cache does not have yet is steered by what the API server says of it.
+// A Service in a namespace that the cache lacks is steered by what the API server says of it.
 func TestYoungNamespace(t *testing.T) {
 	s := blue(nil)
 	s.namespaces = namespaceReader{}
@@ -315,7 +315,7 @@ func (f leaderFunc) Review(ctx context.Context, r *admissionv1.AdmissionRequest)
 	return f(ctx, r)
 }
 
-// Who does not lead answers by itself what needs no address, and everything when the leader does not answer.
+// A follower itself answers what needs no address, and all when the leader does not answer.
 func TestHandingOn(t *testing.T) {
 	headless := corev1Service("a", corev1.ClusterIPNone)
 	for name, tc := range map[string]struct {
@@ -400,7 +400,8 @@ func TestYieldedWhileWaiting(t *testing.T) {
 	}
 }
 
-// A request whose sender has given up takes no address: he draws one by himself, and this one would be kept for nobody.
+// A request whose sender has given up takes no address: the sender draws one by itself, and this
+// one would be kept for no Service.
 func TestNobodyWaitsForTheAnswer(t *testing.T) {
 	for name, service := range map[string]*corev1.Service{"drawn": corev1Service("a"), "chosen": corev1Service("a", "10.0.0.9"), "chosen and drawn": dualStack(corev1Service("a", "10.0.0.9"))} {
 		c := newCluster(t, setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.0.0.0/24", "fd00::/120")}})
@@ -413,7 +414,7 @@ func TestNobodyWaitsForTheAnswer(t *testing.T) {
 	}
 }
 
-// An address that a living Service has is refused to others, also while its IPAddress is missing.
+// An address that a living Service has is refused to other Services, even without its IPAddress.
 func TestAddressOfALivingService(t *testing.T) {
 	for _, ip := range []string{"10.0.0.9", "fd00::9"} {
 		s := setting{
@@ -446,7 +447,7 @@ func TestRefusedGivesBack(t *testing.T) {
 		}
 		begin := time.Now()
 		await(t, name+": nothing is in flight after a refusal", func() bool { c.steerer.Index.Sweep(); return c.steerer.Index.InFlight() == 0 })
-		// The deletion of the reservation's IPAddress may be seen after that, and keeps the address for two seconds more.
+		// The deletion of the reservation's IPAddress may be seen later, and keeps it for 2 s more.
 		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("%s: it took %s", name, took)
 		}

@@ -28,8 +28,7 @@ type Options struct {
 	Client client.Client
 	// Lease of the manager's leader election. A holder that renewed it lately stops the clean-up.
 	Lease client.ObjectKey
-	// Namespace is where the certificate of the webhooks is kept, and the ConfigMap of exclusive
-	// ranges.
+	// Namespace is where the webhooks' certificate and the ConfigMap of exclusive ranges are kept.
 	Namespace string
 	// Force works although a manager seems to run.
 	Force bool
@@ -42,8 +41,8 @@ type Options struct {
 }
 
 // Run cleans up. What has the API server refuse Services goes first: without its binding the
-// ValidatingAdmissionPolicy is not evaluated. That one stays, for it is part of the manifests. Then
-// the ServiceCIDRs, which are few: their finalizers are what holds others up.
+// ValidatingAdmissionPolicy, which stays as part of the manifests, is not evaluated. Then come the
+// ServiceCIDRs, which are few and whose finalizers hold up deletions.
 func Run(ctx context.Context, o Options) error {
 	if err := o.refuseIfRunning(ctx); err != nil {
 		return err
@@ -63,7 +62,7 @@ func Run(ctx context.Context, o Options) error {
 	return o.remove(ctx, metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, client.ObjectKey{Namespace: o.Namespace, Name: webhook.SecretName})
 }
 
-// refuseIfRunning refuses while somebody renews the Lease.
+// refuseIfRunning refuses while a manager renews the Lease.
 func (o Options) refuseIfRunning(ctx context.Context) error {
 	if o.Force || o.DryRun {
 		return nil
@@ -121,8 +120,8 @@ func (o Options) serviceCIDRs(ctx context.Context) error {
 	return nil
 }
 
-// serviceCIDR removes conditions by their types, whoever wrote them last: after a restore from a backup or an edit by hand our field managers own
-// nothing. Ready stays.
+// serviceCIDR removes conditions by their types, whichever manager wrote them last: after a restore
+// from a backup or an edit by hand our field managers own nothing. Ready stays.
 func (o Options) serviceCIDR(ctx context.Context, c *networkingv1.ServiceCIDR) error {
 	var kinds []string
 	var conditions []map[string]string
@@ -177,8 +176,8 @@ func (o Options) patch(ctx context.Context, target client.Object, kind types.Pat
 	return nil
 }
 
-// ignoreGone drops the errors of an object that is gone, or is another one by now, which we never touched: the API
-// server answers a patch with the wrong UID as invalid, a deletion as a conflict.
+// ignoreGone drops the errors of an object that is gone or is another one by now, which we never
+// touched: the API server answers a patch with the wrong UID as invalid, a deletion as a conflict.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		return nil
@@ -195,8 +194,8 @@ func (o Options) bandLabels(ctx context.Context) error {
 	})
 }
 
-// formerAddresses lets go of what renumbering holds, whether its Services have been renumbered, are just being, or were about to be: who uninstalls need not be able to
-// read Services. Nothing selects IPAddresses by their finalizers.
+// formerAddresses takes off renumbering's finalizers, at whatever stage its Services are: an admin
+// who uninstalls may not be able to read Services. Nothing selects IPAddresses by finalizers.
 func (o Options) formerAddresses(ctx context.Context) error {
 	return o.each(ctx, client.MatchingLabels{}, func(ip *networkingv1.IPAddress) error {
 		note := ""
@@ -226,8 +225,8 @@ func (o Options) ownAddresses(ctx context.Context) error {
 	})
 }
 
-// ofClusterIP reports whether an IPAddress that is labelled as ours is that of a ClusterIP, as it is if it names a Service and is no additional one. Without
-// it the API server would give the address to another Service, so it stays, whatever somebody wrote into its labels.
+// ofClusterIP reports whether an IPAddress labelled as ours is that of a ClusterIP: it names a
+// Service, and is not additional. It stays, or the API server would give the address away.
 func ofClusterIP(ip *networkingv1.IPAddress) bool {
 	return upstream.Service(ip).Name != "" && ip.Labels[v1alpha1.LabelPurpose] != v1alpha1.PurposeAdditional
 }

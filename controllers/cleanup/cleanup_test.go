@@ -9,7 +9,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// Somebody may have labelled the IPAddress of a ClusterIP as the operator's.
+// A writer of IPAddresses may have labelled that of a ClusterIP as the operator's.
 func TestOfClusterIP(t *testing.T) {
 	service := &networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: "shop"}
 	policy := &networkingv1.ParentReference{Group: v1alpha1.GroupVersion.Group, Resource: "servicecidrpolicies", Name: "p"}

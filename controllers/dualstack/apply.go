@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
-// tries are those of one Service: others may edit it each time between the look at it and the write.
+// tries are those of one Service: another client may edit it each time before the write.
 const tries = 20
 
 // Runner carries out plans.
@@ -38,8 +38,9 @@ type Result struct {
 // errOneFamily stops a run.
 var errOneFamily = errors.New("the API server that answers knows one family, although there are ranges of both: restart it with a range of each family in --service-cluster-ip-range")
 
-// Run gives each Service of a plan its second family. The Service is read at the moment of the write, and the write is refused if somebody was faster; then it is decided about anew.
-// A Service that is refused does not stop the others. It can be called again after any interruption.
+// Run gives each Service of a plan its second family. It reads a Service right before the write,
+// which is refused if another writer was faster; then it decides anew. A refused Service does not
+// stop the rest. Run can be called again after any interruption.
 func (r Runner) Run(ctx context.Context, p Plan) (Result, error) {
 	var mu sync.Mutex
 	var result Result
@@ -68,12 +69,12 @@ func (r Runner) Run(ctx context.Context, p Plan) (Result, error) {
 	return result, err
 }
 
-// refusal reports whether an error is about one Service. All others would meet any other one too.
+// refusal reports whether an error concerns one Service. Any other error would meet every Service.
 func refusal(err error) bool {
 	return errors.Is(err, batch.ErrMoved) || errors.As(err, new(apierrors.APIStatus)) && !apierrors.IsUnauthorized(err)
 }
 
-// one looks, decides and writes until nobody comes in between.
+// one looks, decides and writes until no other writer comes in between.
 func (r Runner) one(ctx context.Context, i Item) (decision outcome, reason string, err error) {
 	for range tries {
 		s := &corev1.Service{}

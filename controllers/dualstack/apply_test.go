@@ -20,7 +20,7 @@ var (
 	conflict        = apierrors.NewConflict(serviceResource, "a", errors.New("changed"))
 )
 
-// faulty is an API server with one Service of every name, that answers the n-th write with an error, if it has one for it.
+// faulty is an API server with every Service, that answers the n-th write with its error, if any.
 type faulty struct {
 	client.Client
 	service func(writes int) *corev1.Service // as it is after so many writes were tried; nil: there is none
@@ -102,7 +102,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What is written names the version that was looked at, and the families only where no address tells which is the first.
+// A write names the version looked at, and families only where no address tells which is first.
 func TestWrite(t *testing.T) {
 	for want, s := range map[string]*corev1.Service{
 		`{"metadata":{"resourceVersion":"7"},"spec":{"ipFamilies":null}}`:            short(v6),

@@ -20,7 +20,7 @@ const (
 // reach are the families in which a Service has endpoints, or would have.
 type reach map[corev1.IPFamily]bool
 
-// decide tells what is to be done about a Service, and why nothing if that is so.
+// decide tells what is to be done about a Service, and, if that is nothing, why.
 func decide(s *corev1.Service, has reach) (outcome, string) {
 	switch {
 	case s.DeletionTimestamp != nil:
@@ -36,7 +36,7 @@ func decide(s *corev1.Service, has reach) (outcome, string) {
 		return left, fmt.Sprintf("%s has written spec.ipFamilies, and the API server would refuse its next apply; name both families there, or none", manager)
 	}
 	have, lacks := s.Spec.IPFamilies[0], missing(s)
-	// The name of a headless Service leads to its endpoints. That of any other would lead to an address behind which there is nothing.
+	// A headless Service's name leads to its endpoints; any other's would lead to a dead address.
 	if s.Spec.ClusterIP == corev1.ClusterIPNone || !has[have] || has[lacks] {
 		return gains, ""
 	}
@@ -46,7 +46,7 @@ func decide(s *corev1.Service, has reach) (outcome, string) {
 	return left, fmt.Sprintf("none of its pods has an address of %s; create them anew, then plan again", lacks)
 }
 
-// decideItem does so for the Service that an item of a plan is about, nil if there is none of that name.
+// decideItem decides about the Service of an item of a plan, nil if there is none of that name.
 func decideItem(i Item, s *corev1.Service) (outcome, string) {
 	switch {
 	case s == nil:
@@ -65,7 +65,7 @@ func missing(s *corev1.Service) corev1.IPFamily {
 	return corev1.IPv4Protocol
 }
 
-// managerOfFamilies is who has written spec.ipFamilies, empty if the API server has filled it in.
+// managerOfFamilies is the manager that wrote spec.ipFamilies, empty if the API server did.
 func managerOfFamilies(s *corev1.Service) string {
 	for _, m := range s.ManagedFields {
 		var fields struct {

@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NewPlan reads the Services of a namespace, of all for "", that a selector matches, and plans for them. It fails where the cluster has one family.
+// NewPlan plans for the Services of a namespace, "" for all, that a selector matches. It fails
+// where the cluster has one family.
 func NewPlan(ctx context.Context, c client.Client, cluster types.UID, namespace string, selector labels.Selector) (Plan, error) {
 	if err := TwoFamilies(ctx, c); err != nil {
 		return Plan{}, err
@@ -58,7 +59,7 @@ func NewPlan(ctx context.Context, c client.Client, cluster types.UID, namespace 
 
 func needsEndpoints(s *corev1.Service) bool { return s.Spec.ClusterIP != corev1.ClusterIPNone }
 
-// TwoFamilies fails where addresses of one family are all that there are, and says what to do.
+// TwoFamilies fails where only one family has addresses, and says what to do.
 func TwoFamilies(ctx context.Context, c client.Reader) error {
 	list := &networkingv1.ServiceCIDRList{}
 	if err := c.List(ctx, list); err != nil {

@@ -20,11 +20,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// confirm is how long a Service must have an address that is kept for others before that is told: the watches of namespaces, Services and policies have no
-// order between them.
+// confirm is how long a Service must have an address kept for other Services before that is told:
+// the watches of namespaces, Services and policies have no order between them.
 const confirm = 2 * time.Second
 
-// violation is an address that a Service has and that a policy keeps for others.
+// violation is an address that a Service has and that a policy keeps for other Services.
 type violation struct {
 	policy  string
 	service types.NamespacedName
@@ -34,15 +34,15 @@ type violation struct {
 	confirmed bool
 }
 
-// violations are all of them by their addresses. The zero value is ready; it is safe for concurrent use.
+// violations are all of them by address. The zero value is ready and safe for concurrent use.
 type violations struct {
 	mu        sync.Mutex
 	found     map[netip.Addr]violation
 	confirmed int
 }
 
-// note keeps what was seen of an address, nil for nothing. It returns the policies for which the confirmed violations are others now, whether this one is new among
-// them, and how long to wait until it is confirmed.
+// note keeps what was seen of an address, nil for nothing. It returns the policies whose confirmed
+// violations have changed, whether this one is new, and how long to wait until it is confirmed.
 func (v *violations) note(a netip.Addr, seen *violation, now time.Time) (policies []string, news bool, wait time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -100,7 +100,7 @@ func (v *violations) of(policy string) (n int, first []string) {
 	return len(addresses), first
 }
 
-// audit looks whether a Service has an address that is kept for others.
+// audit looks whether a Service has an address that is kept for other Services.
 func (r *Reconciler) audit(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
 	s, owner, err := r.stranger(ctx, a)
 	if err != nil {
@@ -122,8 +122,8 @@ func (r *Reconciler) audit(ctx context.Context, a netip.Addr) (reconcile.Result,
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// stranger returns the Service that has an address which is kept for others, as the API server has it, and the policy that keeps it. nil if there is none. The labels of
-// Services are not in the cache: they are read where they make a difference.
+// stranger returns the Service, as the API server has it, with an address that a policy keeps for
+// other Services, and that policy, or nil. The cache lacks their labels: they are read if needed.
 func (r *Reconciler) stranger(ctx context.Context, a netip.Addr) (*corev1.Service, *steering.Policy, error) {
 	rules := r.Policies.Current()
 	for _, name := range slices.SortedFunc(slices.Values(r.Index.Claims(a)), byName) {

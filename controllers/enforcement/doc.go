@@ -3,7 +3,7 @@
 //
 // For policies with enforcement: APIServer three objects of one name are there:
 //
-//	ValidatingAdmissionPolicy          the expressions, which never change: part of the manifests, applied by an admin
+//	ValidatingAdmissionPolicy          expressions, which never change: a manifest that admins apply
 //	ConfigMap                          who may have which addresses, of all policies together
 //	ValidatingAdmissionPolicyBinding   between the two, as long as a policy wants it
 //
@@ -22,7 +22,7 @@
 // refuses Services.
 //
 // For all exclusive policies it tells, in the condition Violated, a metric and an event on the
-// Service, which Services have addresses that are kept for others: they came while nothing guarded
+// Service, which Services have addresses kept for other Services: they came while nothing guarded
 // the range, or before the policy, or their namespace had other labels.
 //
 // It promises that the cost of an event does not depend on the number of Services. Start with

@@ -16,14 +16,12 @@ import (
 // the objects in turn do it no faster, either.
 const together = 500 * time.Millisecond
 
-// enforcing is how the API server has been told. The zero value knows nothing; it is safe for
-// concurrent use.
+// enforcing is how the API server was told. Zero: not at all. It is safe for concurrent use.
 type enforcing struct {
 	mu sync.Mutex
 	// written is when an object was last written or deleted.
 	written time.Time
-	// rules are what the API server enforces, nil before the first time; leftOut are the policies
-	// that had no room.
+	// rules are what the API server enforces, nil at first; leftOut are policies that had no room.
 	rules   *steering.Compiled
 	leftOut []string
 	policy  policyState
@@ -31,8 +29,7 @@ type enforcing struct {
 	err error
 }
 
-// enforce brings the objects to what the policies want, which is none if no policy wants the API
-// server to enforce it.
+// enforce brings the objects to what the policies want: none unless a policy wants to be enforced.
 func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 	rules := r.Policies.Current()
 	var want steering.Enforced

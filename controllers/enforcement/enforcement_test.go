@@ -23,7 +23,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// objects are those of the two that the operator writes that are there.
+// objects are the kinds, of the two that the operator writes, that exist.
 func objects(ctx context.Context) (kinds []string) {
 	GinkgoHelper()
 	for _, o := range []*metav1.PartialObjectMetadata{
@@ -105,7 +105,8 @@ var _ = Describe("The API server", Ordered, ContinueOnFailure, func() {
 		Expect(in.Contains(netip.MustParseAddr(drawn.Spec.ClusterIP))).To(BeTrue(), "the only range with room is its own: %s", drawn.Spec.ClusterIP)
 	})
 
-	// In a dry run the API server takes the first address of any range, closed ones too. What GitOps tools compare would be refused by chance.
+	// In a dry run the API server takes the first address of any range, closed ones too. What GitOps
+	// tools compare would be refused by chance.
 	It("refuses nobody in a dry run, which gives nobody an address", func(ctx SpecContext) {
 		start(ctx)
 		offer(ctx, "red", "10.1.6.0/28", "fd00:1:6::/124")
@@ -289,8 +290,7 @@ var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, fun
 		Eventually(func() (string, error) {
 			var b admissionregistrationv1.ValidatingAdmissionPolicyBinding
 			if err := admin.Get(ctx, client.ObjectKeyFromObject(bindingObject()), &b); err != nil {
-				// It is deleted and written again, because an apply would leave what others have
-				// added.
+				// It is deleted and written again, as an apply would leave what a user added.
 				return "", err
 			}
 			return b.Spec.ParamRef.Name, nil

@@ -28,8 +28,7 @@ type found struct {
 	data    *corev1.ConfigMap
 }
 
-// policyState says how the ValidatingAdmissionPolicy is, which admins write, and the operator may
-// not.
+// policyState says how the ValidatingAdmissionPolicy is, which admins write, not the operator.
 type policyState int
 
 const (
@@ -92,9 +91,8 @@ func plan(f found, data map[string]string, namespace string) (due []write) {
 	}
 }
 
-// contains reports whether a map has everything of another one. Keys that others have added to the
-// ConfigMap, which an apply leaves there, no expression looks up: it goes by the lengths, which are
-// ours.
+// contains reports whether a map has everything of another one. Keys that another writer added to
+// the ConfigMap, which an apply leaves there, no expression looks up: it goes by our lengths.
 func contains(has, all map[string]string) bool {
 	for key, value := range all {
 		if got, ok := has[key]; !ok || got != value {

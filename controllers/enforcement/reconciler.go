@@ -28,14 +28,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// Request is what to look at: an address, a policy, or, the zero Request, what the API server is given.
+// Request is what to look at: an address, a policy, or, if zero, what the API server is given.
 type Request struct {
 	Address netip.Addr
 	Policy  string
 }
 
-// Reconciler gives the API server what it needs to enforce policies, and tells which Services have addresses that are kept for others. All exported fields
-// are required.
+// Reconciler gives the API server what it needs to enforce policies, and tells which Services have
+// addresses that are kept for other Services. All exported fields are required.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -53,7 +53,7 @@ type Reconciler struct {
 	objects    client.Reader
 	enforcing  enforcing
 	violations violations
-	// writes bounds the writes of conditions, events those on Services, of which there may be many at once: condition and metric count them all.
+	// writes bounds writes of conditions, events those on Services: condition and metric count all.
 	writes, events *rate.Limiter
 	queue          workqueue.TypedRateLimitingInterface[Request]
 }
@@ -110,7 +110,7 @@ func (r *Reconciler) reportSoon(policies ...string) {
 	}
 }
 
-// audits returns what to look at when an address changes: those that no policy has exclusively are nothing to look at.
+// audits returns what to look at when an address changes: nothing if no policy has it exclusively.
 func (r *Reconciler) audits(a netip.Addr) []Request {
 	if r.Policies.Current().Owner(a) == nil {
 		return nil
@@ -118,7 +118,7 @@ func (r *Reconciler) audits(a netip.Addr) []Request {
 	return []Request{{Address: a}}
 }
 
-// relabelled asks for a look at the addresses of the Services of a namespace whose labels have changed.
+// relabelled asks for a look at the Services' addresses of a namespace whose labels have changed.
 func (r *Reconciler) relabelled(
 	ctx context.Context, e event.TypedUpdateEvent[*corev1.Namespace], queue workqueue.TypedRateLimitingInterface[Request],
 ) {
@@ -135,8 +135,8 @@ func (r *Reconciler) relabelled(
 	}
 }
 
-// changes is a source of what a change of policies or ranges makes worth a look: what the API server is given, each policy that has changed, and the used
-// addresses of the ranges that it had or has.
+// changes is a source of what to look at after a change of policies or ranges: what the API server
+// is given, each changed policy, and the used addresses of the ranges that it had or has.
 func (r *Reconciler) changes() *steering.Changes[Request] {
 	seen := steering.Compile(steering.Inputs{})
 	return steering.NewChanges(r.Policies, func() []Request {
@@ -147,7 +147,7 @@ func (r *Reconciler) changes() *steering.Changes[Request] {
 	})
 }
 
-// between returns what differs between two compilations. used returns the used addresses of a range.
+// between returns what differs between compilations. used returns the used addresses of a range.
 func between(before, after *steering.Compiled, used func(netip.Prefix) []netip.Addr) []Request {
 	out := []Request{{}}
 	touched := sets.New[netip.Prefix]()

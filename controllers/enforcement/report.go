@@ -35,8 +35,7 @@ type state struct {
 	problem string
 }
 
-// conditions are those of a policy, of which n addresses are had by others. Times are the caller's
-// to add.
+// conditions are those of a policy of which other Services have n addresses. The caller adds times.
 func conditions(p *steering.Policy, s state, n int, first []string) []metav1.Condition {
 	var out []metav1.Condition
 	if enforced(p) {

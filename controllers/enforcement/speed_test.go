@@ -20,8 +20,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// BenchmarkCreation measures what enforcement costs the creation of a dual-stack Service, with many exclusive ranges of both families, through a real API server: creations
-// with and without the objects take turns. It reports medians as a client sees them, and what the API server says of its own admission plugin.
+// BenchmarkCreation measures what enforcement costs the creation of a dual-stack Service, with many
+// exclusive ranges of both families, through a real API server, with the objects and without in
+// turn. It reports medians as clients see them, and what the API server says of its plugin.
 func BenchmarkCreation(b *testing.B) {
 	cp, err := framework.Start(b.Context(), framework.Options{ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112"})
 	if err != nil {
@@ -53,7 +54,7 @@ func BenchmarkCreation(b *testing.B) {
 	}
 }
 
-// table is what the API server is given for policies with a range of both families each. The ranges need not be there.
+// table is what the API server is given for policies with a range per family, which need not exist.
 func table(ranges int) map[string]string {
 	var w steering.Inputs
 	for i := range ranges {
@@ -145,7 +146,7 @@ func (m *meter) enforce(on bool) {
 	}
 }
 
-// closed is an address of the default range that nobody may have, to see whether the API server enforces.
+// closed is an address that no Service may have, to see whether the API server enforces.
 const closed = "10.96.255.250"
 
 // enforces reports whether the API server refuses the closed address.

@@ -57,7 +57,7 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) { prepare(ctx) }, NodeTimeout(2*time.Minute))
 
-// prepare starts a control plane that ends with the calling node, with namespaces and the operator's user.
+// prepare starts a control plane for the calling node, with namespaces and the operator's user.
 func prepare(ctx context.Context) {
 	GinkgoHelper()
 	// The gate lets addresses with leading zeros pass, as every API server did before it.
@@ -84,8 +84,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// operatorScheme has the kinds that the operator knows, and no others but those that the controller
-// adds.
+// operatorScheme has the operator's kinds, and only those that the controller adds.
 func operatorScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, v1alpha1.AddToScheme} {
@@ -99,7 +98,7 @@ const (
 	operator = "system:serviceaccount:" + home + ":clusterip-operator-manager"
 )
 
-// grant gives the operator the rules of config/rbac for its loops, and no others.
+// grant gives the operator the rules of config/rbac for its loops, and no more.
 func grant(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}})).To(Succeed())
@@ -129,7 +128,7 @@ func read(file string, into any) {
 	Expect(yaml.UnmarshalStrict([]byte(first), into)).To(Succeed())
 }
 
-// start runs the controller as the operator's user, and no other part of the operator. It returns what stops it, which the end of the calling node does too.
+// start runs the controller alone, as the operator's user. Both stop and the node's end stop it.
 func start(ctx context.Context) (stop func()) {
 	GinkgoHelper()
 	as, err := cp.ConfigForUser(operator, "system:serviceaccounts")
@@ -160,7 +159,7 @@ func start(ctx context.Context) (stop func()) {
 	return stop
 }
 
-// offer creates a ServiceCIDR, and waits until the API server allocates from it. It goes when the spec ends.
+// offer creates a ServiceCIDR until the spec ends, and waits until API servers allocate from it.
 func offer(ctx context.Context, name string, cidrs ...string) {
 	GinkgoHelper()
 	c := framework.NewServiceCIDR(name, cidrs...)
@@ -191,8 +190,7 @@ func create(ctx context.Context, p *v1alpha1.ServiceCIDRPolicy) {
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(ctx, p))).To(Succeed()) })
 }
 
-// exclusive is an exclusive policy for the namespaces of a tenant. Without more the API server
-// enforces it.
+// exclusive is an exclusive policy for a tenant's namespaces, enforced by the API server.
 func exclusive(name, tenant string, serviceCIDRs ...string) *v1alpha1.ServiceCIDRPolicy {
 	return &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ServiceCIDRPolicySpec{
 		ServiceCIDRs: serviceCIDRs, Exclusive: true,
@@ -200,7 +198,7 @@ func exclusive(name, tenant string, serviceCIDRs ...string) *v1alpha1.ServiceCID
 	}}
 }
 
-// condition reads a condition of a policy; it is the zero Condition if it is not there. One of another generation has an unknown status.
+// condition reads a policy's condition, zero if there is none, Unknown if of another generation.
 func condition(ctx context.Context, policy, kind string) metav1.Condition {
 	GinkgoHelper()
 	p := &v1alpha1.ServiceCIDRPolicy{}
@@ -215,7 +213,7 @@ func condition(ctx context.Context, policy, kind string) metav1.Condition {
 	return *c
 }
 
-// enforced waits until a policy says that the API server enforces it, and a stranger is refused an address of it.
+// enforced waits until a policy says it is enforced, and a stranger is refused its addresses.
 func enforced(ctx context.Context, policy string, addresses ...string) {
 	GinkgoHelper()
 	Eventually(func() metav1.Condition { return condition(ctx, policy, v1alpha1.PolicyEnforced) }).WithTimeout(soon).
@@ -225,7 +223,7 @@ func enforced(ctx context.Context, policy string, addresses ...string) {
 	}
 }
 
-// try creates a Service with these addresses, and deletes it again. A dry run would not do: there the API server looks into one of its ranges, any of them.
+// try creates and deletes a Service. A dry run would not do: it looks into any one of the ranges.
 func try(ctx context.Context, namespace, name string, labels map[string]string, addresses ...string) error {
 	s := service(namespace, name, labels, addresses...)
 	if err := admin.Create(ctx, s); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
-// apply creates what was decided, and says so; or why the API server would not have it. A family that is refused does not keep the other from its range.
+// apply creates what was decided and says so, or why it was refused, each family for itself.
 func (r *Reconciler) apply(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, in inputs, d decision) error {
 	var failures []error
 	for _, block := range d.create {
@@ -34,7 +34,7 @@ func (r *Reconciler) apply(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, i
 	return errors.Join(append(failures, r.publish(ctx, o, d.conditions))...)
 }
 
-// create creates the ServiceCIDR of a block. Its name is its own lock: whoever comes second is refused.
+// create creates the ServiceCIDR of a block. Its name is its lock: a second creation is refused.
 func (r *Reconciler) create(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, block netip.Prefix) error {
 	cidr := &networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{
@@ -53,7 +53,7 @@ func (r *Reconciler) create(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, 
 	return nil
 }
 
-// warning is the reason of the event that announces a condition, empty if nobody has to do something about it.
+// warning is the reason of the event that announces a condition, empty if no admin has to act.
 func warning(c metav1.Condition) string {
 	switch {
 	case c.Type == v1alpha1.PolicyGrowthExhausted && c.Status == metav1.ConditionTrue:
@@ -65,8 +65,8 @@ func warning(c metav1.Condition) string {
 	}
 }
 
-// publish writes the conditions if they say something new, and warns of what an admin has to do something about. None takes them away. What is new the API server knows: the
-// cache may show what was there before, and one event would be sent twice.
+// publish writes conditions if they are new, removes them if want is empty, and warns of those that
+// an admin has to act on. The API server tells what is new: a cache that lags would repeat events.
 func (r *Reconciler) publish(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want []metav1.Condition) error {
 	if _, same := r.dated(o, want); same {
 		return nil

@@ -17,7 +17,7 @@ type supernet struct {
 	bits int
 }
 
-// block returns the lowest block that overlaps none of the obstacles, the zero Prefix if there is none. It costs a sort of the obstacles, however many blocks there are.
+// block returns the lowest block clear of all obstacles, or zero. It costs one sort of obstacles.
 func (s supernet) block(obstacles []addressindex.Network) netip.Prefix {
 	var taken []allocator.Span
 	for _, o := range obstacles {
@@ -58,7 +58,7 @@ func (s supernet) size() float64 {
 	return float64(r.Band(allocator.Dynamic).Size())
 }
 
-// nameOf is the name of the ServiceCIDR of a block. It follows from the block alone, and no two blocks have the same: the address is in its one short form.
+// nameOf is the name of a block's ServiceCIDR, unique to the block: an address has one short form.
 func nameOf(block netip.Prefix) string {
 	return "grown-" + strings.NewReplacer(".", "-", ":", "-").Replace(block.Addr().String()) + "-" + strconv.Itoa(block.Bits())
 }

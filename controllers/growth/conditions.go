@@ -25,7 +25,7 @@ const (
 	reasonFamilyNotServed = "FamilyNotServed"
 )
 
-// conditions returns those of a policy, without counts that move with every Service. Times are the caller's to add.
+// conditions returns a policy's, without counts that move with each Service. The caller dates them.
 func conditions(in inputs, all []outlook) []metav1.Condition {
 	return []metav1.Condition{growing(in, all), exhausted(in, all)}
 }

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// debounce holds a policy back after a change of its use, so that a burst of allocations is one look. It is short, for a range takes a second and a half until addresses
-	// are drawn from it.
+	// debounce holds a policy back after a change of its use, so that a burst of allocations is one
+	// look. It is short, for a range takes a second and a half until addresses are drawn from it.
 	debounce = 200 * time.Millisecond
 	// resync is when to look again at what nothing tells of: forecasts, and networks of nodes.
 	resync = time.Minute
-	// uncompiled is when to look again at a policy that is newer than the compiled ones. Their change tells, too.
+	// uncompiled is when to look again at a policy newer than the compiled ones, which wake us, too.
 	uncompiled = 500 * time.Millisecond
 )
 
-// Reconciler creates ServiceCIDRs for one ServiceCIDRPolicy at a time. All exported fields but Networks are required.
+// Reconciler creates ServiceCIDRs, policy by policy. All exported fields but Networks are required.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -45,7 +45,8 @@ type Reconciler struct {
 	Unsteered bool
 }
 
-// SetupWithManager starts the controller with mgr. One worker: two policies that want the same addresses, in blocks of different sizes, are asked one after the other.
+// SetupWithManager starts the controller with mgr. One worker: two policies that want the same
+// addresses, in blocks of different sizes, are asked one after the other.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return loop.Setup(mgr, loop.Options{Name: "growth", Workers: 1, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
 		source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(concerned)),
@@ -54,8 +55,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		addressindex.Map(r.Index.RangeUsage(debounce), r.users))
 }
 
-// concerned is a policy that grows, or did: then what was said of that goes. Its own status is among what wakes it, for a cache that lags behind may have hidden what was
-// to be written.
+// concerned is a policy that grows, or did: then its conditions go. Its own status wakes it, too,
+// for a cache that lags behind may have hidden what was to be written.
 func concerned(_ context.Context, o *v1alpha1.ServiceCIDRPolicy) []string {
 	if o.Spec.Growth == nil && len(ours(o.Status.Conditions)) == 0 {
 		return nil
@@ -63,7 +64,7 @@ func concerned(_ context.Context, o *v1alpha1.ServiceCIDRPolicy) []string {
 	return []string{o.Name}
 }
 
-// growing are the names of the policies with growth of which more is true.
+// growing are the names of the policies with growth that more accepts.
 func (r *Reconciler) growing(more func(*steering.Policy) bool) (out []string) {
 	for _, p := range r.Policies.Current().Policies() {
 		if p.Grows && more(p) {
@@ -82,7 +83,7 @@ func (r *Reconciler) users(cidr string) []string {
 	})
 }
 
-// Reconcile looks at a policy as the cache has it; when a range is needed, it asks the API server which there are, and creates what is needed then.
+// Reconcile decides by the cache; if that needs a range, by the API server, and creates it.
 func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
 	o := &v1alpha1.ServiceCIDRPolicy{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {

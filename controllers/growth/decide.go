@@ -30,7 +30,7 @@ type inputs struct {
 	ranges []rangeUse
 	// created are the ServiceCIDRs that were created for the policy.
 	created []created
-	// obstacles are what no block may overlap: all ServiceCIDRs, and the networks that something else uses.
+	// obstacles are what no block may overlap: ServiceCIDRs, and the networks in use by other things.
 	obstacles []addressindex.Network
 }
 
@@ -40,7 +40,7 @@ type rangeUse struct {
 	usage  allocator.Usage
 	// perDay is by how many addresses a day the use grows; 0 if it does not, or that is not known.
 	perDay int64
-	// idle is the ServiceCIDR if it was created for the policy and has been without use for long, empty otherwise.
+	// idle is the ServiceCIDR if it was created for the policy and long without use, empty otherwise.
 	idle string
 }
 
@@ -86,7 +86,7 @@ type outlook struct {
 	family string
 	// need says why another range is needed; empty: it is not.
 	need string
-	// next is the range that comes next, the zero Prefix if there can be none: then reason and why say why.
+	// next is the range that comes next, the zero Prefix if there is none: reason and why say why.
 	next        netip.Prefix
 	reason, why string
 	// spare are ServiceCIDRs that the family could do without.
@@ -118,9 +118,10 @@ func (in inputs) outlook(is4 bool, from []supernet) outlook {
 	return o
 }
 
-// need says why a family needs another range, where a block brings so many addresses. A range that exists counts, ready or not, so that nothing is created twice.
+// need says why a family needs another range. Ranges count, ready or not: none is created twice.
 //
-// The share alone would not do: small blocks beside a large range leave it as it is, and one would follow the other. So there is enough while as much is free as a block brings.
+// The share alone would not do: small blocks beside a large range leave it as it is, and one would
+// follow the other. So there is enough while as much is free as a block brings.
 func (in inputs) need(family string, total sum, block float64) string {
 	switch {
 	case total.size == 0:
@@ -134,8 +135,8 @@ func (in inputs) need(family string, total sum, block float64) string {
 	}
 }
 
-// spare are the ServiceCIDRs that nobody uses and that a family could do without: all of them together, and with as much to spare again as a block brings, so that the
-// next few Services do not have them created anew.
+// spare are the unused ServiceCIDRs that a family could do without: all together, and with a
+// block's addresses to spare, so that the next few Services do not have them created anew.
 func (in inputs) spare(is4 bool, family string, total sum, block float64) (names []string) {
 	for _, r := range in.ranges {
 		if r.idle == "" || r.prefix.Addr().Is4() != is4 {

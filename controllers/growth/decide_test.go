@@ -34,7 +34,7 @@ func grown(prefix string) created {
 	return created{name: nameOf(p), prefix: p, ready: true}
 }
 
-// given are the inputs of a policy that has 10.96.0.0/24, with 238 dynamic addresses, and grows in 10.128.0.0/22 by blocks of /24.
+// given is a policy with 10.96.0.0/24 (238 dynamic addresses) that grows by /24 in 10.128.0.0/22.
 func given(change func(*inputs)) inputs {
 	in := inputs{
 		generation: 3, percent: 20, maxRanges: 8, families: []bool{true, false},
@@ -242,7 +242,7 @@ func says(t *testing.T, all []metav1.Condition, head string, words ...string) {
 	}
 }
 
-// Of two policies that want the same block, the one that is asked second sees the ServiceCIDR of the first.
+// Of two policies that want one block, the one asked second sees the ServiceCIDR of the first.
 func TestDecideForTwoPolicies(t *testing.T) {
 	last := func(in *inputs) { full(in); in.supernets[0].prefix = netip.MustParsePrefix("10.128.0.0/24") }
 	first := decide(given(last))

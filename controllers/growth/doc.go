@@ -1,11 +1,14 @@
-// Package growth creates ServiceCIDRs for ServiceCIDRPolicies with spec.growth before their ranges are full, and says in the conditions Growing and GrowthExhausted
-// what it will create, has created, and cannot create. The leader runs it.
+// Package growth creates ServiceCIDRs for ServiceCIDRPolicies with spec.growth before their ranges
+// are full, and says in the conditions Growing and GrowthExhausted what it will create, has
+// created, and cannot create. The leader runs it.
 //
-// It promises that a range which it creates overlaps nothing that the operator knows of, and that one need makes one range, whoever dies when: the API server itself is
-// asked which ServiceCIDRs there are before each creation, and the name of a ServiceCIDR follows from its block alone, so that the API server refuses a second one. A
-// ServiceCIDR counts as soon as it exists, ready or not. Nothing is deleted here: Growing names the ServiceCIDRs that a policy could do without, and an admin decides.
+// It promises that a range which it creates overlaps nothing that the operator knows of, and that
+// one need makes one range, whichever replica dies when: before each creation it asks the API
+// server which ServiceCIDRs there are, and a ServiceCIDR's name follows from its block alone, so
+// that the API server refuses a second one. A ServiceCIDR counts once it exists, ready or not.
+// Nothing is deleted here: Growing names ServiceCIDRs that a policy can do without, for an admin.
 //
-// A look at a policy costs a walk through the ServiceCIDRs; the address index knows how much of each is used.
+// A look at a policy walks through the ServiceCIDRs; the address index knows the use of each.
 //
-// Start with decide.go, which has the rules; blocks.go has the arithmetic and conditions.go the words.
+// Start with decide.go, which has the rules; blocks.go has the arithmetic, conditions.go the words.
 package growth

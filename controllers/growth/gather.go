@@ -19,7 +19,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// gather reads the ServiceCIDRs from reader, and all else from what the process keeps. The policy is one of the compiled ones.
+// gather reads the ServiceCIDRs from reader, all else from memory. The policy must be compiled.
 func (r *Reconciler) gather(ctx context.Context, reader client.Reader, o *v1alpha1.ServiceCIDRPolicy, policies *steering.Compiled) (inputs, error) {
 	cidrs := &networkingv1.ServiceCIDRList{}
 	if err := reader.List(ctx, cidrs, client.UnsafeDisableDeepCopy); err != nil { // nobody here changes them
@@ -76,7 +76,7 @@ func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alph
 		if c.Terminating {
 			continue
 		}
-		// What the policy has may have been compiled before the range had its labels. What others have is known.
+		// The policy may be compiled without the range's labels. What other policies have is known.
 		open := rng.Band(allocator.Dynamic).Subtract(policies.ClosedTo(policies.Policy(o.Name), rng)...)
 		lost := len(open) == 0
 		if creator == o.Name {
@@ -92,9 +92,8 @@ func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alph
 	}
 }
 
-// use adds up the use of disjoint spans. Free are the addresses that a new Service could get: those
-// that cool down are drawn when nothing else is free, so that a policy does not grow for Services
-// that are gone.
+// use adds up the use of disjoint spans. Free are the addresses that a new Service could get, also
+// those that cool down: a policy does not grow for Services that are gone.
 func (r *Reconciler) use(spans []allocator.Span) (sum allocator.Usage) {
 	for _, s := range spans {
 		u := r.Index.Usage(s)
@@ -110,7 +109,7 @@ func (r *Reconciler) use(spans []allocator.Span) (sum allocator.Usage) {
 // young is how old a range is whose use may be still to come.
 const young = 24 * time.Hour
 
-// usageOf reads what a ServiceCIDR says of its use; nothing, if it does not yet, or somebody else wrote there.
+// usageOf reads a ServiceCIDR's use; nothing if it is not there yet, or another writer spoilt it.
 func usageOf(cidr *networkingv1.ServiceCIDR) (usage v1alpha1.ServiceCIDRUsage) {
 	if json.Unmarshal([]byte(cidr.Annotations[v1alpha1.AnnotationUsage]), &usage) != nil {
 		return v1alpha1.ServiceCIDRUsage{}
@@ -128,7 +127,7 @@ func growthPerDay(usage v1alpha1.ServiceCIDRUsage, of netip.Prefix) int64 {
 	return 0
 }
 
-// idle reports whether a ServiceCIDR has no address in use, and had none at the beginning of the hours that the forecast looks back at.
+// idle reports whether no address of a ServiceCIDR is in use, or was when its forecast began.
 func idle(usage v1alpha1.ServiceCIDRUsage) bool {
 	for _, r := range usage.Ranges {
 		for _, b := range []v1alpha1.BandUsage{r.Static, r.Dynamic} {

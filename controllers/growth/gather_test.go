@@ -21,7 +21,7 @@ import (
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// blue is a policy with growth that has the ServiceCIDRs with the label pool=blue; its UID is its name.
+// blue is a policy with growth on the ServiceCIDRs with the label pool=blue; its UID is its name.
 func blue(name string, priority int32, exclusive bool) *v1alpha1.ServiceCIDRPolicy {
 	return &v1alpha1.ServiceCIDRPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 3},
@@ -32,7 +32,7 @@ func blue(name string, priority int32, exclusive bool) *v1alpha1.ServiceCIDRPoli
 	}
 }
 
-// grownForIt is a ServiceCIDR with the label that was created for the policy two days ago, and no address of which was in use for hours.
+// grownForIt is a labelled ServiceCIDR created for the policy two days ago, and unused for hours.
 func grownForIt(cidrs ...string) *networkingv1.ServiceCIDR {
 	unused := v1alpha1.BandUsage{Size: 14, Free: 14, GrowthPerDay: new(int64)}
 	var usage v1alpha1.ServiceCIDRUsage
@@ -57,7 +57,7 @@ func annotated(cidr *networkingv1.ServiceCIDR, usage v1alpha1.ServiceCIDRUsage) 
 	return cidr
 }
 
-// entered is what a ServiceCIDR means to the policy "it", when other policies and ServiceCIDRs are compiled with it.
+// entered is what a ServiceCIDR means to policy "it", compiled with other policies and ranges.
 func entered(cidr *networkingv1.ServiceCIDR, compiled steering.Inputs) inputs {
 	o := blue("it", 0, false)
 	compiled.Policies = append(compiled.Policies, o)

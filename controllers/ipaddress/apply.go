@@ -19,8 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// apply carries out a decision and reports whether it was we who did it. Every write is guarded by the version
-// that the decision was made on, or by the uniqueness of the name, so that it fails if something changed in between.
+// apply carries out a decision and reports whether we did it. The version that was decided on, or
+// the uniqueness of the name, guards each write: it fails if something changed in between.
 func (r *Reconciler) apply(ctx context.Context, in inputs, do action) (done bool, err error) {
 	switch do {
 	case leave:
@@ -33,8 +33,8 @@ func (r *Reconciler) apply(ctx context.Context, in inputs, do action) (done bool
 	case remove:
 		return true, r.remove(ctx, in)
 	case replace:
-		// The parent is immutable, so there is a moment without an object. If somebody takes the address in
-		// it, create finds the name taken and the next decision is about a duplicate.
+		// The parent is immutable, so there is a moment without an object. If another Service gets the
+		// address in it, create finds the name taken and the next decision is about a duplicate.
 		if err := r.remove(ctx, in); err != nil {
 			return false, err
 		}
@@ -44,8 +44,8 @@ func (r *Reconciler) apply(ctx context.Context, in inputs, do action) (done bool
 	}
 }
 
-// create writes the IPAddress exactly as the API server's allocator would. A name that is taken is somebody
-// else's success, or a finalizer's hold on the one before: the informer will tell, and there is another decision.
+// create writes the IPAddress exactly as the API server's allocator would. A taken name is another
+// writer's success, or a finalizer's hold on the last object: the informer brings another decision.
 func (r *Reconciler) create(ctx context.Context, in inputs) (done bool, err error) {
 	ip := upstream.NewIPAddress(in.address, key(in.owner()))
 	err = timed("create", func() error {
@@ -73,8 +73,8 @@ func (r *Reconciler) remove(ctx context.Context, in inputs) error {
 	return nil
 }
 
-// relabel writes the two labels of the allocator and takes our purpose away: unlike deleting and creating, as upstream does, it
-// leaves no moment in which the address is free.
+// relabel writes the two labels of the allocator and takes our purpose away: unlike deleting and
+// creating, as upstream does, it leaves no moment in which the address is free.
 func (r *Reconciler) relabel(ctx context.Context, in inputs) error {
 	labels := map[string]any{v1alpha1.LabelPurpose: nil}
 	for name, value := range upstream.Labels(in.address) {
@@ -111,9 +111,9 @@ func timed(operation string, write func() error) error {
 	return err
 }
 
-// announce sends the events of a decision that was carried out: to the owner what was repaired, to the others
-// that the address is not theirs. It is called after the write, so that no event speaks of what did not happen. Each
-// repair is told; what cannot be repaired, and who has no right, only once.
+// announce sends the events of a decision that was carried out: to the owner what was repaired, to
+// the losers that the address is not theirs. It follows the write, so that no event speaks of what
+// did not happen. Each repair is told; what cannot be repaired, and who has no right, only once.
 func (r *Reconciler) announce(in inputs, d decision) {
 	ip, label := upstream.Named(in.address.String()), fmt.Sprintf("[%s]: %s", upstream.Family(in.address), in.address)
 	switch owner := in.owner(); {
@@ -125,8 +125,7 @@ func (r *Reconciler) announce(in inputs, d decision) {
 	}
 	for _, loser := range d.losers {
 		if r.Tracker.Report(in.address, "not "+string(loser.UID)) {
-			// The other one may be of another tenant: `kubectl clusterip why` tells admins which it
-			// is.
+			// The owner may be of another tenant: `kubectl clusterip why` tells admins who it is.
 			r.send(loser, ip, reasonAlreadyAllocated, "ClusterIPAllocation", fmt.Sprintf("Cluster IP %s belongs to another Service, "+
 				"which has the better right to it; create this Service anew to give it an address of its own", label))
 		}

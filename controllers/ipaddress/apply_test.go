@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// Each event is a request, which takes the API server's time from the repairs that are still to be made.
+// Each event is a request, which takes the API server's time from repairs still to be made.
 func TestEventsOfAMassRepairArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const repairs = 4 * eventsASecond

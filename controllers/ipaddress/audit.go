@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
 )
 
-// Finding is what is wrong with one address, and what the controller would do about it. Its fields but Note are compared, to see whether it still holds.
+// Finding is what is wrong with one address, and the remedy. Same tells whether it still holds.
 type Finding struct {
 	Address netip.Addr
 	// Drift is the type, as the metric clusterip_operator_drift has it.
@@ -31,7 +31,8 @@ type Finding struct {
 
 var names = map[action]string{leave: "", create: "create", remove: "delete", replace: "replace", relabel: "relabel"}
 
-// Judge decides about an address by what a reader has. Nil: nothing is wrong, or it is too early to tell. Only Index, Clock and Bitmap of the Reconciler are used.
+// Judge decides about an address by what a reader has. Nil: nothing is wrong, or it is too early to
+// tell. Only Index, Clock and Bitmap of the Reconciler are used.
 func (r *Reconciler) Judge(ctx context.Context, a netip.Addr, from client.Reader) (*Finding, error) {
 	f, _, err := r.judge(ctx, a, from)
 	return f, err
@@ -59,14 +60,14 @@ func (r *Reconciler) judge(ctx context.Context, a netip.Addr, from client.Reader
 	return f, in, nil
 }
 
-// Same reports whether two findings are one: about the same objects in the same versions, with the same remedy.
+// Same reports whether two findings are one: the same objects and versions, with the same remedy.
 func (f Finding) Same(other Finding) bool {
 	return f.Address == other.Address && f.Drift == other.Drift && f.Do == other.Do && f.Owner == other.Owner && f.ServiceUID == other.ServiceUID &&
 		f.IPAddressUID == other.IPAddressUID && f.ResourceVersion == other.ResourceVersion
 }
 
-// Repair does what a finding says, if the API server still shows the same; it returns what it shows instead, nil for nothing wrong. Every write is guarded by the UID and
-// the version of the finding, or by the uniqueness of the name. It uses Client and Live of the Reconciler besides.
+// Repair does what a finding says if the API server still shows it, and returns what that shows,
+// nil for nothing. UID and version, or the unique name, guard each write. It uses Client and Live.
 func (r *Reconciler) Repair(ctx context.Context, f Finding, dryRun bool) (now *Finding, done bool, err error) {
 	now, in, err := r.judge(ctx, f.Address, r.Live)
 	if err != nil || now == nil || !now.Same(f) || dryRun {

@@ -19,9 +19,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
 )
 
-// BandLabeler writes the label clusterip-operator.io/band on the IPAddresses of the API server's allocator.
-// It has a queue and one worker of its own, so that a whole range to label never stands before a repair.
-// All fields are required.
+// BandLabeler writes the label clusterip-operator.io/band on the IPAddresses of the API server's
+// allocator. It has a queue and one worker of its own, so that a whole range to label never stands
+// before a repair. All fields are required.
 type BandLabeler struct {
 	// Client bounds the writes: a label is never urgent.
 	Client     client.Client

@@ -27,14 +27,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// workers repair at the same time. A repair is two requests that wait for etcd, which writes many in one go.
+// workers repair at the same time. A repair is two requests that wait for etcd, which batches.
 const workers = 16
 
-// eventsASecond bounds the events of a mass repair. client-go sends each as soon as it can, so that a thousand of them would take the
-// API server's time from the repairs that they tell of.
+// eventsASecond bounds the events of a mass repair. client-go sends each as soon as it can: a
+// thousand would take the API server's time from the repairs that they tell of.
 const eventsASecond = 50
 
-// Reconciler audits and repairs one address at a time. All exported fields but Tracker are required.
+// Reconciler audits and repairs addresses one by one. All exported fields but Tracker are required.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -49,8 +49,8 @@ type Reconciler struct {
 	Bitmap bool
 
 	eventPace *rate.Limiter
-	// restored are the UIDs of IPAddresses that were missing and were written, until that is reported: for orphanGrace at most, and nothing
-	// where SetupWithManager was not called.
+	// restored are the UIDs of IPAddresses that were missing and were written, until that is reported:
+	// for orphanGrace at most, and nothing where SetupWithManager was not called.
 	restored *cache.Expiring
 }
 
@@ -61,8 +61,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		r.Index.Addresses(), r.Index.Covers())
 }
 
-// Reconcile decides by the cache; when something is wrong for long enough, it decides by the API server, and only when that
-// agrees it repairs and reports.
+// Reconcile decides by the cache. When something is wrong for long enough, it decides by the API
+// server, and only when that agrees it repairs and reports.
 func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
 	in, err := r.gather(ctx, a, r.Client, r.Client)
 	if err != nil {
@@ -79,9 +79,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Res
 	return r.confirm(ctx, a, d)
 }
 
-// confirm asks the API server about a suspicion that has lasted, and acts on it. What is to be created needs no reading of the IPAddress, for the creation
-// is one: a name that exists is refused. The daily work of bitmap mode needs none of the Services either; an IPAddress for one that is gone is removed
-// when its end is seen.
+// confirm asks the API server about a suspicion that has lasted, and acts on it. A creation does
+// not read the IPAddress: a name that exists is refused. Nor does bitmap mode's daily work read
+// Services: the IPAddress of one that is gone is removed when its end is seen.
 func (r *Reconciler) confirm(ctx context.Context, a netip.Addr, suspected decision) (reconcile.Result, error) {
 	addresses, services := r.Live, r.Live
 	if suspected.do == create || suspected.do == report {
@@ -96,7 +96,7 @@ func (r *Reconciler) confirm(ctx context.Context, a netip.Addr, suspected decisi
 	}
 	d := decide(in)
 	if d.drift != suspected.drift || d.do != suspected.do {
-		// The watch lags behind. Its event will wake us; decide once more in case that it was coalesced.
+		// The watch lags behind. Its event will wake us; decide once more, should it be coalesced.
 		r.Tracker.Clear(a)
 		return reconcile.Result{RequeueAfter: 2 * time.Second}, nil
 	}
@@ -106,8 +106,8 @@ func (r *Reconciler) confirm(ctx context.Context, a netip.Addr, suspected decisi
 // repair writes, counts and reports, in this order.
 func (r *Reconciler) repair(ctx context.Context, in inputs, d decision) (reconcile.Result, error) {
 	done, err := r.apply(ctx, in, d.do)
-	// What exists already was never missing: after a restart of the API server the watch of IPAddresses may come back seconds
-	// after that of Services.
+	// What exists already was never missing: after an API server restart the watch of IPAddresses may
+	// come back seconds after that of Services.
 	if d.drift != drift.None && (done && d.do != create || err != nil) && r.Tracker.Believe(in.address) {
 		metrics.DriftDetected.WithLabelValues(string(d.drift)).Inc()
 	}
@@ -164,10 +164,9 @@ func (r *Reconciler) gather(ctx context.Context, a netip.Addr, addresses, servic
 	return in, nil
 }
 
-// ranked puts the rightful owner first. A Service that misspells the address comes after those that
-// do not, whatever its age, for the API server keeps no IPAddress that names it; where no Service
-// spells it right the address has no owner. An API server that allocates from the bitmap does not
-// look at IPAddresses.
+// ranked puts the rightful owner first. A Service that misspells the address comes after the rest,
+// whatever its age: the API server keeps no IPAddress that names it. If no Service spells it right
+// the address has no owner. An API server that allocates from the bitmap ignores IPAddresses.
 func ranked(all []*corev1.Service, a netip.Addr, bitmap bool) (claims, misspelt []*corev1.Service) {
 	slices.SortFunc(all, byRight)
 	for _, s := range all {

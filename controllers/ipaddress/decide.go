@@ -17,25 +17,26 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// Graces of the API server's own repair loop (upstream's repairip.go), which knows how long a Service takes to
-// be written after its IPAddress.
+// Graces of the API server's own repair loop (upstream's repairip.go), which knows how long a
+// Service takes to be written after its IPAddress.
 const (
 	// orphanGrace is the API server's request time-out: within it the Service may still be on its way.
 	orphanGrace = 60 * time.Second
-	// revertGrace covers the creation of a Service that exists already: its IPAddress is taken back at once.
+	// revertGrace covers the creation of a Service that exists: its IPAddress is taken back at once.
 	revertGrace = 5 * time.Second
 )
 
-// How long an IPAddress must be missing before the API server is asked about its Service: a while for a Service that was created
-// less than settled ago, whose IPAddress the watch may not have shown yet, and hardly at all for others, whose IPAddress was deleted.
+// How long an IPAddress must be missing before the API server is asked about its Service: a while
+// if that is younger than settled, as the watch may lag; hardly if older: then it was deleted.
 const (
 	settled        = 5 * time.Second
 	confirmCreated = 500 * time.Millisecond
 	confirmDeleted = 50 * time.Millisecond
 )
 
-// confirmRestored is how long a Service must hold an address on after its IPAddress was restored, before that is reported: the API server deletes
-// the IPAddress of an update before it writes the Service (upstream's alloc.go), and then the one that is restored is one too many.
+// confirmRestored is how long a Service must hold an address after its IPAddress was restored,
+// before that is reported: an API server deletes the IPAddress of an update before it writes the
+// Service (upstream's alloc.go), and then the restored one is one too many.
 const confirmRestored = 5 * time.Second
 
 // action is what becomes of an IPAddress.
@@ -66,7 +67,7 @@ type decision struct {
 	confirm time.Duration
 	// again asks for another decision later, when a grace is over. Nothing is wrong until then.
 	again time.Duration
-	// reason and note are the event for the rightful owner, or for the IPAddress when nobody holds the address.
+	// reason and note are the event for the rightful owner, or, without any, for the IPAddress.
 	reason, note string
 	// losers hold the address without right; they get the event to be created anew.
 	losers []*corev1.Service
@@ -86,7 +87,7 @@ func decide(in inputs) decision {
 	case len(in.claims) == 0:
 		return decideUnclaimed(in)
 	case !ours(in.object) && managedBy(in.object) != "" && !in.named(in.owner()):
-		// Somebody else's IPAddress stands on a Service's address. It is theirs to give up.
+		// Another manager's IPAddress stands on a Service's address, and is its to give up.
 		return decision{drift: drift.WrongParent, confirm: 5 * time.Second, reason: reasonNotAllocated, losers: in.claims[1:],
 			note: fmt.Sprintf("is held by an IPAddress managed by %q; delete that IPAddress or create the Service anew", managedBy(in.object))}
 	case len(in.claims) > 1:
@@ -104,13 +105,13 @@ func decide(in inputs) decision {
 	}
 }
 
-// decideMissing is for an address without IPAddress. Out of every range it is the service controller's case:
-// an IPAddress would not make it routable, and upstream does not create one either.
+// decideMissing is for an address without IPAddress. Out of every range it is the service
+// controller's case: an IPAddress would not make it routable, and upstream creates none.
 //
-// Until the IPAddress is back, an API server may give the address to another Service, which cannot be undone. So it is
-// restored as soon as that makes sense, and reported later, when it has proven right. For a Service that has just been created the watches
-// probably bring the two in another order than they were written in, so the watch gets some time. An older one has had its IPAddress: somebody deleted it,
-// or it is an update to ExternalName, or to one family, that the API server is about to write.
+// Until the IPAddress is back, an API server may give the address to another Service for good. So
+// it is restored at once where that makes sense, and reported once proven right. The watches may
+// swap the order of a new Service and its IPAddress, and get some time. An older Service had an
+// IPAddress: a client deleted it, or an API server is about to write an ExternalName or one family.
 func decideMissing(in inputs) decision {
 	switch {
 	case in.owner() == nil || !in.offered:
@@ -135,8 +136,7 @@ func decideUnclaimed(in inputs) decision {
 	case !ours(in.object):
 		return decision{} // reserved by somebody, or without a label: no allocator's
 	case in.renumbering(), slices.ContainsFunc(in.misspelt, in.named):
-		// Of a misspelt address: the API server deletes and creates it in turns, and the service
-		// controller tells why.
+		// A misspelt one the API server deletes and creates in turns; the service controller tells why.
 		return decision{}
 	case upstream.Service(in.object).Name == "":
 		return decision{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
@@ -147,11 +147,11 @@ func decideUnclaimed(in inputs) decision {
 		return afterGrace(orphanGrace-in.age(), decision{drift: drift.Orphan, do: remove, confirm: 5 * time.Second,
 			reason: reasonIPAddressUnclaimed, note: fmt.Sprintf("had leaked, Service %s does not exist; deleted", upstream.Service(in.object))})
 	case in.parent.Spec.Type == corev1.ServiceTypeExternalName && in.age() < orphanGrace:
-		// A Service that turns from ExternalName into ClusterIP gets its IPAddress before its own update.
+		// A Service that turns from ExternalName to ClusterIP gets its IPAddress before its update.
 		return decision{again: orphanGrace - in.age()}
 	default:
-		// Of two requests that create one Service, the loser's IPAddress is younger than the Service and is
-		// taken back by the API server.
+		// Of two requests that create one Service, the loser's IPAddress is younger than the Service, and
+		// the API server takes it back.
 		var grace time.Duration
 		if in.object.CreationTimestamp.After(in.parent.CreationTimestamp.Time) {
 			grace = revertGrace - in.age()
@@ -169,7 +169,7 @@ func afterGrace(left time.Duration, d decision) decision {
 	return d
 }
 
-// decideDuplicate gives the address to the Service that held it first, and tells the others.
+// decideDuplicate gives the address to the Service that held it first, and tells the losers.
 func decideDuplicate(in inputs) decision {
 	d := decision{drift: drift.Duplicate, confirm: time.Second, losers: in.claims[1:]}
 	switch {
@@ -190,8 +190,7 @@ type inputs struct {
 	object *networkingv1.IPAddress
 	// claims are the Services that hold the address, the rightful owner first: see byRight.
 	claims []*corev1.Service
-	// misspelt are the Services that have the address in another spelling, where none has it in the
-	// right one.
+	// misspelt are Services with the address in another spelling, if none has it in the right one.
 	misspelt []*corev1.Service
 	// parent is the Service that object names, nil when there is none.
 	parent *corev1.Service
@@ -203,7 +202,7 @@ type inputs struct {
 	restored bool
 }
 
-// byRight orders Services: who held the address first keeps it. Names only break the tie of one second.
+// byRight orders Services: the first to hold the address keeps it. Names break ties of a second.
 func byRight(a, b *corev1.Service) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(key(a).String(), key(b).String()))
 }
@@ -234,13 +233,15 @@ func (in inputs) labelled() bool {
 	return ours(in.object) && in.object.Labels[networkingv1.LabelIPAddressFamily] == upstream.Family(in.address)
 }
 
-// renumbering reports whether the address is held for its Service, which lists it as a former one: an API server that died has let go of it in the Service alone.
+// renumbering reports whether the address is held for its Service, which lists it as a former one:
+// an API server that died has let go of it in the Service alone.
 func (in inputs) renumbering() bool {
 	return in.parent != nil && upstream.HeldAsFormer(in.object) && steering.AdditionalRequestOf(in.parent).KeepsFormer(in.address)
 }
 
-// underway is how long the Service of an IPAddress may still take to be written, in bitmap mode. We write ours after their
-// Services; an API server that the cluster is being upgraded to writes its own before. Only a live read tells: the cache drops the signature.
+// underway is how long the Service of an IPAddress may still take to be written, in bitmap mode. We
+// write IPAddresses after their Services; an API server that the cluster is being upgraded to
+// writes its own before. Only a live read tells: the cache drops the signature.
 func (in inputs) underway() time.Duration {
 	if !upstream.WrittenByAPIServer(in.object) {
 		return 0

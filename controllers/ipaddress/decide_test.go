@@ -196,8 +196,8 @@ func TestWhoMisspellsAnAddressDoesNotOwnIt(t *testing.T) {
 	}
 }
 
-// The watch shows a new Service before its IPAddress for a moment. An older Service has had it, so that somebody deleted it, and
-// the address can be given away until it is back.
+// The watch shows a new Service before its IPAddress for a moment. An older one has had an
+// IPAddress, which was deleted, and the address can be given away until it is back.
 func TestAMissingIPAddressOfAnOlderServiceIsConfirmedSooner(t *testing.T) {
 	for age, want := range map[time.Duration]time.Duration{
 		-time.Second: confirmCreated, time.Second: confirmCreated, settled: confirmDeleted, time.Hour: confirmDeleted,

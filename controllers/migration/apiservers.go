@@ -37,20 +37,20 @@ type APIServer struct {
 	Err       error // why it could not be asked
 }
 
-// DualWrites reports whether it may keep the bitmaps in step, and so write them; the answer of one that could not be asked is yes.
+// DualWrites reports whether it may keep bitmaps in step, and so write them: yes if unknown.
 func (a APIServer) DualWrites() bool {
 	minor, ok := upstream.Minor(a.Version)
 	never := minor >= firstLocked || minor >= firstWithoutDualWrite && a.BitmapOff != nil && *a.BitmapOff
 	return a.Err != nil || !ok || !never
 }
 
-// KeepsBitmaps reports whether it keeps the bitmaps in step for certain. Between this and DualWrites is who does not say.
+// KeepsBitmaps reports whether it keeps the bitmaps in step for certain; an unclear answer is a no.
 func (a APIServer) KeepsBitmaps() bool {
 	minor, ok := upstream.Minor(a.Version)
 	return a.Err == nil && ok && (minor < firstWithoutDualWrite || a.BitmapOff != nil && !*a.BitmapOff)
 }
 
-// APIServers asks every API server of the cluster for its version. They are the endpoints of Service default/kubernetes, which API servers keep themselves.
+// APIServers asks the endpoints of default/kubernetes, which API servers keep, for their versions.
 func APIServers(ctx context.Context, config *rest.Config) (servers []APIServer, err error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -83,7 +83,7 @@ func addresses(all []discoveryv1.EndpointSlice) (out []string) {
 	return slices.Compact(out)
 }
 
-// askTimeout is how long one of the API servers may take to answer: the host of one that is still listed may be gone.
+// askTimeout bounds the answer of one API server: the host of one that is still listed may be gone.
 const askTimeout = 10 * time.Second
 
 // askServer asks for the version and, where that leaves it open, whether the gate is on.
@@ -116,8 +116,8 @@ const (
 	leaseLasts         = 15 * time.Second // how long such a key outlives an API server that was killed
 )
 
-// NoneAlive makes sure that no API server runs on this etcd. It waits for the leases of those that were killed, and returns an error
-// that names those which go on.
+// NoneAlive makes sure that no API server runs on this etcd. It waits for the leases of those that
+// were killed, and returns an error that names those that go on.
 func NoneAlive(ctx context.Context, store Store) error {
 	for deadline := time.Now().Add(leaseLasts + 5*time.Second); ; {
 		var alive []string
@@ -137,8 +137,9 @@ func NoneAlive(ctx context.Context, store Store) error {
 	}
 }
 
-// Plain makes sure that the API servers do not encrypt what they store: they could not read IPAddresses that are written past
-// them. It looks at what exists in every cluster; that IPAddresses alone are to be encrypted, before there are any, shows nowhere.
+// Plain makes sure that the API servers do not encrypt what they store: they could not read
+// IPAddresses that are written past them. It looks at what exists in every cluster. That
+// IPAddresses alone are to be encrypted shows nowhere before there are any.
 func Plain(ctx context.Context, store Store) error {
 	for _, prefix := range []string{prefixServices + "default/", prefixIPAddresses} {
 		_, err := store.List(ctx, prefix, 0, func(v Value) error {

@@ -49,7 +49,7 @@ func TestAddressesOfAPIServers(t *testing.T) {
 func TestNoneAlive(t *testing.T) {
 	away := errors.New("away")
 	for name, tc := range map[string]struct {
-		// leases are the keys that are there, and after what time somebody takes them away; 0 for never.
+		// leases are the keys that exist, and after what time the test deletes them; 0 for never.
 		leases map[string]time.Duration
 		before func(call) error
 		// want is a piece of the error. wantAfter is when it is known.

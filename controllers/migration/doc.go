@@ -1,15 +1,15 @@
-// Package migration takes a cluster from the legacy allocation bitmap to IPAddress objects (KEP-1880), and back.
+// Package migration takes a cluster from legacy bitmaps to IPAddress objects (KEP-1880), and back.
 //
 // It models three records of the same addresses, which ought to agree and often do not:
 //
-//	bitmap in etcd     ranges/serviceips, ranges/secondaryserviceips     what Kubernetes 1.32 and older allocate from
-//	Services           spec.clusterIPs                                   what is in use, the truth
-//	IPAddresses        one for each ClusterIP                            what Kubernetes 1.33 and later allocate from
+//	bitmap in etcd  ranges/serviceips, ranges/secondaryserviceips  what 1.32 and older allocate from
+//	Services        spec.clusterIPs                                what is in use, the truth
+//	IPAddresses     one for each ClusterIP                         what 1.33 and later allocate from
 //
-// It promises that every write is guarded by what the plan saw, so that it can be interrupted and called again at any moment;
-// that what is destroyed was found wrong twice; that Services are never changed; and that nothing at all is written while
-// something is there that it does not understand.
+// It promises that every write is guarded by what the plan saw, so that it can be interrupted and
+// called again at any moment; that it destroys only what it found wrong twice; that Services are
+// never changed; and that it writes nothing while there is something that it does not understand.
 //
-// Start with judge.go, which holds the rules about a single address, then plan.go, which is pure as well. Runner carries out a plan, Syncer
-// follows events; Store is the door to etcd, and only package etcdstore goes through it.
+// Start with judge.go, which holds the rules about a single address, then plan.go, which is pure as
+// well. Runner carries out a plan, Syncer follows events; Store is the door to etcd for etcdstore.
 package migration

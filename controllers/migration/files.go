@@ -44,8 +44,8 @@ func newArchive(w Snapshot, values []Value) Archive {
 
 func digest(value []byte) string { return fmt.Sprintf("%x", sha256.Sum256(value)) }
 
-// save writes the archive durably before anything is changed in etcd. A file that holds the same values of the same cluster is as good,
-// from an earlier try; any other file is left alone.
+// save writes the archive durably before etcd is changed. A file with the same values of the same
+// cluster, from an earlier try, is as good; any other file is left alone.
 func (a Archive) save(file string) error {
 	old, err := LoadArchive(file)
 	same := func(x, y ArchivedKey) bool { return x.Key == y.Key && bytes.Equal(x.Value, y.Value) }
@@ -67,7 +67,7 @@ func (a Archive) save(file string) error {
 	return nil
 }
 
-// writeDurably puts a file in place in one step: whoever dies in between leaves no half of it.
+// writeDurably puts a file in place in one step: a process that dies meanwhile leaves no half file.
 func writeDurably(file string, text []byte) error {
 	half, err := os.CreateTemp(filepath.Dir(file), ".archive-*")
 	if err != nil {
@@ -107,8 +107,8 @@ func LoadArchive(file string) (a Archive, err error) {
 	return a, nil
 }
 
-// Finalize saves the bitmaps in file and then deletes them, in one transaction that fails if one has changed in between. The
-// caller has made sure that no API server writes them any more. Without bitmaps it does nothing.
+// Finalize saves the bitmaps in file and deletes them in one transaction, which fails if one
+// changed. The caller makes sure that no API server writes them. Without bitmaps it does nothing.
 func Finalize(ctx context.Context, s Sources, file string) (deleted []string, err error) {
 	w, err := s.Snapshot(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func Finalize(ctx context.Context, s Sources, file string) (deleted []string, er
 	return deleted, nil
 }
 
-// Restore writes the values of an archive back, where there are none, all or nothing. A key that exists with another value is an error.
+// Restore writes an archive back, all or nothing. A key that exists with another value is an error.
 func Restore(ctx context.Context, s Sources, a Archive) (restored []string, err error) {
 	cluster, err := s.Cluster(ctx)
 	if err == nil {
@@ -235,7 +235,7 @@ func (p *Plan) Report(kind string) Report {
 	return r
 }
 
-// LoadPlan reads a plan that was written to a file, as YAML or JSON. Unknown fields are errors: they may mean something.
+// LoadPlan reads a plan file, YAML or JSON. Unknown fields are errors: they may mean something.
 func LoadPlan(file string) (r Report, err error) {
 	if err := batch.Load(file, &r); err != nil {
 		return Report{}, err

@@ -32,7 +32,7 @@ var formats = map[string]func(any) string{
 	"JSON": func(v any) string { return string(must(json.MarshalIndent(v, "", "  "))) },
 }
 
-// A plan that is written to a file is the same when it is read, whatever is in it and in both formats.
+// A plan that is written to a file is the same when it is read, whatever is in it, in both formats.
 func TestPlanFile(t *testing.T) {
 	for name, format := range formats {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func archived(value string) Archive {
 	return newArchive(w, []Value{{Key: KeyPrimary, ModRevision: 5, Raw: []byte(value), Object: o}})
 }
 
-// An archive from an earlier try is as good; anything else that has the file's name is left as it is.
+// An archive from an earlier try is as good; any other file of that name is left as it is.
 func TestArchivesAreNotOverwritten(t *testing.T) {
 	another := archived("one")
 	another.Cluster = "another"
@@ -194,7 +194,7 @@ func leftovers() *memory {
 
 func archiveIn(dir string) string { return filepath.Join(dir, "archive.json") }
 
-// What finalize deletes is in the archive, byte for byte, wherever it was interrupted; restore puts exactly that back.
+// What finalize deletes is in the archive, wherever it is interrupted; restore puts that back.
 func TestFinalizeIsInterrupted(t *testing.T) {
 	original := leftovers()
 	mustSurvive(t, leftovers, func(m *memory, dir string) error {
@@ -232,7 +232,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 	})
 }
 
-// Whatever is in a bitmap is saved, also what nobody can read.
+// Whatever is in a bitmap is saved, also what no decoder can read.
 func TestFinalizeSavesWhatItCannotRead(t *testing.T) {
 	m, file := leftovers(), archiveIn(t.TempDir())
 	m.put(Write{Key: KeySecondary, Raw: []byte("k8s:enc:aescbc:v1:key1:\x00\xff")})
@@ -247,7 +247,7 @@ func TestFinalizeSavesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// As long as somebody writes the bitmaps they are not deleted, whenever he does.
+// As long as another writer changes the bitmaps they are not deleted.
 func TestFinalizeWhileSomebodyWrites(t *testing.T) {
 	for _, op := range []string{"Get", "Commit"} {
 		t.Run("before the "+op, func(t *testing.T) {

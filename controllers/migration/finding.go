@@ -52,7 +52,7 @@ type kindTraits struct {
 	flips, unknown bool // see StopsFlip and Unknown
 }
 
-// kinds tells what is the same for all findings of a kind, in the order in which they are reported.
+// kinds tells what is the same for all findings of a kind, in the order of reports.
 var kinds = []kindTraits{
 	{ObjectUnreadable, "An object in etcd cannot be decoded, so nobody can say which addresses it holds.", true, true},
 	{BitmapEncrypted, "The bitmap is encrypted at rest; only an API server with the key can read it.", false, true},
@@ -97,7 +97,7 @@ var bitmapKinds = []Kind{
 	BitmapEncrypted, BitmapUnreadable, BitmapForeignRange, SecondaryRangeMislabelled, RangeContradicted, BitmapMissing, BitmapEmpty, MissingBit, LeakedBit,
 }
 
-// BitmapKinds are the kinds of findings about the bitmaps, with what each means. Those about a leftover are none.
+// BitmapKinds are the kinds about bitmaps, with what each means; those about a leftover are none.
 func BitmapKinds() map[string]string {
 	out := map[string]string{}
 	for _, k := range bitmapKinds {
@@ -109,15 +109,15 @@ func BitmapKinds() map[string]string {
 // Unknown reports whether because of it something could not be told.
 func (f Finding) Unknown() bool { return kinds[f.Kind.rank()].unknown }
 
-// StopsFlip reports whether an API server that starts to allocate from IPAddresses would stumble over it.
+// StopsFlip reports whether an API server that begins with IPAddresses would stumble over it.
 func (f Finding) StopsFlip() bool { return kinds[f.Kind.rank()].flips }
 
 func (k Kind) rank() int {
 	return slices.IndexFunc(kinds, func(t kindTraits) bool { return t.kind == k }) // each has an entry
 }
 
-// Printable quotes a text that could do more to a terminal, or to a report, than to be read: the name of a parent in an IPAddress
-// is free text, and so is everything that comes out of etcd.
+// Printable quotes text that could do more to a terminal or a report than be read: the name of a
+// parent in an IPAddress is free text, and so is everything that comes out of etcd.
 func Printable(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -181,13 +181,13 @@ func (s Step) What() string {
 	return cmp.Or(s.Key, defaultName)
 }
 
-// key names the work of a step: what is done to which object, for whom.
+// key names the work of a step: what is done to which object, for which Service.
 func (s Step) key() string {
 	return strings.Join([]string{string(s.Do), s.Address.String(), s.Service, string(s.UID), s.Key, prefixes(s.CIDRs)}, "|")
 }
 
-// aim names what a step leads to, in whatever way and whatever UID the object has by then: that an object is there for a Service, or for
-// none. The same aim twice is an object that somebody else has changed; another aim is a cluster that has.
+// aim is what a step leads to, in whatever way or UID: an object for a Service, or for none. The
+// same aim twice: another writer changed the object. Another aim: the cluster changed.
 func (s Step) aim() string { return s.What() + "|" + s.Service }
 
 // object is what a step writes, the default ServiceCIDR or an IPAddress.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestKinds holds the table of kinds to what the commands promise: which of them an API server that allocates from IPAddresses minds
+// TestKinds compares kinds with what commands promise: which an API server on IPAddresses minds
 // (verify), and which leave something untold (exit status 2).
 func TestKinds(t *testing.T) {
 	calm := []Kind{LeakedBit, MissingBit, BitmapMissing, BitmapEmpty, BitmapUnreadable, BitmapEncrypted, BitmapForeignRange, StaleBitmap}
@@ -25,7 +25,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Reports list what blocks first, then by kind and address, as addresses are ordered and not their texts.
+// Reports list what blocks first, then by kind and address, in the order of addresses, not texts.
 func TestOrderOfFindings(t *testing.T) {
 	all := []Finding{
 		{Kind: LeakedBit, Address: addr("10.0.0.10")}, {Kind: LeakedBit, Address: addr("fd00::1")}, {Kind: LeakedBit, Address: addr("10.0.0.9")},
@@ -42,7 +42,7 @@ func TestOrderOfFindings(t *testing.T) {
 	}
 }
 
-// TestValidate: what a step lacks that somebody has edited.
+// TestValidate: what a step lacks that an admin has edited.
 func TestValidate(t *testing.T) {
 	a, svc := addr("10.0.0.5"), "ns/a"
 	for name, tc := range map[string]struct {

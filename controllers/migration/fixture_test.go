@@ -20,8 +20,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// fixture is a snapshot that a random hand has made: a healthy cluster in which some things were then done. It is small, so that
-// addresses meet.
+// fixture is a random snapshot: a healthy cluster in which some things were then done. It is small,
+// so that addresses meet.
 type fixture struct {
 	Snapshot
 	flag []netip.Prefix // what its API server is started with
@@ -35,7 +35,7 @@ func (s fixture) String() string {
 
 var flags = []string{"10.0.0.0/28", "10.0.1.0/29", "fd00::/124", "10.0.0.0/28,fd00::/124", "fd00::/112,10.0.0.0/28", "10.0.0.0/26,fd00::/120"}
 
-// randomFixture is healthy but for a few things, up to so many. Mostly nothing tells the range but what is in the cluster.
+// randomFixture is healthy but for some troubles. Mostly nothing but the cluster tells the range.
 func randomFixture(r *rand.Rand, trouble int) *fixture {
 	s := &fixture{flag: nets(oneOf(r, flags...))}
 	s.Now, s.Revision = noon, 11
@@ -90,7 +90,7 @@ func (s *fixture) claimed(visit func(netip.Addr)) {
 	}
 }
 
-// free is an address of the prefix that nobody holds and that has no IPAddress, the zero Addr if there is none at hand.
+// free is an address of the prefix without a Service and an IPAddress, zero if none is at hand.
 func (s *fixture) free(r *rand.Rand, p netip.Prefix) netip.Addr {
 	offer := must(allocator.NewRange(p))
 	for range 20 {
@@ -279,7 +279,7 @@ func planDiff(want, got Plan) string {
 	return cmp.Diff(want, got, byValue)
 }
 
-// carriedOut is the snapshot after all steps of its plan were taken, by a naive hand: it looks at nothing but the steps.
+// carriedOut is the snapshot after all steps of its plan were taken without looking at more.
 func carriedOut(p Plan) Snapshot {
 	w := p.Snapshot
 	w.IPAddresses, w.ServiceCIDRs, w.Bitmaps = slices.Clone(w.IPAddresses), slices.Clone(w.ServiceCIDRs), slices.Clone(w.Bitmaps)
@@ -331,8 +331,7 @@ func (w *Snapshot) repaired(key string, prefix netip.Prefix) {
 	w.Bitmaps[at].Bitmap, w.Bitmaps[at].Range, w.Bitmaps[at].Err = m, prefix.String(), nil
 }
 
-// Once everything was done that a plan says, there is nothing left to do, and what is still found is what the first plan had no
-// step for.
+// Once a plan is carried out, nothing is left to do, and what is still found had no step.
 func TestAPlanIsDoneOnce(t *testing.T) {
 	steps := map[Action]int{}
 	for seed := range uint64(2500) {

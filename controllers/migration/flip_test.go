@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// repairLoop is what an API server of 1.36 does about ClusterIPs while it starts and in the minutes after it, as KEP-1880 says and
-// its source does. It is written after those, not after the package under test; it works with texts where the API server does.
+// repairLoop does what a 1.36 API server does about ClusterIPs in its first minutes. It is written
+// after KEP-1880 and the source, not the package under test; like them it works with texts.
 type repairLoop struct {
 	flag     []string
 	cidrs    map[string][]string
@@ -19,7 +19,7 @@ type repairLoop struct {
 	events   []string
 }
 
-// flipped is the repair loop of an API server that is started with a flag on the data of a snapshot.
+// flipped is the repair loop of an API server that is started with a flag on a snapshot's data.
 func flipped(w Snapshot, flag []netip.Prefix) *repairLoop {
 	l := &repairLoop{
 		cidrs: map[string][]string{}, deleting: map[string]bool{}, services: map[string][]string{}, objects: map[string]IPAddress{},
@@ -139,7 +139,7 @@ func (l *repairLoop) object(name string, o IPAddress) {
 	}
 }
 
-// stricter reports whether we say no for a reason of our own, where the API server would find nothing to repair.
+// stricter reports whether we say no for a reason of our own, where the API server repairs nothing.
 func stricter(w Snapshot, flag []netip.Prefix, f Finding) bool {
 	switch f.Kind {
 	case DefaultServiceCIDRMissing: // it creates it; where the API is served, so can we
@@ -158,7 +158,7 @@ func stricter(w Snapshot, flag []netip.Prefix, f Finding) bool {
 	}
 }
 
-// ReadyToFlip is a promise about a program that is not here: it is held against thousands of worlds.
+// ReadyToFlip is a promise about another program: it is held against thousands of worlds.
 func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
 	ready, unready := 0, 0
 	for seed := range uint64(6000) {

@@ -35,19 +35,19 @@ type Sources struct {
 	Clock      clock.PassiveClock
 }
 
-// Store is the storage of an API server, which only package etcdstore reaches. Keys are relative to the API server's
-// prefix ("ranges/serviceips" is /registry/ranges/serviceips); a key that begins with a slash is taken as it is.
-// Its methods wait for a store that is away, with back-off, until their context ends, and may be called concurrently.
+// Store is the storage of an API server, which only package etcdstore reaches. A key without a
+// leading slash is relative to the API server's prefix ("ranges/serviceips"). The methods may be
+// called concurrently; while the store is away they wait, with back-off, until ctx ends.
 type Store interface {
 	// Get reads a key. A key that does not exist is a Value with ModRevision 0 and no error.
 	Get(ctx context.Context, key string) (Value, error)
-	// List visits all keys below a prefix, which is a folder ("ranges/"), in ascending order, page by page, all as they were at one revision (0: now),
-	// which it returns. It ends early with the error of visit.
+	// List visits all keys below a folder ("ranges/"), in ascending order, page by page, as they were
+	// at one revision (0: now), which it returns. It ends early with the error of visit.
 	List(ctx context.Context, prefix string, at int64, visit func(Value) error) (revision int64, err error)
-	// Watch shows each change below a prefix, again a folder, after a revision, in order, until ctx ends or see returns an error.
-	// A deleted key is a Value with ModRevision of its deletion and without Raw. ErrCompacted means: list again.
+	// Watch shows each change below a folder after a revision, in order, until ctx ends or see fails.
+	// A deleted key is a Value with the deletion's ModRevision, no Raw. ErrCompacted: list again.
 	Watch(ctx context.Context, prefix string, after int64, see func(Value) error) error
-	// Commit writes all or nothing, in one transaction, and returns its revision. ErrConflict means that a guard did not hold and nothing was written.
+	// Commit writes all or nothing in one transaction, and returns its revision; see ErrConflict.
 	Commit(ctx context.Context, writes []Write) (revision int64, err error)
 }
 
@@ -55,11 +55,11 @@ type Store interface {
 const MaxWrites = 128
 
 var (
-	// ErrConflict says that a key was not as the guard of a Write wanted it.
+	// ErrConflict says that a key was not as the guard of a Write wanted it; nothing was written.
 	ErrConflict = errors.New("the key was changed by somebody else")
 	// ErrCompacted says that the store has forgotten what happened after a revision.
 	ErrCompacted = errors.New("the store has forgotten the changes after that revision")
-	// ErrEncrypted is in Value.Err when the API server encrypts what it stores (EncryptionConfiguration).
+	// ErrEncrypted is in Value.Err if the API server encrypts its storage (EncryptionConfiguration).
 	ErrEncrypted = errors.New("the value is encrypted at rest")
 )
 
@@ -69,8 +69,8 @@ type Value struct {
 	Raw []byte // as it is stored; nil for a key that does not exist
 	// CreateRevision and ModRevision are of the key's creation and of its last change.
 	CreateRevision, ModRevision int64
-	// Object is what Raw holds, decoded, with the ModRevision as its resourceVersion: a typed object of k8s.io/api core/v1, or
-	// networking/v1 whatever version the value was stored in. It is nil with Err set when that was not possible.
+	// Object is Raw decoded, with the ModRevision as resourceVersion: an object of k8s.io/api core/v1,
+	// or networking/v1 whatever version was stored. It is nil with Err set if that was not possible.
 	Object     runtime.Object
 	APIVersion string // that the value was stored in, "networking.k8s.io/v1beta1"
 	Err        error  // ErrEncrypted, or what is wrong with the bytes
@@ -83,7 +83,7 @@ func (v Value) Exists() bool { return v.Raw != nil }
 type Write struct {
 	Key   string
 	Guard int64 // the ModRevision that the key must have; 0: it must not exist
-	// Object is stored as kube-apiserver stores it (protobuf in its envelope), in APIVersion: v1 of its group if that is empty.
+	// Object is stored as kube-apiserver does it (protobuf in its envelope), in APIVersion or else v1.
 	Object     runtime.Object
 	APIVersion string
 	// Raw is stored as it is. Exactly one of Object and Raw is set, or Delete.
@@ -103,8 +103,8 @@ const (
 	keyOfCluster       = "namespaces/kube-system"
 )
 
-// Snapshot reads the cluster. With an API server it is read kind by kind: IPAddresses before Services, so that an IPAddress
-// without a Service is one whose Service was gone when everything had been read. From etcd alone it is all of one revision.
+// Snapshot reads the cluster. An API server is read kind by kind, IPAddresses before Services: one
+// without a Service has lost it by the end. From etcd alone, all is of one revision.
 func (s Sources) Snapshot(ctx context.Context) (Snapshot, error) {
 	for {
 		w, err := s.read(ctx)
@@ -206,7 +206,7 @@ func (w *Snapshot) add(o runtime.Object) bool {
 	return true
 }
 
-// allocator tells from what the API servers allocate. An API server says its version; that of one which is down shows in what it wrote itself.
+// allocator tells what API servers allocate from, by their version or, if down, by what they wrote.
 func (s Sources) allocator(w Snapshot) Allocator {
 	c := w.defaultCIDR()
 	created := c != nil && c.ByAPIServer || slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.ByAPIServer })
@@ -239,7 +239,7 @@ func (s Sources) Cluster(ctx context.Context) (types.UID, error) {
 	return "", err
 }
 
-// Check makes sure that etcd is that of the API server, and that the prefix is right: every cluster has the namespace kube-system.
+// Check makes sure that etcd is the API server's and the prefix right, by namespace kube-system.
 func (s Sources) Check(ctx context.Context) error {
 	if s.Store == nil {
 		return nil

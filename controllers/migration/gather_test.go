@@ -146,7 +146,7 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// Whoever reads from etcd reads from the etcd of a cluster.
+// A Store has to be the etcd of a cluster.
 func TestCheck(t *testing.T) {
 	away := errors.New("away")
 	for name, tc := range map[string]struct {

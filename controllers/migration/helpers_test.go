@@ -23,7 +23,7 @@ import (
 // noon is when every snapshot of a table is taken.
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// byValue lets cmp compare addresses by ==, errors by their text, and takes no list for an empty one.
+// byValue lets cmp compare addresses by ==, errors by text, and takes no list for an empty one.
 var byValue = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
@@ -48,8 +48,8 @@ func nsName(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// aService is of namespace ns, an hour old, and holds the addresses. A text that is no address is an invalid one, an address in
-// another spelling a misspelt one.
+// aService is of namespace ns, an hour old, and holds the addresses. A text that is no address is
+// an invalid one, an address in another spelling a misspelt one.
 func aService(name string, ips ...string) Service {
 	s := Service{Name: nsName(name), UID: types.UID("service-" + name), Created: noon.Add(-time.Hour)}
 	for _, text := range ips {
@@ -68,7 +68,7 @@ func aService(name string, ips ...string) Service {
 
 func aged(s Service, age time.Duration) Service { s.Created = noon.Add(-age); return s }
 
-// anIP is an IPAddress as the API server makes it, an hour old; service "" means that its parent is none.
+// anIP is an IPAddress as the API server makes it, an hour old; without service it has no parent.
 func anIP(text, service string) IPAddress {
 	a := addr(text)
 	return IPAddress{
@@ -93,7 +93,7 @@ func byAPIServer(ip IPAddress) IPAddress { ip.ByAPIServer = true; return ip }
 
 func dying(ip IPAddress) IPAddress { ip.Deleting = true; return ip }
 
-// aCIDR is a ServiceCIDR that somebody else than an API server made.
+// aCIDR is a ServiceCIDR that no API server made.
 func aCIDR(name, cidrs string) ServiceCIDR {
 	return ServiceCIDR{Name: name, UID: types.UID("cidr-" + name), ResourceVersion: "9", CIDRs: nets(cidrs)}
 }
@@ -172,7 +172,7 @@ func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 func oneOf[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// shuffled returns the same snapshot with everything in another order, except for bitmaps, which have theirs.
+// shuffled returns the same snapshot in another order, except for bitmaps, which have theirs.
 func shuffled(w Snapshot, r *rand.Rand) Snapshot {
 	w.Services, w.IPAddresses = slices.Clone(w.Services), slices.Clone(w.IPAddresses)
 	w.ServiceCIDRs, w.Unreadable = slices.Clone(w.ServiceCIDRs), slices.Clone(w.Unreadable)
@@ -192,7 +192,7 @@ type cut struct {
 	after bool // it took effect, and the answer was lost
 }
 
-// dieAt makes every call from the cut on fail, as if nobody were there any more to make it.
+// dieAt makes every call from the cut on fail, as if the process were dead.
 func (m *memory) dieAt(c cut) {
 	n := 0
 	m.before = func(call) error {
@@ -209,8 +209,8 @@ func (m *memory) dieAt(c cut) {
 	}
 }
 
-// mustSurvive interrupts a work at each call of the store, before it and after it, and does it again to the end. What is there then
-// must be what one undisturbed run leaves behind. check may look at more.
+// mustSurvive interrupts a work before and after each call of the store, and does it again to the
+// end. Then there must be what one undisturbed run leaves behind. check may look at more.
 func mustSurvive(t *testing.T, build func() *memory, work func(m *memory, dir string) error, check func(t *testing.T, m *memory, dir string)) {
 	t.Helper()
 	undisturbed, dir := build(), t.TempDir()

@@ -17,8 +17,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// creationGrace is how long an API server that writes IPAddresses itself may take from the IPAddress to its Service. A cluster
-// may flip while it is being looked at, so that an object which an API server wrote has it everywhere.
+// creationGrace is how long an API server may take from an IPAddress to its Service. A cluster may
+// flip while it is looked at, so that each object that an API server wrote has this grace.
 const creationGrace = time.Minute
 
 // judge holds what the decision on a single address depends on beside its entry.
@@ -28,15 +28,15 @@ type judge struct {
 	ranges    []allocator.Range // where none is known nothing is out of it
 }
 
-// decision is a finding about an address and the step that mends it. The zero decision is: as it should be.
+// decision is a finding about an address and the step that mends it. The zero one: all is well.
 type decision struct {
 	finding Finding
 	step    Step
 	again   time.Duration // when a grace is over, for another look
 }
 
-// address judges the relation of KEP-1880 between the Services that hold an address and its IPAddress, as the repair loop of an
-// API server would that begins to allocate from IPAddresses.
+// address judges the relation of KEP-1880 between the Services that hold an address and its
+// IPAddress, like the repair loop of an API server that begins to allocate from IPAddresses.
 func (j judge) address(a netip.Addr, e entry) decision {
 	switch {
 	case len(e.claims) == 0:
@@ -44,8 +44,7 @@ func (j judge) address(a netip.Addr, e entry) decision {
 	case len(j.ranges) > 0 && !slices.ContainsFunc(j.ranges, func(r allocator.Range) bool { return r.Contains(a) }):
 		return found(OutOfRange, a, e, "", "create the Service anew, or add a ServiceCIDR with this address; nothing is done to it here")
 	case j.allocator.WritesIPAddresses() && e.claims[0].misspells(a):
-		// A finding of its own: the API server deletes the IPAddress over and over, whatever writes
-		// it.
+		// A finding of its own: the API server deletes the IPAddress over and over, whatever writes it.
 		return decision{}
 	case e.object == nil:
 		v := found(IPAddressMissing, a, e, "", "create it")
@@ -70,7 +69,7 @@ func (j judge) address(a netip.Addr, e entry) decision {
 	}
 }
 
-// duplicate judges whether the address is held more than once. It is a finding of its own, beside what the IPAddress is like.
+// duplicate judges whether an address is held more than once: a finding beside the IPAddress's.
 func (j judge) duplicate(a netip.Addr, e entry) decision {
 	if len(e.claims) < 2 {
 		return decision{}
@@ -83,7 +82,7 @@ func (j judge) duplicate(a netip.Addr, e entry) decision {
 		fmt.Sprintf("the IPAddress goes to Service %s; create %s anew, so that it gets an address of its own", e.claims[0].Name, strings.Join(others, ", ")))
 }
 
-// unclaimed judges an IPAddress without a Service. One of another manager, or of nobody, is a reservation.
+// unclaimed judges an IPAddress without a Service: a reservation, unless it is of API servers.
 func (j judge) unclaimed(a netip.Addr, e entry) decision {
 	switch {
 	case e.object == nil, e.object.ManagedBy != v1alpha1.ManagedByAPIServer:
@@ -105,7 +104,7 @@ func (j judge) grace(o *IPAddress) time.Duration {
 	return creationGrace - j.now.Sub(o.Created)
 }
 
-// destroying adds the step, unless somebody has set a finalizer: it is for him to say what becomes of the object.
+// destroying adds the step, unless the object has a finalizer, whose controller decides about it.
 func (j judge) destroying(do Action, v decision, a netip.Addr, e entry) decision {
 	if held := e.object.Finalizers; len(held) > 0 {
 		v.finding.Detail += ", and is held by " + strings.Join(held, ", ")
@@ -124,7 +123,7 @@ func (j judge) onObject(do Action, a netip.Addr, e entry) Step {
 	return s
 }
 
-// foreign reports whether somebody else keeps the object: he says so, or it has a parent that is no Service.
+// foreign reports whether another manager keeps the object, by its label or a parent of other kind.
 func foreign(o *IPAddress) bool {
 	return o.ManagedBy == "" && o.Service.Name == "" || o.ManagedBy != "" && o.ManagedBy != v1alpha1.ManagedByAPIServer
 }
@@ -147,8 +146,8 @@ func parentText(o *IPAddress) string {
 	return "Service " + o.Service.String()
 }
 
-// addressIndex is who holds an address and which IPAddress stands on it, by address. It is kept up to date one object at a time, at
-// a cost that does not depend on how many there are.
+// addressIndex is which Services hold an address and which IPAddress stands on it. It is kept up to
+// date one object at a time, at a cost that does not depend on their number.
 type addressIndex struct {
 	entries  map[netip.Addr]entry
 	services map[types.NamespacedName]*Service
@@ -170,15 +169,14 @@ func newAddressIndex(w Snapshot) *addressIndex {
 	return b
 }
 
-// putService enters a Service in the place of an earlier state of it, and returns the addresses that either holds.
+// putService enters a Service in place of its earlier state, and returns the addresses of both.
 func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
 	touched = append(b.dropService(s.Name), s.Addresses...)
 	b.services[s.Name] = s
 	for _, a := range s.Addresses {
 		e := b.entries[a]
 		e.claims = append(e.claims, s)
-		// The one that spells it right, and had it first, keeps it; names only break the tie of one
-		// second.
+		// The one that spells it right, and had it first, keeps it; names only break a tie.
 		slices.SortFunc(e.claims, func(s, t *Service) int {
 			return cmp.Or(compareBool(s.misspells(a), t.misspells(a)), s.Created.Compare(t.Created), strings.Compare(s.Name.String(), t.Name.String()))
 		})
@@ -195,7 +193,7 @@ func (s *Service) misspells(a netip.Addr) bool {
 	})
 }
 
-// compareBool puts what is not before what is.
+// compareBool puts false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:

@@ -9,7 +9,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// TestJudge has the rules about one address, 10.0.0.5, that depend on time, allocator and range. Those about kinds are in TestPlan.
+// TestJudge has the rules about one address that depend on time, allocator and range: see TestPlan.
 func TestJudge(t *testing.T) {
 	held := func(s ...Service) (out []*Service) {
 		for i := range s {
@@ -73,7 +73,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// mustBeGuarded: a step names the object that it changes, in the state in which it was judged, and the rightful owner.
+// mustBeGuarded: a step names the object that it changes, as it was judged, and the rightful owner.
 func mustBeGuarded(t *testing.T, s Step, e entry) {
 	t.Helper()
 	want := Step{Do: s.Do, Address: addr("10.0.0.5")}
@@ -89,7 +89,7 @@ func mustBeGuarded(t *testing.T, s Step, e entry) {
 	}
 }
 
-// Where no range is known, nothing is out of it: a Service is never called wrong because we do not know.
+// Where no range is known, nothing is out of it: a Service is not wrong because we do not know.
 func TestNothingIsOutOfAnUnknownRange(t *testing.T) {
 	s := aService("a", "192.0.2.1")
 	if v := (judge{}).address(addr("192.0.2.1"), entry{claims: []*Service{&s}}); v.finding.Kind != IPAddressMissing {
@@ -108,8 +108,7 @@ func TestTheOlderServiceHasTheRight(t *testing.T) {
 	mustEqual(t, "claims", textsOf(b.entries[addr("10.0.0.5")].claims, func(s *Service) string { return s.Name.Name }), []string{"b", "c", "a"})
 }
 
-// API servers keep no IPAddress for a Service that misspells its address, so that it comes after
-// all that do not.
+// API servers keep no IPAddress for a Service that misspells its address: it comes last.
 func TestWhoMisspellsAnAddressComesLast(t *testing.T) {
 	odd, right := aged(aService("odd", "FD00::2"), time.Hour), aged(aService("right", "fd00::2"), time.Minute)
 	b := newAddressIndex(Snapshot{Services: []Service{odd, right}})

@@ -25,8 +25,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// memory is a Store in memory, with revisions, guards, history and faults. It stores JSON; nothing here depends on the form.
-// Make one with newMemory, within the bubble of synctest if there is one.
+// memory is a Store in memory, with revisions, guards, history and faults. It stores JSON; nothing
+// here depends on the form. Make one with newMemory, within the bubble of synctest if there is one.
 type memory struct {
 	mu        sync.Mutex
 	revision  int64
@@ -37,8 +37,8 @@ type memory struct {
 	calls     []call
 	ops       map[string]int // how many calls of each op
 
-	// before is asked when a call begins, after when it has taken effect: the call answers with their error instead. They
-	// may use the store: somebody else is at work.
+	// before is asked when a call begins, after when it has taken effect: the call answers with their
+	// error instead. They may use the store, as another writer does.
 	before, after func(call) error
 }
 
@@ -70,14 +70,14 @@ func (m *memory) begin(op, key string, size int) (call, error) {
 	return c, before(c)
 }
 
-// interfere sets before, while others use the store.
+// interfere sets before, while other goroutines use the store.
 func (m *memory) interfere(before func(call) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.before = before
 }
 
-// once lets somebody do something just before the next call of an op on a key that begins so.
+// once lets another writer act just before the next call of an op on a key that begins so.
 func (m *memory) once(op, prefix string, do func()) {
 	m.interfere(func(c call) error {
 		if c.op == op && strings.HasPrefix(c.key, prefix) {
@@ -248,7 +248,7 @@ func (m *memory) now(key string) Value {
 	return decoded(v)
 }
 
-// put writes what is there already, or not: as API servers do, or somebody with etcdctl.
+// put writes whatever is there: as API servers do, or an admin with etcdctl.
 func (m *memory) put(w Write) {
 	w.Guard = m.now(w.Key).ModRevision
 	if _, err := m.commit([]Write{w}); err != nil {
@@ -276,8 +276,8 @@ func (m *memory) commits() int {
 	return m.ops["Commit"]
 }
 
-// String shows all keys and what matters of their values, so that two states compare as text. What differs from one try to the
-// next (UIDs, times, revisions, names of notes) is left out.
+// String shows all keys and what matters of their values, so that two states compare as text. What
+// differs from one try to the next (UIDs, times, revisions, names of notes) is left out.
 func (m *memory) String() string {
 	m.mu.Lock()
 	all := m.state(m.revision)
@@ -308,7 +308,7 @@ func contents(v Value) string {
 	}
 }
 
-// memoryFormat is JSON of the kinds that matter, of which IPAddresses and ServiceCIDRs have two versions.
+// memoryFormat is JSON of the kinds that matter; IPAddresses and ServiceCIDRs have two versions.
 var memoryScheme, memoryFormat = func() (*runtime.Scheme, runtime.Serializer) {
 	s := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(s))

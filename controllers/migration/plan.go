@@ -19,7 +19,8 @@ import (
 // Allocator says from what a cluster's API servers allocate ClusterIPs.
 type Allocator string
 
-// What tells from what. Both is dual write: Kubernetes 1.31 to 1.33 with the feature gate MultiCIDRServiceAllocator and without DisableAllocatorDualWrite.
+// AllocatorBoth is dual write: 1.31 to 1.33 with the feature gate MultiCIDRServiceAllocator and
+// without DisableAllocatorDualWrite.
 const (
 	AllocatorUnknown     Allocator = "Unknown"     // nothing tells; it is judged like the bitmap, of which no harm comes
 	AllocatorBitmap      Allocator = "Bitmap"      // IPAddresses are written by whoever prepares the migration
@@ -30,7 +31,7 @@ const (
 // WritesIPAddresses reports whether the API server creates and deletes IPAddresses itself.
 func (a Allocator) WritesIPAddresses() bool { return a == AllocatorBoth || a == AllocatorIPAddresses }
 
-// Snapshot is all that a plan is made of, as it was at one moment. The zero Snapshot is an empty cluster.
+// Snapshot is what a plan is made of, as it was at one moment. The zero value is an empty cluster.
 type Snapshot struct {
 	Now       time.Time
 	Cluster   types.UID // of namespace kube-system, by which a plan knows its cluster
@@ -52,8 +53,8 @@ type Service struct {
 	UID       types.UID
 	Created   time.Time
 	Addresses []netip.Addr // its ClusterIPs; headless and ExternalName Services have none
-	// Invalid are entries that are no address. Misspelt are addresses, but not written as their IPAddress is named, with which API
-	// servers compare the text.
+	// Invalid are entries that are no address. Misspelt are addresses not written as their IPAddress
+	// is named; API servers compare the text.
 	Invalid, Misspelt []string
 }
 
@@ -99,8 +100,8 @@ const (
 
 var bitmapKeys = []string{KeyPrimary, KeySecondary} // in the order of the ranges
 
-// newService reads a Service. Those that were stored before dual stack have spec.clusterIP alone; API servers fill the other
-// field in when they read, etcd does not.
+// newService reads a Service. One that was stored before dual stack has spec.clusterIP alone: API
+// servers fill in the other field when they read, etcd does not.
 func newService(o *corev1.Service) Service {
 	if len(o.Spec.ClusterIPs) == 0 && o.Spec.ClusterIP != "" {
 		o = o.DeepCopy()
@@ -170,7 +171,7 @@ type Plan struct {
 	Passing       int // how many findings were left out because only one of two looks had them; see Sources.Confirmed
 }
 
-// NewPlan compares bitmaps, Services, IPAddresses and ServiceCIDRs. It is pure, and the same Snapshot gives the same Plan.
+// NewPlan compares bitmaps, Services, IPAddresses and ServiceCIDRs. It is pure and deterministic.
 func NewPlan(w Snapshot, o Options) Plan {
 	p := Plan{Snapshot: w}
 	p.Ranges = p.serviceRanges()
@@ -192,8 +193,8 @@ func (p *Plan) Blocked() []Finding {
 // Clean reports whether nothing is wrong.
 func (p *Plan) Clean() bool { return !slices.ContainsFunc(p.Findings, Finding.Counts) }
 
-// ReadyToFlip reports whether an API server that started on this data, and allocates from IPAddresses, would find nothing to
-// repair. Such a server creates the default ServiceCIDR by itself.
+// ReadyToFlip reports whether an API server that starts on this data, and allocates from
+// IPAddresses, would find nothing to repair. It creates the default ServiceCIDR by itself.
 func (p *Plan) ReadyToFlip() bool { return len(p.StopFlip()) == 0 }
 
 // StopFlip are the findings that such an API server would stumble over.
@@ -220,8 +221,8 @@ func (p *Plan) add(v decision) {
 	}
 }
 
-// judge returns what judges single addresses in this cluster. An address of a Service may lie in the API server's own ranges and in
-// those of every ServiceCIDR. Where the API server's own ranges are not known, none is: an address may be in one of them.
+// judge returns the judge of addresses. A Service's may lie in the API server's own ranges and
+// those of every ServiceCIDR. If the former are unknown none counts: it may be in them.
 func (p *Plan) judge() judge {
 	j := judge{now: p.Snapshot.Now, allocator: p.Snapshot.Allocator}
 	if len(p.Ranges) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 )
 
-// healthy is a small cluster on the bitmap that is ready to flip: two Services, one of them with two families.
+// healthy is a small cluster on the bitmap that is ready to flip: two Services, one dual-stack.
 func healthy() Snapshot {
 	return Snapshot{
 		Now: noon, Allocator: AllocatorBitmap, Served: true, Revision: 11,
@@ -255,7 +255,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A finding in the two ServiceCIDRs that an API server on the bitmap knows nothing of does not stop it from being right.
+// A snapshot gives the same plan each time, in whatever order it lists the objects.
 func TestEverySnapshotGivesOnePlan(t *testing.T) {
 	for seed := range uint64(400) {
 		r := seeded(seed)

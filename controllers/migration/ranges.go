@@ -14,8 +14,8 @@ import (
 // defaultName is that of the ServiceCIDR which stands for --service-cluster-ip-range.
 const defaultName = v1alpha1.DefaultServiceCIDR
 
-// serviceRanges finds out what the API server allocates from: what the admin says, else what the bitmaps are of where they are
-// alive, else what the default ServiceCIDR says.
+// serviceRanges finds out what the API server allocates from: what the admin says, else what the
+// bitmaps in use are of, else what the default ServiceCIDR says.
 func (p *Plan) serviceRanges() []netip.Prefix {
 	c, ranges := p.Snapshot.defaultCIDR(), p.bitmapRanges()
 	switch {
@@ -28,7 +28,7 @@ func (p *Plan) serviceRanges() []netip.Prefix {
 	}
 }
 
-// bitmapRanges are those of the bitmaps, nil unless all are there, readable, and fit to the Services.
+// bitmapRanges are those of the bitmaps, nil unless all are there, readable, and fit the Services.
 func (p *Plan) bitmapRanges() (out []netip.Prefix) {
 	if len(p.Snapshot.Bitmaps) == 0 || p.Snapshot.Bitmaps[0].Key != KeyPrimary {
 		return nil
@@ -42,7 +42,7 @@ func (p *Plan) bitmapRanges() (out []netip.Prefix) {
 		}
 		out = append(out, b.Bitmap.Prefix())
 	}
-	// A Service that has an address in none of them, but in the default ServiceCIDR: then a bitmap is missing, and not a range.
+	// An address outside of them, but in the default ServiceCIDR, means that a bitmap is missing.
 	if c := p.Snapshot.defaultCIDR(); c != nil && p.held(func(a netip.Addr) bool { return !within(out, a) && within(c.CIDRs, a) }) {
 		return nil
 	}
@@ -57,9 +57,9 @@ func within(ranges []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// misplaced says why a readable bitmap cannot be what its key says, "" if nothing speaks against it. What the admin says weighs
-// most. Else Service default/kubernetes tells the primary range, of which it has the first address; and where Services have
-// addresses of a family, some lie in the family's range.
+// misplaced says why a readable bitmap cannot be what its key says, "" if nothing speaks against
+// it. What the admin says weighs most. Else Service default/kubernetes has the first address of the
+// primary range, and if Services have addresses of a family, some lie in the family's range.
 func (p *Plan) misplaced(b StoredBitmap) (kind Kind, why string) {
 	prefix, given := b.Bitmap.Prefix(), p.Snapshot.Given
 	first, known := p.apiServerAddress()
@@ -88,7 +88,7 @@ func (p *Plan) misplaced(b StoredBitmap) (kind Kind, why string) {
 	return kind, why
 }
 
-// begins reports whether an address is the first of a range, which is that of Service default/kubernetes.
+// begins reports whether an address is the first of a range, which Service default/kubernetes has.
 func begins(p netip.Prefix, first netip.Addr) bool { return p.Addr().Next() == first }
 
 // apiServerAddress is that of Service default/kubernetes in the primary family.
@@ -106,7 +106,7 @@ func (p *Plan) contradicted(ranges []netip.Prefix) bool {
 	return known && len(ranges) > 0 && !begins(ranges[0], first)
 }
 
-// judgeGiven guards against a slip of the pen, by which everything else would be judged.
+// judgeGiven guards against a wrong --service-cluster-ip-range, by which all else would be judged.
 func (p *Plan) judgeGiven() {
 	if first, _ := p.apiServerAddress(); p.contradicted(p.Snapshot.Given) {
 		p.block(RangeContradicted, fmt.Sprintf("it has %s, --service-cluster-ip-range is %s", first, prefixes(p.Snapshot.Given)),
@@ -116,7 +116,7 @@ func (p *Plan) judgeGiven() {
 
 const tellRange = "tell the range with --service-cluster-ip-range, or give --etcd-servers, where the bitmaps tell it"
 
-// judgeDefaultCIDR compares the default ServiceCIDR with the range. An API server that allocates from ServiceCIDRs creates and extends it itself.
+// judgeDefaultCIDR compares it with the range. API servers on ServiceCIDRs create and extend it.
 func (p *Plan) judgeDefaultCIDR() {
 	c := p.Snapshot.defaultCIDR()
 	switch {
@@ -175,7 +175,7 @@ func prefixes(all []netip.Prefix) string {
 	return strings.Join(texts, ",")
 }
 
-// judgeBitmaps compares the bitmaps with the Services, as the repair loop of a 1.32 API server would.
+// judgeBitmaps compares the bitmaps with the Services, like the repair loop of a 1.32 API server.
 func (p *Plan) judgeBitmaps(b *addressIndex, o Options) {
 	if p.Snapshot.Allocator == AllocatorIPAddresses {
 		for _, s := range p.Snapshot.Bitmaps {
@@ -222,7 +222,7 @@ func (p *Plan) readable(s StoredBitmap) bool {
 	return kind == ""
 }
 
-// drifted reports the bits that do not agree with the Services. An empty bitmap is reported once, not as one missing bit for each address.
+// drifted reports bits that disagree with Services. An empty bitmap is one finding, not one a bit.
 func (p *Plan) drifted(s StoredBitmap, b *addressIndex, plan string) bool {
 	m, err := s.of(rangeAt(p.Ranges, s.Key))
 	if err != nil {
@@ -250,7 +250,7 @@ func (p *Plan) stored(key string) *StoredBitmap {
 	return nil
 }
 
-// rangeAt returns the range that the bitmap under a key is to have, the zero Prefix if there is none.
+// rangeAt returns the range of the bitmap under a key, the zero Prefix if there is none.
 func rangeAt(ranges []netip.Prefix, key string) (none netip.Prefix) {
 	if i := slices.Index(bitmapKeys, key); i < len(ranges) {
 		return ranges[i]

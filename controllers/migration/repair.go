@@ -16,8 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
-// DefaultLeakGrace is how long a bit must have been set without a Service before it is cleared. A Service under creation has
-// its bit before it exists, for as long as a request may take.
+// DefaultLeakGrace is how long a bit must be set without a Service before it is cleared: a Service
+// under creation has its bit before it exists, for as long as a request may take.
 const DefaultLeakGrace = 90 * time.Second
 
 type drift struct {
@@ -32,10 +32,10 @@ const maxConflicts = 100 // of a write with those of others
 
 var errEnough = errors.New("enough was seen")
 
-// repairBitmap makes a bitmap agree with the Services while an API server allocates from it, which reads it anew when somebody else has written it.
+// repairBitmap mends a bitmap in use: an API server rereads it when another writer has changed it.
 //
-// A bit may be cleared when it was set all the time for longer than a request can take, and no Service that was listed after
-// that time holds it: whoever set it has had the time to write the Service.
+// A bit may be cleared if it was set all the time for longer than a request can take, and no
+// Service listed after that time holds it: the API server has had time to write the Service.
 func (r Runner) repairBitmap(ctx context.Context, s Step) error {
 	d, err := r.drift(ctx, s.Key)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r Runner) repairBitmap(ctx context.Context, s Step) error {
 		if !errors.Is(err, ErrConflict) {
 			return err
 		}
-		// Bits that somebody has cleared since may be set again for somebody else.
+		// Bits that an API server has cleared since may be set again for other Services.
 		v, err := r.Sources.Store.Get(ctx, d.key)
 		if err == nil {
 			err = r.follow(ctx, d, func() bool { return d.last.ModRevision >= v.ModRevision })
@@ -85,7 +85,7 @@ func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 	return d, nil
 }
 
-// drift are the addresses that Services hold and a bitmap lacks, and those that it has and no Service holds.
+// drift are the addresses that Services hold and a bitmap lacks, and those that no Service holds.
 func (b *addressIndex) drift(m *bitmap.Bitmap) (missing, leaked sets.Set[netip.Addr]) {
 	missing, leaked = sets.New[netip.Addr](), sets.New[netip.Addr]()
 	for a := range m.All() {
@@ -109,8 +109,8 @@ func (s StoredBitmap) of(prefix netip.Prefix) (*bitmap.Bitmap, error) {
 	return s.Bitmap, s.Err
 }
 
-// outlast drops the leaked bits that a version of the bitmap within the grace does not have, until none is left. Missing bits outlast the
-// time between the reading of the two records.
+// outlast drops the leaked bits that any version of the bitmap within the grace lacks, until none
+// is left. Missing bits outlast the time between the reading of the two records.
 func (r Runner) outlast(ctx context.Context, d *drift) error {
 	v, err := r.Sources.Store.Get(ctx, d.key)
 	if err == nil {

@@ -51,7 +51,7 @@ func usedIn(m *memory, key string) []string {
 	return textsOf(slices.Collect(m.bitmap(key).All()), netip.Addr.String)
 }
 
-// TestRepairBitmap lets somebody work on the cluster during the grace of a minute.
+// TestRepairBitmap has another writer at work on the cluster during the grace of a minute.
 func TestRepairBitmap(t *testing.T) {
 	for name, tc := range map[string]struct {
 		used []string
@@ -98,7 +98,7 @@ func TestRepairBitmap(t *testing.T) {
 	}
 }
 
-// Somebody writes the bitmap each time that we want to.
+// Another writer changes the bitmap each time that we want to.
 func TestRepairBitmapUnderFire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, others := drifted("10.0.0.9"), 0
@@ -168,7 +168,7 @@ func TestRepairBitmapGivesUp(t *testing.T) {
 	})
 }
 
-// A bitmap that was never used is written whole, for the range that something else tells; the secondary one as well.
+// A bitmap that was never used is written whole, for a range told elsewhere; so is the second.
 func TestRepairBitmapThatWasNeverUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := holding(healthy())
@@ -183,8 +183,8 @@ func TestRepairBitmapThatWasNeverUsed(t *testing.T) {
 	})
 }
 
-// TestRepairBitmapBesideAnAPIServer has an API server create and delete Services all the time, some slowly: the bit comes first, the
-// Service up to 50 s later. Whatever happens, no bit goes that somebody needs.
+// TestRepairBitmapBesideAnAPIServer has an API server create and delete Services, some slowly: the
+// bit comes first, the Service up to 50 s later. No bit goes that a Service needs.
 func TestRepairBitmapBesideAnAPIServer(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestRepairBitmapBesideAnAPIServer(t *testing.T) {
 	}
 }
 
-// slowServer creates and deletes Services as an API server on the bitmap does, one after the other and several at a time.
+// slowServer creates and deletes Services as an API server on the bitmap does, several at a time.
 type slowServer struct {
 	m *memory
 	r *rand.Rand

@@ -38,14 +38,14 @@ type RebuiltBitmap struct {
 // Nothing reports whether there is nothing to do.
 func (r Rollback) Nothing() bool { return len(r.Bitmaps) == 0 && r.Rewrites == 0 }
 
-// Risky reports whether bits are cleared, or may be: a Service that an API server is creating at this moment has its bit before it
-// exists, and would lose it.
+// Risky reports whether bits are cleared, or may be: a Service that an API server is creating has
+// its bit before it exists, and would lose it.
 func (r Rollback) Risky() bool {
 	return slices.ContainsFunc(r.Bitmaps, func(b RebuiltBitmap) bool { return b.Cleared > 0 || b.Broken != nil })
 }
 
-// NewRollback builds the bitmaps from the Services: the repair loop of a 1.32 API server does the same, and reports every bit
-// that it finds different. It is pure.
+// NewRollback builds the bitmaps from the Services. The repair loop of a 1.32 API server does the
+// same, and reports every bit that it finds different. It is pure.
 func NewRollback(w Snapshot) (Rollback, error) {
 	r := Rollback{Snapshot: w}
 	w.Allocator = AllocatorBitmap // it will be
@@ -106,7 +106,7 @@ func (r *Rollback) refuse(p Plan, bitmaps []*bitmap.Bitmap, b *addressIndex) {
 	slices.SortFunc(r.Reserved, netip.Addr.Compare)
 }
 
-// Save keeps the bitmaps that a rollback replaces in a file. It is called before RollBack and writes nothing else.
+// Save keeps the bitmaps that a rollback replaces in a file. Call it before RollBack.
 func (r Rollback) Save(ctx context.Context, store Store, file string) error {
 	_, old, err := r.writes(ctx, store)
 	if err != nil || len(old) == 0 {
@@ -115,8 +115,8 @@ func (r Rollback) Save(ctx context.Context, store Store, file string) error {
 	return newArchive(r.Snapshot, old).save(file)
 }
 
-// RollBack carries a rollback out: objects that 1.32 could not read first, then the bitmaps in one transaction. It can be called
-// again after any interruption.
+// RollBack carries out a rollback: objects that 1.32 could not read first, then the bitmaps in one
+// transaction. It can be called again after any interruption.
 func RollBack(ctx context.Context, store Store, r Rollback, progress batch.Progress) error {
 	defer progress.End()
 	progress.Begin("rewriting", r.Rewrites)
@@ -169,8 +169,9 @@ func CountRewrites(ctx context.Context, store Store) (n int, err error) {
 	return n, err
 }
 
-// rewrites finds the objects that are stored as v1, which 1.32 does not know although it is the same on the wire, or that an API
-// server signed, by which one knows who allocates from IPAddresses. It hands them out in transactions, without the signature.
+// rewrites finds the objects that are stored as v1, which 1.32 does not know although it is the
+// same on the wire, or that an API server signed, which shows that it allocates from IPAddresses.
+// It hands them out in transactions, without the signature.
 func rewrites(ctx context.Context, store Store, do func([]Write) error) error {
 	var writes []Write
 	for _, prefix := range []string{prefixIPAddresses, prefixServiceCIDRs} {

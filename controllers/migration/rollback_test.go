@@ -13,7 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 )
 
-// bytesFor builds a bitmap as 1.32 does, without the package that the code uses: bit i of a big number is the address base+1+i.
+// bytesFor builds a bitmap as 1.32 does, by hand: bit i of a big number is the address base+1+i.
 func bytesFor(p netip.Prefix, w Snapshot) []byte {
 	number := func(a netip.Addr) *big.Int { return new(big.Int).SetBytes(a.AsSlice()) }
 	bits := new(big.Int)
@@ -58,8 +58,8 @@ func wantRefused(s *fixture, ranges []netip.Prefix) map[Kind]int {
 	return out
 }
 
-// NewRollback in random worlds: the bits are those of the Services, it refuses what a bitmap cannot express and nothing else, and
-// when it was carried out there is nothing to do.
+// In random worlds the bits are those of the Services, NewRollback refuses only what a bitmap
+// cannot express, and once it was carried out there is nothing to do.
 func TestRollbackOfRandomSnapshots(t *testing.T) {
 	built, refused := 0, 0
 	for seed := range uint64(2000) {
@@ -196,7 +196,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// flippedCluster allocated from IPAddresses for a while: its bitmaps are out of date, its objects in the new version.
+// flippedCluster allocated from IPAddresses for a while: its bitmaps are old, its objects new.
 func flippedCluster() *memory {
 	m := holding(healthy())
 	for i := range 130 {
@@ -247,7 +247,7 @@ func TestRollBackIsInterrupted(t *testing.T) {
 	})
 }
 
-// What somebody changes in the middle stays as he wrote it; the others are rewritten all the same.
+// What another writer changes in the middle stays as it was written; the rest is rewritten.
 func TestRewritingBesideSomebody(t *testing.T) {
 	m := flippedCluster()
 	r := must(NewRollback(m.snapshot(t)))

@@ -49,9 +49,9 @@ func (e *BlockedError) Error() string {
 	return text
 }
 
-// Run looks, plans and writes until nothing is left to do but what came up after the look before: in a cluster that lives there
-// is always something new, for a Syncer. What destroys something is done when two looks have found it, and, if approved is not
-// nil, only if it is in there. It can be called again after any interruption.
+// Run looks, plans and writes until only what came up after the look before is left: a cluster that
+// lives always has something new, for a Syncer. What destroys is done when two looks have found it
+// and, unless approved is nil, approved has it. Run can be called again after any interruption.
 func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err error) {
 	var withheld sets.Set[string]                               // by the first look
 	seen, aims := keysOf(approved), sets.New[string]()          // what earlier looks have found, and what has been aimed at so far
@@ -69,7 +69,7 @@ func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err er
 		if round == 0 {
 			withheld = keysOf(refused)
 		}
-		// Others have come since, as when a Service goes right after its IPAddress was written.
+		// Other steps have come up since, as when a Service goes right after its IPAddress was written.
 		result.Withheld = slices.DeleteFunc(refused, func(s Step) bool { return !withheld.Has(s.key()) })
 		result.Fresh = len(result.Last.Steps) - len(result.Withheld)
 		// What was aimed at already, and is to be done again, was undone or has failed.
@@ -97,7 +97,7 @@ func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err er
 	return result, errors.New("after many rounds there is still something to do about the same addresses; somebody undoes it, or they change all the time")
 }
 
-// arrange withholds what is not permitted, and puts off what destroys and was not seen before. Without a list of approved steps all are approved.
+// arrange withholds what is not permitted, and puts off what destroys and is new. Nil approves all.
 func (r Runner) arrange(steps, approved []Step, seen sets.Set[string]) (now, later, withheld []Step) {
 	listed := keysOf(approved)
 	for _, s := range steps {
@@ -126,8 +126,8 @@ func unsettled(p Plan) []Finding {
 	return slices.DeleteFunc(p.StopFlip(), func(f Finding) bool { return !slices.Contains(never, f.Kind) && mended.Has(f.Address) })
 }
 
-// apply carries out steps and returns how many of them wrote something. The ServiceCIDR comes first, so that IPAddresses have a range,
-// and bitmaps come last.
+// apply carries out steps and returns how many of them wrote something. The ServiceCIDR comes
+// first, so that IPAddresses have a range, and bitmaps come last.
 func (r Runner) apply(ctx context.Context, steps []Step) (written int, err error) {
 	do := r.applyEach
 	if r.ThroughStore {
@@ -159,10 +159,10 @@ func (r Runner) applyEach(ctx context.Context, steps []Step) (int, error) {
 	})
 }
 
-// confirmAfter is how long a finding must last: a Service under creation has its bit, or its IPAddress, before it exists.
+// confirmAfter is how long a finding must last: a new Service's bit or IPAddress precedes it.
 const confirmAfter = 3 * time.Second
 
-// Confirmed returns a plan of which every finding was seen twice, some seconds apart; what only one of the two looks saw was a write under way.
+// Confirmed returns what two looks, some seconds apart, have found: the rest was a write under way.
 func (s Sources) Confirmed(ctx context.Context, o Options) (Plan, error) {
 	w, err := s.Snapshot(ctx)
 	if err != nil {

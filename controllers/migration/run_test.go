@@ -51,7 +51,7 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// While anything is there that nobody understands, not a byte is written.
+// While there is anything that cannot be understood, not a byte is written.
 func TestRunRefuses(t *testing.T) {
 	for name, change := range map[string]func(*memory){
 		"a broken Service":     func(m *memory) { m.put(Write{Key: "services/specs/ns/x", Raw: []byte("?")}) },
@@ -115,7 +115,7 @@ func TestRunDestroysWhatItFoundTwice(t *testing.T) {
 	})
 }
 
-// Between the two looks it was mended: a Service came for the orphan, the IPAddress of the other was written anew.
+// Between the two looks it was mended: a Service came for the orphan, the other IPAddress is new.
 func TestRunDoesNotDestroyWhatWasMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := worn()
@@ -135,7 +135,7 @@ func TestRunDoesNotDestroyWhatWasMended(t *testing.T) {
 	})
 }
 
-// With a plan in hand, what it does not list is not destroyed, and what it lists is destroyed at once: it was found before.
+// What a plan does not list is not destroyed; what it lists is destroyed at once, as found before.
 func TestRunKeepsToThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, begin := worn(), time.Now()
@@ -159,7 +159,7 @@ func TestRunKeepsToThePlan(t *testing.T) {
 	})
 }
 
-// Each time the Service of an IPAddress that was just written goes, and another comes: nobody undoes anything.
+// The Service of each new IPAddress goes, and another comes: no program undoes anything.
 func TestRunEndsWhereServicesComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, born := bare(3), []Service{aService("s0000")}
@@ -183,7 +183,7 @@ func TestRunEndsWhereServicesComeAndGo(t *testing.T) {
 	})
 }
 
-// Somebody undoes what we do, each time: that is said, not called done.
+// Another writer undoes what we do, each time: that is said, not called done.
 func TestRunIsUndone(t *testing.T) {
 	const missing, orphan = "ipaddresses/10.0.0.1", "ipaddresses/10.0.0.9"
 	for name, undo := range map[string]func(m *memory, round int){

@@ -20,11 +20,11 @@ import (
 
 const (
 	chunkSize = MaxWrites - 1 // IPAddresses in one transaction; there is a note with them
-	// prefixNotes is where the notes are. No API server serves a group of this name, so that none of them meets the notes.
+	// prefixNotes is where the notes are. No API server meets them, for none serves such a group.
 	prefixNotes = v1alpha1.Prefix + "/seeded/"
 )
 
-// note names the IPAddresses that were created in the same transaction, so that they have its revision as long as nobody changes them.
+// note names the IPAddresses of one transaction, which have its revision until they are changed.
 type note struct {
 	Addresses []string `json:"addresses"`
 }
@@ -32,7 +32,7 @@ type note struct {
 // storeWriter carries out steps in etcd; see apiWriter.
 type storeWriter Sources
 
-// applyToStore carries out steps. Those that create go into one transaction, many at a time, and are tried one by one if some of it exists already.
+// applyToStore carries out steps: creations many in a transaction, or singly if some exist already.
 func (r Runner) applyToStore(ctx context.Context, steps []Step) (written int, err error) {
 	if len(steps) == 0 {
 		return 0, nil
@@ -130,7 +130,7 @@ func (w storeWriter) object(s Step) *networkingv1.IPAddress {
 	return ip
 }
 
-// ownedFields are the fields of an IPAddress of the allocator, as server-side apply writes them down.
+// ownedFields are the fields of an IPAddress of the allocator, as server-side apply writes them.
 const ownedFields = `{"f:metadata":{"f:labels":{".":{},"f:ipaddress.kubernetes.io/ip-family":{},"f:ipaddress.kubernetes.io/managed-by":{}}},` +
 	`"f:spec":{"f:parentRef":{".":{},"f:name":{},"f:namespace":{},"f:resource":{}}}}`
 
@@ -142,8 +142,8 @@ type Unseeded struct {
 	Kept    []string // those that somebody has changed or written anew since
 }
 
-// Unseed deletes the IPAddresses that were seeded, and of those only what nobody has changed since: such an object still has
-// the revision of the note that was written with it. With dryRun nothing is deleted.
+// Unseed deletes the IPAddresses that were seeded and have not changed since: such an object still
+// has the revision of the note that was written with it. With dryRun nothing is deleted.
 func Unseed(ctx context.Context, store Store, dryRun bool) (u Unseeded, err error) {
 	notes, err := notesOf(ctx, store)
 	for _, n := range notes {
@@ -161,7 +161,7 @@ func notesOf(ctx context.Context, store Store) (notes []Value, err error) {
 	return notes, nil
 }
 
-// Forget deletes the notes of a seed, so that nothing can be unseeded any more, and returns how many there were.
+// Forget deletes the notes of a seed and returns their number; nothing can be unseeded any more.
 func Forget(ctx context.Context, store Store) (int, error) {
 	notes, err := notesOf(ctx, store)
 	if err != nil {
@@ -179,7 +179,7 @@ func Forget(ctx context.Context, store Store) (int, error) {
 	return len(notes), nil
 }
 
-// undo takes back one transaction in another one. If an object changes in between, it is looked at again.
+// undo takes back one transaction in another. If an object changes in between, it looks again.
 func (u *Unseeded) undo(ctx context.Context, store Store, v Value, dryRun bool) error {
 	var n note
 	if err := json.Unmarshal(v.Raw, &n); err != nil {
@@ -214,7 +214,7 @@ func (u *Unseeded) undo(ctx context.Context, store Store, v Value, dryRun bool) 
 	}
 }
 
-// commitEach commits writes together, or one by one if somebody is changing some of them. What has changed is left as it is; the next call finds it again.
+// commitEach commits writes together, or singly if some keys have changed, which it leaves alone.
 func commitEach(ctx context.Context, store Store, writes []Write) error {
 	_, err := store.Commit(ctx, writes)
 	if !errors.Is(err, ErrConflict) {

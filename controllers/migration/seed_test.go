@@ -86,7 +86,7 @@ func TestSeedIsInterrupted(t *testing.T) {
 	})
 }
 
-// Somebody creates an IPAddress while we do: his stays, all others are written.
+// Another writer creates an IPAddress while we do: it stays, and the rest is written.
 func TestSeedBesideSomebody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := bare(100)
@@ -230,7 +230,7 @@ func TestUnseedIsInterrupted(t *testing.T) {
 	})
 }
 
-// An object changes between look and deletion: it is looked at again and kept, the others go.
+// An object changes between look and deletion: it is looked at again and kept, the rest goes.
 func TestUnseedBesideSomebody(t *testing.T) {
 	m := seededCluster(t)
 	m.once("Commit", "", func() {

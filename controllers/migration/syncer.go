@@ -25,12 +25,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
-// destroyAfter is how long an IPAddress must have been wrong before it is deleted: a Service that is deleted and created anew
-// with the same address needs it again.
+// destroyAfter is how long an IPAddress must have been wrong before it is deleted: a Service that
+// is deleted and created anew with the same address needs it again.
 const destroyAfter = 500 * time.Millisecond
 
-// Syncer keeps IPAddresses in step with Services, from events, until the cluster flips. The cost of an event does not depend
-// on how many Services there are.
+// Syncer keeps IPAddresses in step with Services, from events, until the cluster flips. The cost of
+// an event does not depend on how many Services there are.
 type Syncer struct {
 	write   func(context.Context, Step) error
 	clock   clock.PassiveClock
@@ -45,8 +45,8 @@ type Syncer struct {
 	queue workqueue.TypedRateLimitingInterface[netip.Addr]
 }
 
-// NewSyncer returns a syncer for the cluster of a plan. It writes through the API server, or with throughStore into etcd, at
-// that pace.
+// NewSyncer returns a syncer for the cluster of a plan. It writes at that pace, through the API
+// server or, with throughStore, into etcd.
 func NewSyncer(s Sources, p Plan, throughStore bool, pace batch.Pace) *Syncer {
 	syncer := &Syncer{
 		judge: p.judge(), index: newAddressIndex(Snapshot{}), since: map[netip.Addr]time.Time{},
@@ -60,7 +60,7 @@ func NewSyncer(s Sources, p Plan, throughStore bool, pace batch.Pace) *Syncer {
 	return syncer
 }
 
-// put tells of a Service or an IPAddress that is there or has changed. What is neither, or has no address for a name, is left out.
+// put enters a Service or an IPAddress. It ignores other objects, and names that are no address.
 func (s *Syncer) put(o any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *Syncer) enqueue(touched ...netip.Addr) {
 	}
 }
 
-// FollowAPI tells the syncer of every Service and IPAddress, from the cache's informers. It returns when all that exists has
-// been told; the cache must have been started.
+// FollowAPI tells the syncer of every Service and IPAddress, from the started cache's informers. It
+// returns when all that exists has been told.
 func (s *Syncer) FollowAPI(ctx context.Context, informers cache.Informers) error {
 	handler := toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    s.put,
@@ -122,8 +122,8 @@ func (s *Syncer) FollowAPI(ctx context.Context, informers cache.Informers) error
 	return nil
 }
 
-// FollowStore tells the syncer of every Service and IPAddress in etcd. It calls told when all that exists has been told, and
-// goes on until ctx ends. When etcd has forgotten changes that were not seen yet, it begins anew.
+// FollowStore tells the syncer of every Service and IPAddress in etcd until ctx ends. It calls told
+// when all that exists was told. If etcd forgot unseen changes, it begins anew.
 func (s *Syncer) FollowStore(ctx context.Context, store Store, told func()) error {
 	for {
 		revision, err := s.readStore(ctx, store)
@@ -148,7 +148,7 @@ func (s *Syncer) FollowStore(ctx context.Context, store Store, told func()) erro
 	}
 }
 
-// readStore tells all that is there at one revision, and forgets what is not. What cannot be decoded is left out: the check reports it.
+// readStore puts all of one revision and drops the rest. The check reports undecodable values.
 func (s *Syncer) readStore(ctx context.Context, store Store) (revision int64, err error) {
 	gone := s.index.keys()                                               // nobody else changes the index
 	for _, prefix := range []string{prefixServices, prefixIPAddresses} { // no IPAddress is without its Service meanwhile
@@ -167,8 +167,8 @@ func (s *Syncer) readStore(ctx context.Context, store Store) (revision int64, er
 	return revision, nil
 }
 
-// Run works until ctx ends. It calls inStep once, when everything that was known before has been looked at; call it when all
-// Services and IPAddresses have been told.
+// Run works until ctx ends. It calls inStep once, when everything known before has been looked at.
+// Call it when all Services and IPAddresses have been told.
 func (s *Syncer) Run(ctx context.Context, inStep func(addresses int)) {
 	var workers sync.WaitGroup
 	for range s.workers {
@@ -230,7 +230,7 @@ func (s *Syncer) next(ctx context.Context) bool {
 	return true
 }
 
-// sync judges an address and carries out the decision. It is to be called again after again, if that is not 0.
+// sync judges an address and carries out the decision. Call it again after again, if that is not 0.
 func (s *Syncer) sync(ctx context.Context, a netip.Addr) (again time.Duration, err error) {
 	s.mu.Lock()
 	s.judge.now = s.clock.Now()

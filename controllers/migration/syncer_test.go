@@ -57,7 +57,7 @@ type syncing struct {
 	stop   func()
 }
 
-// startSyncer starts a Syncer of a cluster on the bitmap with 10.0.0.0/24, that knows these objects.
+// startSyncer starts a Syncer of a cluster on the bitmap of 10.0.0.0/24 that knows these objects.
 func startSyncer(t *testing.T, known ...any) *syncing {
 	t.Helper()
 	p := NewPlan(Snapshot{Allocator: AllocatorBitmap, Given: nets("10.0.0.0/24")}, Options{})
@@ -161,7 +161,7 @@ func TestSyncer(t *testing.T) {
 	}
 }
 
-// distinctLines drops what was asked for again: nobody tells the syncer that it was done.
+// distinctLines drops what was asked for again: the test does not tell the syncer that it was done.
 func distinctLines(lines []string) (out []string) {
 	seen := map[string]bool{}
 	for _, line := range lines {
@@ -174,7 +174,7 @@ func distinctLines(lines []string) (out []string) {
 	return out
 }
 
-// The cluster changed before a write: it is looked at again soon, then later and later, and by then an event may have told what is right.
+// The cluster changed before a write: it is looked at again soon, then less and less often.
 func TestSyncerIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := startSyncer(t)
@@ -250,7 +250,7 @@ func TestSyncerIsInStep(t *testing.T) {
 	})
 }
 
-// After something was destroyed, what comes in its place has a grace of its own, even if both events come at once.
+// After something was destroyed, its successor has its own grace, even if both events coincide.
 func TestSyncerGivesEachObjectItsGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := startSyncer(t, anIP("10.0.0.5", "gone"))
@@ -315,7 +315,7 @@ func (f *following) mustAgree(t *testing.T, when string) {
 	}
 }
 
-// TestFollowStore has Services come, go and change hands at random, the store forget its history, and in the end IPAddresses agree.
+// TestFollowStore has Services come, go and change hands, and the store forget: IPAddresses agree.
 func TestFollowStore(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 )
 
-// apiWriter carries out steps through the API server. The error is batch.ErrMoved when a step has nothing to do any more, or something else to do.
+// apiWriter carries out steps through the API server; batch.ErrMoved means that one is out of date.
 type apiWriter Sources
 
 func (w apiWriter) apply(ctx context.Context, s Step) error {
@@ -51,7 +51,7 @@ func (w apiWriter) relabel(ctx context.Context, s Step) error {
 	})
 }
 
-// replace deletes and creates: the parent of an IPAddress cannot be changed, and Kubernetes 1.32 takes a ServiceCIDR for immutable.
+// replace deletes and creates: an IPAddress's parent cannot be changed, nor a ServiceCIDR in 1.32.
 func (w apiWriter) replace(ctx context.Context, s Step) error {
 	if err := w.remove(ctx, s); err != nil {
 		return err

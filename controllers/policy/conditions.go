@@ -139,7 +139,8 @@ func notReserved(in inputs) (reason, text string) {
 	return reasonNotReserved, text + " An address is kept as soon as nobody has it any more."
 }
 
-// itemsShown bounds what a condition lists, and messageLimit how long it is: the schema takes 32,768 characters.
+// itemsShown bounds a condition's list, messageLimit its length; the schema takes 32,768
+// characters.
 const (
 	itemsShown   = 10
 	messageLimit = 8192

@@ -27,18 +27,20 @@ import (
 )
 
 const (
-	// every is how often a policy is looked at, and so written, at most: a burst of allocations is one look.
+	// every is how often a policy is looked at and written at most: a burst is one look.
 	every = 2 * time.Second
-	// countsEvery is how often a policy is written at most because of counts that moved: each write goes to etcd and to every replica.
-	// What people wait for, a range that is full or has room again, is not among these counts.
+	// countsEvery is how often a policy is written at most because of counts that moved: each write
+	// goes to etcd and to every replica. What users wait for, a range that is full or has room again,
+	// is not among these counts.
 	countsEvery = 30 * time.Second
-	// uncompiled is when to look again at a policy that is newer than the compiled ones. Their change tells, too.
+	// uncompiled is when to look again at a policy that is not compiled yet; its change tells, too.
 	uncompiled = 500 * time.Millisecond
-	// workers write statuses at the same time. An API server takes longer for a status than for a policy, so they begin when no more policies come.
+	// workers write statuses at a time. An API server takes longer for a status than for a policy, so
+	// they begin when no more policies come.
 	workers = 4
 )
 
-// Reconciler writes the status of one ServiceCIDRPolicy at a time. All exported fields are required.
+// Reconciler writes the status of one ServiceCIDRPolicy at a time. All its fields are required.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client   client.Client
@@ -50,8 +52,8 @@ type Reconciler struct {
 	turns sync.Map // name of a policy -> *turn
 }
 
-// turn is when a policy was last looked at, and when it was last written; the latter is zero before the first time. The queue lets nobody else
-// work on the policy meanwhile.
+// turn is when a policy was last looked at, and last written, zero before the first time. The queue
+// lets no other worker at the policy meanwhile.
 type turn struct{ looked, wrote time.Time }
 
 // SetupWithManager starts the controller with mgr.
@@ -63,7 +65,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		addressindex.Map(r.Index.RangeUsage(every), r.users), addressindex.Map(r.Index.Addresses(), r.reserver))
 }
 
-// changed returns a function that tells which policies are not what they were when it was last asked.
+// changed returns a function that tells which policies have changed since its last call.
 func (r *Reconciler) changed() func() []string {
 	seen := steering.Compile(steering.Inputs{})
 	return func() []string {
@@ -79,7 +81,7 @@ func (r *Reconciler) changed() func() []string {
 	}
 }
 
-// same reports whether a policy has the same status as before, as far as policies and ranges decide it.
+// same reports whether a policy has the same status as before, as policies and ranges decide it.
 func same(before, now *steering.Policy) bool {
 	return before != nil && before.UID == now.UID && before.Generation == now.Generation &&
 		before.Standing == now.Standing && before.FollowedGeneration == now.FollowedGeneration &&
@@ -88,7 +90,7 @@ func same(before, now *steering.Policy) bool {
 		slices.Equal(before.Missing, now.Missing) && slices.Equal(before.Unready, now.Unready) && slices.Equal(before.Deleting, now.Deleting)
 }
 
-// users are the policies that have ranges of a ServiceCIDR. Of one that overlaps it the index tells by itself.
+// users are the policies with ranges of a ServiceCIDR. The index itself tells of overlapping ones.
 func (r *Reconciler) users(cidr string) (out []string) {
 	for _, p := range r.Policies.Current().Policies() {
 		if slices.ContainsFunc(p.Ranges, func(has steering.PolicyRange) bool { return has.ServiceCIDR == cidr }) {
@@ -106,7 +108,7 @@ func (r *Reconciler) reserver(a netip.Addr) []string {
 	return nil
 }
 
-// Reconcile compares what the status of a policy says with what it should say, and applies that if they differ.
+// Reconcile compares the status of a policy with what it should say, and applies that if needed.
 func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Result, error) {
 	known, _ := r.turns.LoadOrStore(name, &turn{})
 	last, now := known.(*turn), r.Clock.Now()
@@ -147,8 +149,8 @@ var eventReasons = map[string]string{
 	v1alpha1.PolicyProgrammed:  "ServiceCIDRPolicyNotProgrammed",
 }
 
-// publish applies the status if it says something new, and tells of conditions that turned bad. What can wait is put off: then it returns
-// when to look again.
+// publish applies the status if it says something new, and records events of conditions that turned
+// bad. What can wait is put off: then it returns when to look again.
 func (r *Reconciler) publish(
 	ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatus, last *turn,
 ) (again time.Duration, err error) {

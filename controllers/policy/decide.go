@@ -22,8 +22,8 @@ type inputs struct {
 	// asks: the policy asks for ranges; selects: by their labels.
 	asks, selects bool
 	ranges        []rangeUse
-	// reserved is how many addresses the policy reserves, absent how many of these are not in place, pending how many of the absent
-	// have nobody in their way. first are the first of the absent.
+	// reserved counts the addresses that the policy reserves, absent those of them that are not in
+	// place, pending those absent ones that nothing holds. first are the first of the absent.
 	reserved, absent, pending int
 	first                     []absentee
 }
@@ -34,7 +34,7 @@ type rangeUse struct {
 	static, dynamic bandUse
 }
 
-// bandUse is the use of one band. ours is how many of its reserved addresses are those of reservations.
+// bandUse is the use of one band. ours is how many of its addresses reservations keep.
 type bandUse struct {
 	allocator.Usage
 	ours uint64
@@ -44,14 +44,14 @@ type bandUse struct {
 type absentee struct {
 	address     netip.Addr
 	reservation string
-	// why says who has it; empty when nobody has and it is only a matter of time.
+	// why says what has it; empty when nothing has and it is only a matter of time.
 	why string
 }
 
 // namesShown is how many absentees a condition names.
 const namesShown = 3
 
-// addAbsent counts an absentee, and shows the first. It prefers those that somebody has: the others come by themselves.
+// addAbsent counts an absentee and shows the first. Those in use go before: the rest come in time.
 func (in *inputs) addAbsent(one absentee) {
 	in.absent++
 	if one.why == "" {
@@ -67,7 +67,7 @@ func (in *inputs) addAbsent(one absentee) {
 	}
 }
 
-// status is the status that a policy should have: without refusals, which are not ours, and without times.
+// status is the status that a policy should have, without refusals (not ours) and times.
 func status(in inputs) v1alpha1.ServiceCIDRPolicyStatus {
 	out := v1alpha1.ServiceCIDRPolicyStatus{ObservedGeneration: in.generation, Conditions: conditions(in)}
 	counted := map[netip.Prefix]bool{}
@@ -85,7 +85,7 @@ func status(in inputs) v1alpha1.ServiceCIDRPolicyStatus {
 	return out
 }
 
-// status counts as users see it: what other managers reserve is in use, what our reservations keep is not.
+// status counts for users: what other managers reserve is used, what our reservations keep is not.
 func (u bandUse) status() v1alpha1.BandStatus {
 	ours := min(u.ours, u.Reserved)
 	capped := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
@@ -105,7 +105,7 @@ func addTo(sum *v1alpha1.BandStatus, b v1alpha1.BandStatus) {
 	plus(&sum.Reserved, b.Reserved)
 }
 
-// due reports whether a status is to be written, or how much later: what lacks nothing but counts waits since the last write.
+// due reports whether to write a status, or how much later: mere counts wait since the last write.
 func due(have, want v1alpha1.ServiceCIDRPolicyStatus, sinceWritten time.Duration) (write bool, wait time.Duration) {
 	switch {
 	case says(have, want):
@@ -131,7 +131,7 @@ func judges(have, want v1alpha1.ServiceCIDRPolicyStatus) bool {
 		})
 }
 
-// canWait reports whether a status that is not what is wanted lacks nothing but counts, none of which came from nothing or went to it.
+// canWait reports whether a status lacks only counts, none of which came from zero or went to it.
 func canWait(have, want v1alpha1.ServiceCIDRPolicyStatus) bool {
 	return judges(have, want) && slices.EqualFunc(have.Ranges, want.Ranges, func(a, b v1alpha1.PolicyRange) bool {
 		return a.CIDR == b.CIDR && a.ServiceCIDR == b.ServiceCIDR && present(a) == present(b)
@@ -155,8 +155,8 @@ func turnedBad(before, now []metav1.Condition) []metav1.Condition {
 	})
 }
 
-// bad reports whether somebody has to do something. What is on its way, a new range or a reservation that is being written, is nothing
-// to warn of.
+// bad reports whether an admin has to act. What is on its way, a new range or a reservation that is
+// being written, is nothing to warn of.
 func bad(c metav1.Condition) bool {
 	if c.Type == v1alpha1.PolicyConflicting {
 		return c.Status == metav1.ConditionTrue

@@ -22,7 +22,7 @@ import (
 
 // What an API server answers too rarely on demand. How objects behave is tested on a real one.
 
-// fixture is a Reconciler of one policy whose ServiceCIDR does not exist, without an API server: the first write ends with an error.
+// fixture is a Reconciler of one policy without its ServiceCIDR; the first write is an error.
 type fixture struct {
 	*Reconciler
 	clock  *clocktesting.FakePassiveClock
@@ -60,7 +60,7 @@ func (f *fixture) compile(policies ...*v1alpha1.ServiceCIDRPolicy) {
 	f.Policies.Set(steering.Inputs{Policies: policies})
 }
 
-// reconcile looks at the policy after a while, which should fail or not, come back in time, and have been written and warned of so often.
+// reconcile looks at the policy after a while, and compares error, return, writes and warnings.
 func (f *fixture) reconcile(t *testing.T, after time.Duration, wantErr bool, wantAgain time.Duration, wantWrites, wantEvents int) {
 	t.Helper()
 	f.clock.SetTime(f.clock.Now().Add(after))
@@ -109,7 +109,7 @@ func TestAPolicyThatIsNewerThanTheCompiledOnesWaitsForThem(t *testing.T) {
 	}
 }
 
-// Server-side apply takes away what a manager once applied and leaves out later: refusals must never be in it.
+// Server-side apply removes what a manager applied once and then omits: refusals are never in it.
 func TestRefusalsAreNotApplied(t *testing.T) {
 	f := newFixture(nil)
 	full := v1alpha1.ServiceCIDRPolicyStatus{ObservedGeneration: 1, Refusals: []v1alpha1.PolicyRefusal{{Service: "ns/y"}}}

@@ -16,7 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// gather reads what the address index and the compiled policies know of a policy. It is false while this version is not compiled.
+// gather reads what index and policies know of a policy, false while this version is not compiled.
 func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
 	policies := r.Policies.Current()
 	p := policies.Policy(o.Name)
@@ -57,8 +57,8 @@ func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
 // anIPAddress stands for a holder that nameHolders looks up.
 const anIPAddress = "an IPAddress"
 
-// obstacle says what keeps a reservation from an address, empty for nothing, if the address is not in place: reserved by an IPAddress, or had by the
-// Service that it is reserved for, or being handed out.
+// obstacle says what keeps a reservation from an address, empty for nothing, if it is not in place:
+// reserved by an IPAddress, or had by the Service it is for, or being handed out.
 func (r *Reconciler) obstacle(cidrs []addressindex.ServiceCIDR, held steering.Reservation, a netip.Addr) (why string, missing bool) {
 	k, ok := r.Index.Owned(a)
 	claims, state := r.Index.Claims(a), r.Index.State(a)
@@ -90,7 +90,7 @@ func (r *Reconciler) obstacle(cidrs []addressindex.ServiceCIDR, held steering.Re
 	}
 }
 
-// nameHolders says whose the IPAddresses are that stand in the way. Only those that are shown are looked up.
+// nameHolders says whose the IPAddresses in the way are. It looks up only those that are shown.
 func (r *Reconciler) nameHolders(ctx context.Context, in *inputs) error {
 	for i, one := range in.first {
 		if one.why != anIPAddress {

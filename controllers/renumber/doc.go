@@ -1,6 +1,7 @@
 // Package renumber moves Services to other ClusterIPs without losing a connection.
 //
-// ClusterIPs are immutable, but not through type ExternalName. Two updates exchange them, and a finalizer on the IPAddress keeps the old address for the Service:
+// ClusterIPs are immutable, but not through type ExternalName. Two updates exchange them, and a
+// finalizer on the IPAddress keeps the old address for the Service:
 //
 //	           Service                                   IPAddress of the old address
 //	Waiting    10.96.0.7                                 of the API server
@@ -9,11 +10,13 @@
 //	           ── leave ──> type ExternalName
 //	Between    no address; annotation: what was          terminating: the name stays taken
 //	           ── enter ──> type as before
-//	Moved      10.200.0.7; annotation: former 10.96.0.7  ── keep ──> ours, an additional address of the Service, which the agent serves
+//	Moved      10.200.0.7; annotation: former 10.96.0.7
+//	           ── keep ──>                               ours, additional: the agent serves it
 //	           ── release ──>                            finalizer off, gone
 //	Done       10.200.0.7
 //
-// So there is no moment in which somebody else could be given the old address. It works without the operator; with it, what nobody comes back for is cleaned up.
+// So there is no moment in which another Service could be given the old address. It works without
+// the operator; with it, what no command comes back for is cleaned up.
 //
 // The cluster itself is the record: which step a Service is at follows from the Service and the
 // IPAddresses alone, each look takes one step, and a command that was killed goes on where it was.

@@ -14,26 +14,26 @@ import (
 
 // Drain is when old addresses are given up.
 type Drain struct {
-	// TTL is for how long resolvers may go on answering with the old address: it is kept at least that long.
+	// TTL is how long resolvers may still answer with the old address: it is kept at least that long.
 	TTL time.Duration
-	// Quiet is for how long nobody must have had a connection to it.
+	// Quiet is for how long no client must have had a connection to it.
 	Quiet time.Duration
 	// Limit is how long it is kept at most.
 	Limit time.Duration
-	// Connections counts those to every former address that all agents know; nil if nobody counts.
+	// Connections counts those to each former address that all agents know; nil without a count.
 	Connections func(context.Context) (map[netip.Addr]int, error)
 }
 
 // lookEvery is how often connections are counted.
 const lookEvery = 5 * time.Second
 
-// due reports whether an old address is given up. used is when somebody used it last, as far as is known.
+// due reports whether an old address is given up. used is its last use, as far as is known.
 func (d Drain) due(now, since, used time.Time) bool {
 	age := now.Sub(since)
 	return age >= d.Limit || age >= d.TTL && now.Sub(used) >= d.Quiet
 }
 
-// Wait gives up old addresses, each as soon as it is due, and returns when all are, or when ctx ends. It returns how many it has given up.
+// Wait gives up each old address once it is due, and returns how many when all are or ctx ends.
 func (d Drain) Wait(ctx context.Context, m Mover, p batch.Pace, all []Held) (released int, err error) {
 	if len(all) == 0 {
 		return 0, nil
@@ -76,7 +76,8 @@ func (round) Begin(string, int) {}
 // End implements batch.Progress.
 func (round) End() {}
 
-// count notes which addresses somebody uses now, and returns when that was. One that is not known by all agents counts as used.
+// count notes which addresses are in use now, and returns when that was. One that is not known to
+// all agents counts as used.
 func (d Drain) count(ctx context.Context, m Mover, all []Held, used map[netip.Addr]time.Time, told *string) (now time.Time) {
 	var counts map[netip.Addr]int
 	if d.Connections != nil {
@@ -95,7 +96,8 @@ func (d Drain) count(ctx context.Context, m Mover, all []Held, used map[netip.Ad
 	return now
 }
 
-// release gives up an old address: the Service does not name it any more, then nobody keeps it. A Service that has it again keeps it.
+// release gives up an old address: first the Service stops naming it, then its IPAddress is let go
+// of. A Service that has the address again keeps it.
 func (m Mover) release(ctx context.Context, h Held) error {
 	for range tries {
 		s, err := m.service(ctx, h.Item)

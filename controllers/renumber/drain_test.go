@@ -28,7 +28,7 @@ func (c slow) Now() time.Time {
 	return c.FakePassiveClock.Now()
 }
 
-// An address that somebody uses is not given up, however short it has to be quiet, and however long it takes to go through all of them. There is nobody to release it here.
+// A used address is kept, however short Quiet is and long a round. No Client could release it.
 func TestWhatIsUsedIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -36,8 +36,8 @@ func (d *drawer) fill(i *Item) string {
 	return ""
 }
 
-// draw returns the address at the same place of the new range, if it is free and in the same band; otherwise the next free one of a dynamic band, and at last of a static one. The zero Addr
-// says that there is none.
+// draw returns the address at the same place of the new range, if free and in the same band, else
+// the next free one of a dynamic band, at last of a static one, or the zero Addr if there is none.
 func (d *drawer) draw(old netip.Addr, from allocator.Range) netip.Addr {
 	band, _ := from.BandOf(old)
 	for _, t := range d.to {
@@ -56,7 +56,7 @@ func (d *drawer) draw(old netip.Addr, from allocator.Range) netip.Addr {
 	return netip.Addr{}
 }
 
-// shifted is the address that is as far from the beginning of a range as another one is from that of its own; the zero Addr if the range ends before, or is of another family.
+// shifted is the address as far into to as a is into from; zero if beyond to, or of another family.
 func shifted(a netip.Addr, from, to netip.Prefix) netip.Addr {
 	if from.Addr().Is4() != to.Addr().Is4() {
 		return netip.Addr{}

@@ -16,21 +16,24 @@ import (
 
 // Rules say which Services may be moved.
 type Rules struct {
-	// IncludeLoadBalancers moves those of type LoadBalancer too. A cloud controller may see the moment in which they are none.
+	// IncludeLoadBalancers moves those of type LoadBalancer, too. A cloud controller may see the
+	// moment in which such a Service is none.
 	IncludeLoadBalancers bool
 	// Named are the Services that an admin has asked for by name.
 	Named sets.Set[types.NamespacedName]
-	// Callers says of addresses which objects of the cluster name them, such as a webhook configuration with a URL.
+	// Callers says which objects name an address, such as a webhook configuration with a URL.
 	Callers map[netip.Addr][]string
 	// Awaited says of Services which webhook configurations have API servers call them, by name,
 	// before they store a change of a Service, and refuse the change where that fails.
 	Awaited map[types.NamespacedName][]string
 }
 
-// apiServers is the Service of the API servers, by which pods reach them. They create it if there is none, with the first address of their own range, and otherwise leave it as it is.
+// apiServers is the Service of the API servers, by which pods reach them. They create it if there
+// is none, with the first address of their own range, and otherwise leave it as it is.
 var apiServers = types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
 
-// judge returns why a Service is not moved, empty if it is. named says that it was asked for by name, which overrules that something names its address.
+// judge returns why a Service is not moved, empty if it is. named says that it was asked for by
+// name, which overrules that something names its address.
 func (r Rules) judge(s *corev1.Service, named bool) string {
 	switch why := r.address(s); {
 	case nameOf(s) == apiServers && !named:
@@ -49,9 +52,9 @@ func (r Rules) judge(s *corev1.Service, named bool) string {
 	}
 }
 
-// awaited says who refuses changes of Services that this Service has not answered for. A move, and a
-// way back, makes an ExternalName of it for a moment, to which an API server of 1.37 sends calls at
-// once: the change that ends the moment would wait for itself.
+// awaited names webhooks that refuse changes of Services which this Service has not answered for. A
+// move, or a way back, makes it an ExternalName for a moment, to which an API server of 1.37 sends
+// calls at once: the change that ends the moment would wait for itself.
 func (r Rules) awaited(s *corev1.Service) string {
 	by := r.Awaited[nameOf(s)]
 	if len(by) == 0 {
@@ -77,8 +80,8 @@ func (r Rules) address(s *corev1.Service) string {
 	return ""
 }
 
-// addressManager is the field manager that has chosen an address of the Service; empty if the API server has drawn it, or a renumbering. A draw is not noted among the managed
-// fields: it comes after them.
+// addressManager is the field manager that chose an address of the Service; empty if the API server
+// drew it, or a renumbering did. A draw is not among the managed fields: it comes after them.
 func addressManager(s *corev1.Service) string {
 	for _, f := range s.ManagedFields {
 		fields := ""

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// firsts are the addresses that API servers with the new ranges would give to default/kubernetes, none if it is not about to leave. They are for nobody else: as long as somebody else has
-// its address, an API server cannot create it.
+// firsts are the addresses that API servers with the new ranges give to default/kubernetes; none
+// unless it is about to leave. No other Service gets them, or an API server could not create it.
 func (in Inputs) firsts() (out []netip.Addr) {
 	if !slices.ContainsFunc(in.order(), func(s corev1.Service) bool { return nameOf(&s) == apiServers }) {
 		return nil
@@ -20,7 +20,7 @@ func (in Inputs) firsts() (out []netip.Addr) {
 	return out
 }
 
-// fillFirst chooses the new addresses of default/kubernetes among these, or says why it cannot have one.
+// fillFirst chooses the new addresses of default/kubernetes from firsts, or says why it cannot.
 func (in Inputs) fillFirst(i *Item, firsts []netip.Addr) string {
 	out := slices.Clone(i.Old)
 	for n, old := range i.Old {

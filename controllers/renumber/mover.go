@@ -47,11 +47,12 @@ func (e *LeftError) Error() string { return e.Why }
 
 func left(format string, args ...any) error { return &LeftError{fmt.Sprintf(format, args...)} }
 
-// tries is how often a Service is looked at anew because somebody else writes it at the same time.
+// tries is how often a Service is looked at anew because another client writes it meanwhile.
 const tries = 20
 
-// Move takes a Service from whatever stage it is at to its new addresses, and returns the old ones that are kept for it. It can be called again after any interruption; between the two
-// updates it does not stop when ctx ends. The error is a LeftError when the Service is left alone: its addresses are what they were before, or what its owner, or the API server, has given it.
+// Move takes a Service from any stage to its new addresses, and returns the old ones kept for it.
+// It can be called again after any interruption, and outlasts ctx between the two updates.
+// LeftError: the Service has its addresses of before, or what its owner or the API server gave it.
 func (m Mover) Move(ctx context.Context, i Item) ([]Held, error) {
 	finish := finishing(ctx)
 	s, err := m.service(ctx, i)
@@ -91,9 +92,11 @@ func (m Mover) Move(ctx context.Context, i Item) ([]Held, error) {
 	return nil, err
 }
 
-// abandon gives up what was held for a Service that is left, but for the old addresses that it has had until now. The error is why it is left, unless that fails.
+// abandon gives up what was held for a Service that is left, except the old addresses that it has
+// had until now. The error is why it is left, unless that fails.
 //
-// An API server that reads an old version of the Service from its cache allocates the new addresses before it finds that somebody else was faster, and keeps them.
+// An API server that reads an old version of the Service from its cache allocates the new addresses
+// before it finds that another client was faster, and keeps them.
 func (m Mover) abandon(ctx context.Context, i Item, why *LeftError) ([]Held, error) {
 	s, err := m.service(ctx, i)
 	if err != nil {
@@ -115,7 +118,8 @@ func (m Mover) abandon(ctx context.Context, i Item, why *LeftError) ([]Held, err
 	return held, why
 }
 
-// finishing returns a context that ends a while after ctx does: a Service that is between is no place to stop at, but an API server that is away is nothing to wait for then.
+// finishing returns a context that ends a while after ctx: a Service must not be left between, but
+// an API server that is away is not waited for any longer.
 func finishing(ctx context.Context) context.Context {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { time.AfterFunc(30*time.Second, cancel) })
@@ -140,7 +144,7 @@ func (m Mover) ipAddress(ctx context.Context, a netip.Addr) (ip *networkingv1.IP
 	return ip, err
 }
 
-// update writes a Service. The version keeps it from undoing what somebody else wrote: then it is batch.ErrMoved.
+// update writes a Service. The version guards what another client wrote: then it is batch.ErrMoved.
 func (m Mover) update(ctx context.Context, s *corev1.Service, options ...client.UpdateOption) (*corev1.Service, error) {
 	err := batch.Guarded(ctx, func() error {
 		next := s.DeepCopy()
@@ -153,7 +157,7 @@ func (m Mover) update(ctx context.Context, s *corev1.Service, options ...client.
 	return s, err
 }
 
-// leave holds the addresses of a Service and turns it into an ExternalName. Those that it has before and after are held too: it loses all of them for the moment.
+// leave holds all of a Service's addresses, even those it gets back, and makes it an ExternalName.
 func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -190,9 +194,8 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	return next, err
 }
 
-// kept returns the former addresses of a Service that are kept for it by their IPAddresses, of
-// those that it lists. The owner of the Service may write that list, and what comes of it ends in
-// spec.externalIPs.
+// kept returns the former addresses that a Service lists and whose IPAddresses are kept for it. The
+// owner of the Service may write that list, and what comes of it ends in spec.externalIPs.
 func (m Mover) kept(ctx context.Context, s *corev1.Service) (out []netip.Addr, err error) {
 	for _, a := range former(s) {
 		ip, err := m.ipAddress(ctx, a)
@@ -291,7 +294,7 @@ func (m Mover) ready(ctx context.Context, i Item, s *corev1.Service) error {
 	return err
 }
 
-// hold puts our finalizer on the IPAddress of an address, so that it stays when the API server lets go of it.
+// hold puts our finalizer on an IPAddress, so that it stays when the API server lets go of it.
 func (m Mover) hold(ctx context.Context, i Item, a netip.Addr) error {
 	for range tries {
 		ip, err := m.ipAddress(ctx, a)
@@ -314,7 +317,8 @@ func (m Mover) hold(ctx context.Context, i Item, a netip.Addr) error {
 	return left("somebody writes the IPAddress of %s all the time", a)
 }
 
-// unhold takes our finalizer off again, and the IPAddress is gone if the API server has let go of it, or if it is ours. It leaves those alone that are not of the Service.
+// unhold takes our finalizer off again; an IPAddress that is ours, or that the API server has let
+// go of, is gone then. It leaves those alone that are not of the Service.
 func (m Mover) unhold(ctx context.Context, i Item, a netip.Addr) error {
 	for range tries {
 		ip, err := m.ipAddress(ctx, a)
@@ -334,7 +338,7 @@ func (m Mover) unhold(ctx context.Context, i Item, a netip.Addr) error {
 	return fmt.Errorf("somebody writes the IPAddress of %s all the time", a)
 }
 
-// patch writes what is different, if the object is still the one, in the version, that was read.
+// patch writes what is different, if the object still has the version that was read.
 func (m Mover) patch(ctx context.Context, from, to *networkingv1.IPAddress) error {
 	err := batch.Guarded(ctx, func() error {
 		return m.Client.Patch(ctx, to.DeepCopy(), client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.ManagerRenumbering))
@@ -345,8 +349,9 @@ func (m Mover) patch(ctx context.Context, from, to *networkingv1.IPAddress) erro
 	return err
 }
 
-// enter gives a Service that is between its new addresses. If the API server refuses them the Service gets its old ones back, and at last whatever it can have: an ExternalName serves
-// nobody. Where node ports are what is refused it gets the addresses with others.
+// enter gives a Service that is between its new addresses. If the API server refuses them the
+// Service gets its old ones back, and at last whatever it can have: an ExternalName serves no
+// client. Where node ports are what is refused it gets the addresses with other ports.
 func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
 	was, err := underway(i, s)
 	if err != nil {
@@ -406,8 +411,8 @@ func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, was *re
 	return write(ctx, next)
 }
 
-// A request of a command that was killed may still be under way in the API server, or have been when that was killed: it has allocated addresses and node ports for the Service, which are
-// free in a moment, or never.
+// The API server may still work on a request of a killed command, or was killed at it: the
+// addresses and node ports that it allocated for the Service are free in a moment, or never.
 const (
 	askEvery = 200 * time.Millisecond
 	orphaned = 8  // tries, after which nobody comes for an IPAddress that was allocated so
@@ -432,7 +437,8 @@ func (m Mover) patient(i Item) updater {
 	}
 }
 
-// sweep reports whether somebody else has one of the addresses, and deletes IPAddresses of them that an API server has allocated for a Service that is between, and left behind: it refuses an
+// sweep reports whether another owner has one of the addresses, and deletes IPAddresses of them
+// that an API server has allocated for a Service that is between, and left behind: it refuses an
 // update for the second address of two and keeps the first.
 func (m Mover) sweep(ctx context.Context, i Item, all []netip.Addr, remove bool) (others bool, err error) {
 	for _, a := range all {
@@ -457,7 +463,8 @@ func refusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err)
 }
 
-// aboutNodePorts reports whether node ports are what is refused. An API server whose client is killed in the middle of the first update forgets to free them, and takes ten minutes to notice.
+// aboutNodePorts reports whether node ports are refused. An API server whose client is killed in
+// the middle of the first update forgets to free them, and takes ten minutes to notice.
 func aboutNodePorts(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Details != nil && slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
@@ -465,7 +472,7 @@ func aboutNodePorts(err error) bool {
 	})
 }
 
-// dropNodePorts gives up the numbers, which others may have taken.
+// dropNodePorts gives up the numbers, which other Services may have taken.
 func dropNodePorts(s *corev1.Service) {
 	s.Spec.HealthCheckNodePort = 0
 	for i := range s.Spec.Ports {
@@ -493,8 +500,8 @@ type Held struct {
 	Since time.Time
 }
 
-// keep makes additional addresses of the Service out of its old ones, which the API server has let go of. What a Service does not need, because it is gone or another one, or has the address
-// as ever, is given up.
+// keep turns old addresses that the API server has let go of into additional ones. It gives up what
+// the Service does not need, because it is gone or another one, or has the address as ever.
 func (m Mover) keep(ctx context.Context, i Item, s *corev1.Service) (out []Held, err error) {
 	for _, a := range append(i.leaves(), i.New...) {
 		h := Held{Item: i, Address: a}
@@ -518,7 +525,7 @@ func (m Mover) keep(ctx context.Context, i Item, s *corev1.Service) (out []Held,
 	return out, nil
 }
 
-// errFree says that nobody holds a former address any more, so that anybody can be given it.
+// errFree says that a former address has no holder any more, so that any Service can be given it.
 var errFree = errors.New("nothing holds it")
 
 // relabel makes an IPAddress that the API server has let go of ours, and returns since when it is.

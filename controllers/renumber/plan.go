@@ -49,13 +49,12 @@ type Item struct {
 	Name      string             `json:"name"`
 	UID       types.UID          `json:"uid"`
 	Type      corev1.ServiceType `json:"type"`
-	// Old and New are spec.clusterIPs before and after. Addresses of another family than that of the ranges are the same in both.
+	// Old and New are spec.clusterIPs before and after; in families without a range they are equal.
 	Old []netip.Addr `json:"old"`
 	New []netip.Addr `json:"new"`
-	// Balancer is the status that a load balancer had when the plan was made. It is moved as long
-	// as that is what it has.
+	// Balancer is a load balancer's status when the plan was made: it is moved while it has that.
 	Balancer corev1.LoadBalancerStatus `json:"loadBalancer,omitzero"`
-	// Named: an admin has asked for this Service by name, so that it is moved although something names its address.
+	// Named: an admin asked for this Service by name, so it moves even if something names its address.
 	Named bool `json:"named,omitempty"`
 }
 
@@ -76,7 +75,7 @@ func (i Item) leaves() []netip.Addr { return without(i.Old, i.New) }
 // takes are those that it gets.
 func (i Item) takes() []netip.Addr { return without(i.New, i.Old) }
 
-// without returns the addresses of all that are not among others.
+// without returns the addresses of the first list that are not in the second.
 func without(all, others []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(all), func(a netip.Addr) bool { return slices.Contains(others, a) })
 }
@@ -109,7 +108,7 @@ type Inputs struct {
 	Rules Rules
 }
 
-// Validate reports what somebody has broken in a plan that was written by hand or changed: a file is no proof that it came from NewPlan.
+// Validate reports what is wrong with a plan that may come from an edited file, not from NewPlan.
 func (p Plan) Validate() error {
 	if !slices.Contains([]Keep{KeepAgent, KeepExternalIPs, KeepNone}, p.Keep) {
 		return fmt.Errorf("keep %q is none of agent, externalIPs, none", p.Keep)
@@ -144,7 +143,7 @@ func lie(all []netip.Addr, in []netip.Prefix) bool {
 	})
 }
 
-// NewPlan chooses an address for every Service that is moved; where there are problems beforehand, that is none. It is pure, and the same inputs give the same plan.
+// NewPlan chooses new addresses for Services, for none if there are problems. It is pure.
 func NewPlan(in Inputs) Plan {
 	p := Plan{Keep: in.Keep, LoadBalancers: in.Rules.IncludeLoadBalancers, Services: []Item{}, Problems: in.problems()}
 	for _, r := range in.From {
@@ -209,7 +208,7 @@ func nameOf(s *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-// problems are why nobody can be moved.
+// problems are why no Service can be moved.
 func (in Inputs) problems() (out []string) {
 	for _, from := range in.From {
 		ofFamily := 0

@@ -42,7 +42,7 @@ func ranges(t *testing.T, texts string) (all []allocator.Range) {
 	return all
 }
 
-// inputs are Services that move from some ranges to others.
+// inputs are Services that move from the ranges in from to those in to.
 func inputs(t *testing.T, from, to string, services ...corev1.Service) Inputs {
 	t.Helper()
 	in := Inputs{From: ranges(t, from), Keep: KeepNone, Services: services, Taken: sets.New[netip.Addr]()}
@@ -123,7 +123,7 @@ func TestNewPlanChoosesAddresses(t *testing.T) {
 	}
 }
 
-// written says that somebody has written fields of the Service.
+// written says that a field manager has written fields of the Service.
 func written(by, fields, subresource string) func(*corev1.Service) {
 	return func(s *corev1.Service) {
 		f := &metav1.FieldsV1{}
@@ -221,7 +221,7 @@ func TestNewPlanHasProblems(t *testing.T) {
 	}
 }
 
-// The oracle knows no spans and remembers no place: it looks at each address of each range, in order.
+// The oracle knows no spans and remembers no place: it looks at each address in order.
 func TestDrawAgainstAnOracle(t *testing.T) {
 	blocks := []string{"10.200.0.0/27", "10.201.0.0/28", "10.202.0.0/26", "10.203.0.16/29", "fd00:200::/123", "fd00:201::/125"}
 	sources := []string{"10.96.0.0/26", "10.96.0.64/27", "fd00:96::/122"}

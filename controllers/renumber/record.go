@@ -15,9 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// record is what a Service was before the first update. It stands in
-// v1alpha1.AnnotationRenumbering, for a command that is killed between the two updates has to find
-// it there.
+// record is what a Service was before the first update. v1alpha1.AnnotationRenumbering keeps it, to
+// be found after a command was killed between the two updates.
 //
 // The owner of the Service may write that annotation, and the second update is written under the
 // name of an administrator, who may do more: it may give away node ports, load balancers and their
@@ -26,8 +25,7 @@ import (
 // the record, whose nonce cannot be guessed, comes with that. So a record that fits its
 // digest is what the Service was at the moment of the first update, and there was one.
 //
-// A record is trusted no longer than the digest stands there, and by no other plan than the one by
-// which it was written.
+// A record is trusted only as long as the digest stands there, and only by the plan that wrote it.
 type record struct {
 	Nonce string             `json:"nonce"`
 	Spec  corev1.ServiceSpec `json:"spec"`
@@ -57,10 +55,9 @@ func newRecord(s *corev1.Service) (string, error) {
 // ownersEditsStay reports whether a Service keeps what its owner changes between the two updates.
 //
 // That of a ClusterIP Service stays: its owner may make the same change before or afterwards.
-// Clusters forbid more about node ports and load balancers, and ask for the type in doing so: an
-// owner that waits for the moment in which its Service is an ExternalName could have an
-// administrator open a port, or the internet, that is closed to it. Such a Service becomes what it
-// was.
+// Clusters forbid more about node ports and load balancers, going by the type: an owner that waits
+// for the moment in which its Service is an ExternalName could have an administrator open a port,
+// or the internet, that is closed to it. Such a Service becomes what it was.
 func ownersEditsStay(was *record) bool {
 	return was.Spec.Type == corev1.ServiceTypeClusterIP
 }
@@ -88,15 +85,13 @@ func recordOf(s *corev1.Service) (*record, error) {
 	return was, nil
 }
 
-// between reports whether a Service is between the two updates of any plan, and its record proves
-// itself.
+// between reports whether a Service is between the two updates of a plan, with a proven record.
 func between(s *corev1.Service) bool {
 	was, err := recordOf(s)
 	return err == nil && was != nil && v1alpha1.BeingRenumbered(s)
 }
 
-// underway returns the record of a Service that is between the two updates of an item, nil for one
-// that is not between.
+// underway returns the record of a Service between the two updates of an item, nil for any other.
 func underway(i Item, s *corev1.Service) (*record, error) {
 	if !v1alpha1.BeingRenumbered(s) {
 		return nil, nil

@@ -20,7 +20,7 @@ type Result struct {
 	Held []Held
 }
 
-// MoveAll moves Services, as many at a time as the pace says. Those that are left alone are no error; after any other error nothing is begun any more.
+// MoveAll moves Services at a pace. One left alone is no error; after any other error none begins.
 func (m Mover) MoveAll(ctx context.Context, p batch.Pace, items []Item) (Result, error) {
 	var mu sync.Mutex
 	var out Result

@@ -12,8 +12,7 @@ import (
 )
 
 // leaving returns the Service as an ExternalName, with the record of what it is now in an
-// annotation. kept are its former addresses, those among them that it is about to give up or to
-// get.
+// annotation. kept are its former addresses, including those that it is about to give up or to get.
 func leaving(s *corev1.Service, text string, kept []netip.Addr) *corev1.Service {
 	out := s.DeepCopy()
 	spec := &out.Spec
@@ -29,10 +28,9 @@ func leaving(s *corev1.Service, text string, kept []netip.Addr) *corev1.Service 
 	return out
 }
 
-// entering returns a Service that is between as what it was, with the addresses given; fewer than
-// it had, or none, has the API server choose. kept are its former addresses without these. With
-// asExternal they go on being served as external IPs. The annotation stays on a load balancer that
-// lacks its status still.
+// entering returns a Service that is between as what it was, with these addresses; the API server
+// chooses those that it lacks. kept are its former addresses without these; asExternal serves them
+// as external IPs. The annotation stays on a load balancer that lacks its status still.
 func entering(s *corev1.Service, was *record, with, kept []netip.Addr, asExternal bool) *corev1.Service {
 	out := s.DeepCopy()
 	spec := &out.Spec
@@ -71,7 +69,7 @@ func addExternal(spec *corev1.ServiceSpec, all []netip.Addr) {
 	}
 }
 
-// released returns a Service without former addresses, and without our name among its field managers once there are none: its owner alone has its fields again.
+// released drops former addresses, and our manager with the last: the owner has its fields again.
 func released(s *corev1.Service, gone []netip.Addr) *corev1.Service {
 	out := s.DeepCopy()
 	out.Spec.ExternalIPs = slices.DeleteFunc(out.Spec.ExternalIPs, func(text string) bool { return slices.Contains(strs(gone), text) })

@@ -17,7 +17,7 @@ import (
 // some returns one of the values given.
 func some[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
 
-// randomService has any of the fields that a Service may lose as an ExternalName, whether the API server would accept them together or not.
+// randomService has any of the fields that a Service may lose as an ExternalName, in any mix.
 func randomService(random *rand.Rand) *corev1.Service {
 	s := service("a", some(random, "10.96.0.7", "fd00:96::7", "10.96.0.7,fd00:96::7", "fd00:96::7,10.96.0.7"))
 	s.Annotations = some(random, nil, map[string]string{"mine": "yes"})
@@ -190,7 +190,7 @@ func TestEnteringTakesBackWhatTheOwnerOfANodePortHasChanged(t *testing.T) {
 	}
 }
 
-// The policy for traffic from outside goes with the last external IP, or the API server refuses the Service.
+// The policy for external traffic goes with the last external IP, or the API server refuses it.
 func TestEnteringWithoutExternalIPs(t *testing.T) {
 	s := service("a", "10.96.0.7", func(s *corev1.Service) {
 		s.Spec.ExternalIPs, s.Spec.ExternalTrafficPolicy = []string{"192.0.2.1"}, corev1.ServiceExternalTrafficPolicyCluster

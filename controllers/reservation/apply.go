@@ -19,10 +19,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// inFlight is when an address is looked at again that is in flight. The address index wakes the controller when that ends, too.
+// inFlight is how soon an address in flight is looked at again. The index wakes us at its end, too.
 const inFlight = 2 * time.Second
 
-// apply carries out a decision, unless somebody is being handed the address just now. It goes first: it has waited for a Service.
+// apply carries out a decision, unless a Service is being handed the address, which goes first.
 func (r *Reconciler) apply(ctx context.Context, in inputs, d decision) (reconcile.Result, error) {
 	again := reconcile.Result{RequeueAfter: d.again}
 	switch d.do {
@@ -39,7 +39,7 @@ func (r *Reconciler) apply(ctx context.Context, in inputs, d decision) (reconcil
 	return again, err
 }
 
-// write deletes what has to go and creates what has to come. It returns the IPAddress that was created and the UID of the one that was deleted.
+// write carries d out. It returns the IPAddress that it created and the UID of the one it deleted.
 func (r *Reconciler) write(ctx context.Context, in inputs, d decision) (made *networkingv1.IPAddress, gone types.UID, err error) {
 	if d.do != create {
 		if removed, err := r.remove(ctx, in.object); err != nil || !removed {
@@ -53,7 +53,7 @@ func (r *Reconciler) write(ctx context.Context, in inputs, d decision) (made *ne
 	return made, gone, err
 }
 
-// create asks the API server for the address. A name that is taken is somebody else's success: the informer will tell.
+// create asks the API server for the address. A taken name is no error: the informer will tell.
 func (r *Reconciler) create(ctx context.Context, want *networkingv1.IPAddress) (*networkingv1.IPAddress, error) {
 	switch err := r.Client.Create(ctx, want, client.FieldOwner(v1alpha1.ManagerPolicy)); {
 	case apierrors.IsAlreadyExists(err):
@@ -65,8 +65,8 @@ func (r *Reconciler) create(ctx context.Context, want *networkingv1.IPAddress) (
 	return want, nil
 }
 
-// remove deletes the very object that was judged, and reports whether it did. One that is gone, or another one by now, was taken away by
-// a replica that hands the address out: what comes next is not ours to say.
+// remove deletes the very object that was judged, and reports whether it did. If that is gone or
+// another one, a replica took it away to hand the address out: what comes next is not ours to say.
 func (r *Reconciler) remove(ctx context.Context, o *networkingv1.IPAddress) (removed bool, err error) {
 	err = r.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID})
 	if objects.IgnoreGone(err) != nil {
@@ -78,8 +78,8 @@ func (r *Reconciler) remove(ctx context.Context, o *networkingv1.IPAddress) (rem
 	return err == nil, nil
 }
 
-// relabel is a server-side apply: it leaves no moment in which the address is free. The UID keeps it from bringing an object back that
-// went in the meantime.
+// relabel is a server-side apply: it leaves no moment in which the address is free. The UID keeps
+// it from bringing an object back that went in the meantime.
 func (r *Reconciler) relabel(ctx context.Context, o, want *networkingv1.IPAddress) error {
 	owner := want.OwnerReferences[0]
 	ip := networkingv1ac.IPAddress(o.Name).WithAPIVersion(r.APIVersion).WithUID(o.UID).WithLabels(want.Labels).WithAnnotations(want.Annotations).

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// observed are the policies and ServiceCIDRs at one time. They decide what is wanted beside what is known of an address itself.
+// observed are policies and ServiceCIDRs at one time: what decides beside the state of an address.
 type observed struct {
 	policies *steering.Compiled
 	cidrs    map[string]addressindex.ServiceCIDR
@@ -52,7 +52,7 @@ func (r *Reconciler) cooling(s allocator.Span) []netip.Addr {
 	return slices.DeleteFunc(r.Index.Used(s, math.MaxInt), func(a netip.Addr) bool { return r.Index.State(a) != allocator.Cooling })
 }
 
-// differ returns the reservations that came, went, or whose ranges did, and the spans whose cool-down is not what it was.
+// differ returns reservations that came or went, also by their ranges, and spans of new cool-downs.
 func (o observed) differ(now observed) (reserved []steering.Reservation, cooling []allocator.Span) {
 	for _, side := range []*steering.Compiled{o.policies, now.policies} {
 		for _, p := range side.Policies() {

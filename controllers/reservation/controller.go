@@ -21,8 +21,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// Reconciler writes the IPAddresses of reservations and of addresses that cool down, one address at a time.
-// All exported fields are required. It is safe for concurrent use about different addresses.
+// Reconciler writes the IPAddresses of reservations and of cooling addresses, one address at a
+// time. All exported fields are required. It is safe for concurrent use about different addresses.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client   client.Client
@@ -45,8 +45,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		r.Index.Addresses(), changes, ranges)
 }
 
-// Reconcile gathers the inputs, lets decide decide, and applies the decision. As long as the watch does not show our last
-// write at the address, there is nothing to decide.
+// Reconcile gathers the inputs, lets decide decide, and applies the decision. As long as the watch
+// does not show our last write at the address, there is nothing to decide.
 func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
 	if left := r.Index.Writing(a); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
@@ -58,7 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Res
 	return r.apply(ctx, in, decide(in))
 }
 
-// gather reads the IPAddress from the cache, everything else from the address index and the policies.
+// gather reads the IPAddress from the cache, all else from the address index and the policies.
 func (r *Reconciler) gather(ctx context.Context, a netip.Addr) (inputs, error) {
 	in := inputs{now: r.Clock.Now(), address: a, claimed: len(r.Index.Claims(a)) > 0}
 	covering := r.Index.Covering(a)

@@ -18,13 +18,14 @@ import (
 )
 
 const (
-	// inMemory is how long a freed address cools in memory alone: a Service that is deleted and created anew takes it back without a
-	// write on our side.
+	// inMemory is how long a freed address cools in memory alone: a Service that is deleted and
+	// created anew takes it back without a write on our side.
 	inMemory = time.Second
-	// skew is how far the clocks of two replicas may be apart. A replica by whose clock an IPAddress goes before its time is up would think that the
-	// address is being handed out.
+	// skew is how far the clocks of two replicas may be apart. A replica by whose clock an IPAddress
+	// goes before its time is up would think that the address is being handed out.
 	skew = 500 * time.Millisecond
-	// unknownFor is how long an IPAddress of ours with an unknown purpose is left alone. Another version of the operator may use it for a moment.
+	// unknownFor is how long an IPAddress of ours with an unknown purpose is left alone. Another
+	// version of the operator may use it for a moment.
 	unknownFor = 30 * time.Second
 )
 
@@ -32,7 +33,7 @@ const (
 type inputs struct {
 	now     time.Time
 	address netip.Addr
-	// object is the IPAddress, whoever's; nil without one.
+	// object is the IPAddress, of any manager; nil without one.
 	object *networkingv1.IPAddress
 	// claimed: a Service has the address in its spec.
 	claimed bool
@@ -42,7 +43,7 @@ type inputs struct {
 	reservation *steering.Reservation
 	// freed is who had the address until a short while ago, nil when it does not cool.
 	freed *addressindex.CoolDown
-	// coolDown is how long the address cools, in the name of the policy cooler; 0 and nil for not at all.
+	// coolDown is how long the address cools, in the name of policy cooler; 0 and nil for not at all.
 	coolDown time.Duration
 	cooler   *steering.Policy
 }
@@ -91,8 +92,8 @@ func (in inputs) age() time.Duration { return in.now.Sub(in.object.CreationTimes
 
 // desired is the IPAddress that should stand at the address, nil for none, and when that may change
 // by itself. A reservation comes before a cool-down. It stays while its range is being deleted, and
-// holds it, for somebody has asked for it; an address that merely cools holds no Service up. One
-// that is surplus is over: no skew of clocks matters, for another replica sees what made it surplus
+// holds it, for an admin has asked for it; an address that merely cools holds no Service up. A
+// surplus one is over: no skew of clocks matters, as another replica sees what made it surplus
 // before it sees the deletion.
 func desired(in inputs) (want *networkingv1.IPAddress, again time.Duration) {
 	switch r := in.reservation; {
@@ -117,8 +118,8 @@ func desired(in inputs) (want *networkingv1.IPAddress, again time.Duration) {
 	}
 }
 
-// owned knows an IPAddress of ours by its parent, which nobody can change, or by its labels. One that names a Service is that Service's, whatever
-// somebody wrote into the labels.
+// owned knows an IPAddress of ours by its parent, which is immutable, or by its labels. One that
+// names a Service is that Service's, whatever its labels say.
 func owned(o *networkingv1.IPAddress) bool {
 	labelled := o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator && purpose(o) != ""
 	return upstream.Policy(o) != "" || labelled && upstream.Service(o).Name == ""
@@ -132,9 +133,9 @@ func known(purpose string) bool {
 	return purpose == v1alpha1.PurposeReservation || purpose == v1alpha1.PurposeCooling
 }
 
-// difference says what has to be done to an object so that it is what is wanted. What another policy owns, or was written for another
-// purpose, is made anew: a parent is for ever, and of an annotation that means nothing any more nobody would know whose it is. So is what the
-// garbage collector would take away with somebody else than the policy, as with one of the same name that was there before.
+// difference says how an object becomes what is wanted. What another policy owns, or was written
+// for another purpose, is made anew: parents are immutable, and a stale annotation has no owner. So
+// is what the garbage collector would take with another owner, as an earlier policy of that name.
 func difference(o, want *networkingv1.IPAddress) action {
 	another := func(ref metav1.OwnerReference) bool { return ref.UID != want.OwnerReferences[0].UID }
 	switch {

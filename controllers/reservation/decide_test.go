@@ -38,13 +38,13 @@ func freedFor(ago time.Duration) *addressindex.CoolDown {
 	return &addressindex.CoolDown{Service: shop, Released: now.Add(-ago)}
 }
 
-// Labels and annotations are open to whoever may write them: a time after the creation of the object would let it cool for ever.
 // surplus is a cool-down that ends early.
 func surplus(c *addressindex.CoolDown) *addressindex.CoolDown {
 	c.Surplus = true
 	return c
 }
 
+// Any writer of IPAddresses may set annotations: a time after the creation would cool for ever.
 func TestWhenACoolingObjectWasFreed(t *testing.T) {
 	before, sameSecond := now.Add(-time.Hour), now.Add(900*time.Millisecond)
 	for at, want := range map[string]time.Time{
@@ -200,7 +200,7 @@ func TestDecide(t *testing.T) {
 		"of an unknown purpose for long":               {object: bare(ours, "claim", ofReplica, 30*time.Second), wantDo: remove},
 		"of an unknown purpose at a reserved address":  {object: bare(ours, "claim", ofReplica, 30*time.Second), reservation: reservedBy("p"), wantDo: replace, wantPurpose: "reservation"},
 		"of an unknown purpose at a Service's address": {object: bare(ours, "claim", ofReplica, 30*time.Second), claimed: true, wantDo: remove},
-		// others
+		// of other managers
 		"the API server's":               {object: bare(v1alpha1.ManagedByAPIServer, "", ofService, time.Hour)},
 		"ours, for a purpose to come":    {object: bare(ours, "future", ofService, time.Hour)},
 		"another's with our purpose":     {object: bare("x", "cooling", ofService, time.Hour)},
@@ -244,7 +244,7 @@ func read(o *networkingv1.IPAddress) *addressindex.CoolDown {
 	return &freed
 }
 
-// What is written is what is found in place, or it would be written for ever; and a new leader knows of a cooling address what the old one wrote.
+// What is found is what was written, or writing never ends; new leaders read what old ones wrote.
 func TestTheObjectsThatAreWritten(t *testing.T) {
 	for family, a := range families {
 		t.Run(family, func(t *testing.T) {

@@ -20,9 +20,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 )
 
-// What an API server answers too rarely on demand. How objects behave is tested on a real one.
+// These answers a real API server gives too rarely. How objects behave is tested on one.
 
-// fixture is a Reconciler without an API server: the cache has one IPAddress or none, and writes end with these errors.
+// fixture is a Reconciler without an API server: a cache of at most one IPAddress and set errors.
 type fixture struct {
 	*testing.T
 	*Reconciler
@@ -63,7 +63,7 @@ func newFixture(t *testing.T, a netip.Addr) *fixture {
 	return f
 }
 
-// reconcile looks at an address, which should fail or not, come back in time, and have been written to like this in all.
+// reconcile looks at an address, and checks the error, the time of the next look and all writes.
 func (f *fixture) reconcile(a netip.Addr, wantErr bool, wantAgain time.Duration, wantWrites ...string) {
 	f.Helper()
 	result, err := f.Reconcile(f.Context(), a)

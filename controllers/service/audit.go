@@ -16,7 +16,7 @@ type Finding struct {
 	Text, Note string
 }
 
-// Judge says what is wrong with a Service. offered reports whether some ServiceCIDR has an address as a usable one.
+// Judge says what is wrong with a Service. offered: some ServiceCIDR has the address as usable.
 func Judge(s *corev1.Service, offered func(netip.Addr) bool) (all []Finding) {
 	for _, f := range decide(s, offered) {
 		_, _, note := f.event()

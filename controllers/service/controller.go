@@ -39,7 +39,7 @@ type Reconciler struct {
 	Tracker drift.Tracker[types.NamespacedName]
 
 	mu sync.Mutex
-	// listed are the ServiceCIDRs that the API server had at listedAt. A slice that was returned is not changed any more.
+	// listed are the API server's ServiceCIDRs at listedAt. A slice once returned is not changed.
 	listed   []addressindex.ServiceCIDR
 	listedAt time.Time
 }
@@ -65,7 +65,7 @@ func (r *Reconciler) claims(a netip.Addr) (out []reconcile.Request) {
 	return out
 }
 
-// Reconcile reports a complaint once, when it has lasted and the API server's own copy shows it too.
+// Reconcile reports a complaint once, when it has lasted and the API server's copy shows it too.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key, s := request.NamespacedName, &corev1.Service{}
 	if err := r.Client.Get(ctx, key, s); client.IgnoreNotFound(err) != nil {
@@ -114,11 +114,11 @@ func (r *Reconciler) report(key types.NamespacedName, s *corev1.Service, finding
 	}
 }
 
-// liveOffer answers for decide whether an address is offered, by the address index and by the API server itself: after an outage the watch of
-// ServiceCIDRs may come back half a minute later than that of Services, and a Service in a new range is not to be reported for that.
+// liveOffer tells decide what the index or the API server offers: after an outage the watch of
+// ServiceCIDRs may be half a minute behind, for which no Service in a new range is to be reported.
 //
-// It lists ServiceCIDRs once for all Services that are suspected at about the same time: thousands of them are when a range was taken
-// away. A finding has lasted for confirmFor by now, and no Service is older than its range: a listing of that time knows the range.
+// It lists ServiceCIDRs once for all Services suspected at a time: thousands when a range went. A
+// finding has lasted confirmFor, and a range is older than its Services: that listing has it.
 func (r *Reconciler) liveOffer(ctx context.Context) (func(netip.Addr) bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// apiServer has Services and ServiceCIDRs for a Reconciler whose address index knows no range, as after an outage.
+// apiServer has Services and ServiceCIDRs for a Reconciler with an empty index, as after an outage.
 type apiServer struct {
 	client.Client
 	ranges   []string

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
 )
 
-// confirmFor is how long a finding must last: a ServiceCIDR and the Services inside it arrive on two watches.
+// confirmFor is how long a finding must last: a ServiceCIDR and its Services arrive on two watches.
 const confirmFor = 5 * time.Second
 
 // finding is one complaint about one entry of spec.clusterIPs.
@@ -35,8 +35,8 @@ func (f finding) event() (reason, action, note string) {
 		fmt.Sprintf("Cluster IP %s is in no ServiceCIDR; create a ServiceCIDR that holds it, or the Service anew", f.text)
 }
 
-// decide returns the complaints about a Service, in the order of spec.clusterIPs. offered reports whether some
-// ServiceCIDR has the address as a usable one.
+// decide returns the complaints about a Service, in the order of spec.clusterIPs. offered reports
+// whether some ServiceCIDR has the address as a usable one.
 func decide(s *corev1.Service, offered func(netip.Addr) bool) []finding {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -58,8 +58,7 @@ func decide(s *corev1.Service, offered func(netip.Addr) bool) []finding {
 	return out
 }
 
-// worst is the type under which a Service is tracked: an invalid entry outweighs one out of range,
-// and that one that is misspelt.
+// worst is the type to track a Service under: invalid outweighs out of range, and that misspelt.
 func worst(findings []finding) drift.Type {
 	for _, kind := range []drift.Type{drift.Invalid, drift.OutOfRange, drift.Misspelt} {
 		if slices.ContainsFunc(findings, func(f finding) bool { return f.drift == kind }) {

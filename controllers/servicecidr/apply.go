@@ -27,8 +27,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
 )
 
-// addFinalizer puts our finalizer on the object, if it is missing, and turns cidr into what is
-// there then.
+// addFinalizer puts our finalizer on the object if missing, and turns cidr into what is there then.
 func (r *Reconciler) addFinalizer(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	if slices.Contains(cidr.Finalizers, v1alpha1.FinalizerServiceCIDR) || !cidr.DeletionTimestamp.IsZero() {
 		return nil // the API server accepts no new finalizer on an object that is being deleted
@@ -79,8 +78,8 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, cidr *networkingv1.Ser
 	return nil
 }
 
-// liveOrphan returns an IPAddress inside the spans that the API server has, the zero Addr if there is none. It
-// lists in pages, once for every ServiceCIDR that is about to go.
+// liveOrphan returns an IPAddress inside the spans that the API server has, the zero Addr if there
+// is none. It lists in pages, once for every ServiceCIDR that is about to go.
 func (r *Reconciler) liveOrphan(ctx context.Context, spans []allocator.Span) (netip.Addr, error) {
 	if len(spans) == 0 {
 		return netip.Addr{}, nil
@@ -107,7 +106,7 @@ func (r *Reconciler) liveOrphan(ctx context.Context, spans []allocator.Span) (ne
 	}
 }
 
-// writeConditions applies the conditions if any says something new, and returns those whose status is new.
+// writeConditions applies the conditions if any is new, and returns those whose status is new.
 func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.ServiceCIDR, want []metav1.Condition) ([]metav1.Condition, error) {
 	changed := slices.DeleteFunc(slices.Clone(want), func(c metav1.Condition) bool {
 		now := meta.FindStatusCondition(cidr.Status.Conditions, c.Type)
@@ -116,14 +115,15 @@ func (r *Reconciler) writeConditions(ctx context.Context, cidr *networkingv1.Ser
 	if len(changed) == 0 {
 		return nil, nil
 	}
-	// The version guards the copy of Ready that the apply carries: it must not undo what kube-controller-manager
-	// has just written.
+	// The version guards the copy of Ready that the apply carries: it must not undo what
+	// kube-controller-manager has just written.
 	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(r.APIVersion).WithUID(cidr.UID).WithResourceVersion(cidr.ResourceVersion)
 	return changed, applyConditions(ctx, r.Client, apply, cidr, want, r.Clock.Now(), v1alpha1.ManagerServiceCIDR)
 }
 
-// withdrawReady takes the condition Ready off a default range that nobody seems to allocate from. If an API server does it writes the condition anew within ten seconds, and with it who
-// has written it: that is lost when one of 1.32, which does not know v1, has changed the object since.
+// withdrawReady takes the condition Ready off a default range that no API server seems to allocate
+// from. One that does writes it anew within ten seconds, and with it who has written it: that is
+// lost when an API server of 1.32, which does not know v1, has changed the object since.
 func (r *Reconciler) withdrawReady(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	if meta.FindStatusCondition(cidr.Status.Conditions, networkingv1.ServiceCIDRConditionReady) == nil {
 		return nil
@@ -144,7 +144,7 @@ func (r *Reconciler) withdrawReady(ctx context.Context, cidr *networkingv1.Servi
 	return nil
 }
 
-// applyConditions writes the conditions of a field manager: the words that are there already if they mean the same.
+// applyConditions writes a manager's conditions, in the words already there if they mean the same.
 func applyConditions(
 	ctx context.Context, to client.Client, apply *networkingv1ac.ServiceCIDRApplyConfiguration, cidr *networkingv1.ServiceCIDR,
 	want []metav1.Condition, at time.Time, as client.FieldOwner,
@@ -164,8 +164,8 @@ func applyConditions(
 }
 
 // same reports whether what is there means the same as what we want. Ready is shared with
-// kube-controller-manager and the API server, each with words of its own, so there status and reason decide;
-// only our own words are brought up to date.
+// kube-controller-manager and the API server, each with words of its own: there status and reason
+// decide. Only our own words are brought up to date.
 func same(now, want metav1.Condition) bool {
 	if now.Status != want.Status || now.Reason != want.Reason {
 		return false
@@ -174,9 +174,10 @@ func same(now, want metav1.Condition) bool {
 	return theirs || now.Message == want.Message
 }
 
-// announce sends an event for each abnormal condition that was written, such as ServiceCIDRNearlyFull. client-go folds events of one reason within
-// minutes into a series with the words of the first; the first blocker is the related object, so that other blockers make
-// another event. Of refused writes the client that was refused tells, at once.
+// announce sends an event for each abnormal condition written, such as ServiceCIDRNearlyFull.
+// client-go folds events of one reason within minutes into a series with the first one's words; the
+// first blocker is the related object, so that other blockers make another event. Of refused writes
+// the client that was refused tells, at once.
 func (r *Reconciler) announce(cidr *networkingv1.ServiceCIDR, in inputs, written []metav1.Condition) {
 	for _, c := range written {
 		kind, ours := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")

@@ -19,7 +19,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 )
 
-// The patch of the finalizers gives the object a new version. The conditions go by what it returned, or each new ServiceCIDR would cost a refused write.
+// Conditions name the version after the finalizers' patch, or new ServiceCIDRs cost refused writes.
 func TestConditionsFollowTheFinalizers(t *testing.T) {
 	before := ready()
 	before.LastTransitionTime = metav1.NewTime(now.AddDate(0, 0, -1)) // written by somebody after the cache was filled

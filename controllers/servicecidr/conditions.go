@@ -29,7 +29,7 @@ func ready() metav1.Condition {
 // terminatingPrefix is how our own words for a ServiceCIDR that is being deleted begin.
 const terminatingPrefix = "The ServiceCIDR is being deleted: "
 
-// terminating keeps upstream's reason; why is ours, and kube-controller-manager's words are as good.
+// terminating keeps upstream's reason; why is ours, and kube-controller-manager's is as good.
 func terminating(why string) metav1.Condition {
 	return say(networkingv1.ServiceCIDRConditionReady, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+why)
 }
@@ -59,8 +59,7 @@ func usageConditions(in inputs) []metav1.Condition {
 	}
 }
 
-// nearlyFull is worded in steps, so that the object is not written for every single allocation: the exact
-// figures are metrics.
+// nearlyFull is worded in steps, lest each allocation writes the object: exact figures are metrics.
 func nearlyFull(in inputs) metav1.Condition {
 	c := say(v1alpha1.ConditionNearlyFull, metav1.ConditionFalse, "EnoughFree", "Every band has addresses enough left.")
 	var bands []string
@@ -84,7 +83,7 @@ func nearlyFull(in inputs) metav1.Condition {
 	return c
 }
 
-// describe says how full a band is, in steps of five percent, and when it will be full, in steps that double.
+// describe says how full a band is, in steps of 5 %, and when it will be full, in doubling steps.
 func (b bandUse) describe() string {
 	percent := 100 - int(float64(b.available())/float64(b.usage.Size)*100)
 	text := fmt.Sprintf("The %s band of %s is over %d %% in use", b.band, b.cidr, min(percent/5*5, 99))
@@ -136,8 +135,8 @@ func writesRefused(refused []refusal.Refused) metav1.Condition {
 	return say(v1alpha1.ConditionWritesRefused, metav1.ConditionTrue, "Refused", strings.Join(texts, "\n"))
 }
 
-// framed puts a list into the middle of a sentence: the first names, and how many there are beyond them. The whole fits into an event, and the
-// remedy stands at the end and must not be cut off.
+// framed puts a list into the middle of a sentence: the first names, and how many there are beyond
+// them. The whole fits into an event, and the remedy at the end must not be cut off.
 func framed[T any](before string, names []T, total uint64, after string) string {
 	text, shown := before, uint64(0)
 	for _, n := range names[:min(len(names), namesShown)] {

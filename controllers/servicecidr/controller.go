@@ -28,8 +28,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// debounce holds a range back after a change of its use, so that a burst of allocations is one reconciliation and at most one
-// write. A change of the object is reconciled at once: until it has our finalizer it is not protected.
+// debounce holds a range back after a change of its use, so that a burst of allocations is one look
+// and at most one write. Object changes are not held: without our finalizer it is unprotected.
 const debounce = time.Second
 
 // Reconciler keeps one ServiceCIDR at a time. All exported fields but Networks are required.
@@ -57,8 +57,8 @@ type Reconciler struct {
 	counted map[string]time.Time // when AnnotationUsage was written last, by name; there is one worker
 }
 
-// SetupWithManager starts the controller with mgr. One worker: the decision about two ranges that cover each
-// other must not be made for both at once.
+// SetupWithManager starts the controller with mgr. One worker: the decision about two ranges that
+// cover each other must not be made for both at once.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return loop.Setup(mgr, loop.Options{Name: "servicecidr", Workers: 1, Retry: 200 * time.Millisecond, LongestRetry: time.Minute}, r,
 		r.Index.Ranges(), r.Index.RangeUsage(debounce), source.TypedFunc[string](r.wakeDefault))
@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	wait, err := r.apply(ctx, cidr, in, d)
 	switch {
 	case apierrors.IsConflict(err):
-		// Somebody wrote between our reading and our writing. That is no error: read again.
+		// Another writer came between our read and our write. That is no error: read again.
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	case err != nil:
 		return reconcile.Result{}, err
@@ -150,9 +150,8 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 }
 
 // orphans counts the addresses that would be left without a range, and names the first ones. Those
-// in flight count, although they are not in use: a Service may be about to get one. Nothing is
-// drawn from a range that is being deleted, so they are gone in seconds. Cooling ones are not
-// waited for.
+// in flight count, although not in use: a Service may be about to get one. They are gone in
+// seconds, as nothing is drawn from a range being deleted. Cooling ones are not waited for.
 func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, first []blocker, err error) {
 	for _, span := range r.Index.Orphans(name) {
 		usage := r.Index.Usage(span)
@@ -174,7 +173,7 @@ func (r *Reconciler) orphans(ctx context.Context, name string) (count uint64, fi
 	return count, first, nil
 }
 
-// owner says whose an address is: the Services that hold it, or what its IPAddress is kept for, or names.
+// owner says whose an address is: Services that hold it, or what its IPAddress is for or names.
 func (r *Reconciler) owner(ctx context.Context, a netip.Addr) (string, error) {
 	if claims := r.Index.Claims(a); len(claims) > 0 {
 		names := make([]string, 0, len(claims))

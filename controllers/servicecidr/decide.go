@@ -11,8 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 )
 
-// gracePeriod between the request to delete and the removal of the finalizers, upstream's value: it covers the
-// time that API servers need to learn that they must not allocate from the range any more.
+// gracePeriod between the request to delete and the removal of the finalizers is upstream's: it
+// covers the time in which API servers learn that they must not allocate from the range any more.
 const gracePeriod = 10 * time.Second
 
 // inputs is everything that is known about one ServiceCIDR. decide reads nothing else.
@@ -20,13 +20,14 @@ type inputs struct {
 	now time.Time
 	// deleted is when deletion was asked for, zero if it was not.
 	deleted time.Time
-	// orphans is the number of addresses that would be left without a range, and blockers the first of them.
+	// orphans is how many addresses would be left without a range, blockers the first of them.
 	orphans  uint64
 	blockers []blocker
 	bands    []bandUse
 	overlaps []addressindex.Network
 	limits   Limits
-	// unused: it is the default range, and no API server has allocated from it yet. The first that does says so in the condition Ready, if there is none.
+	// unused: it is the default range, and no API server has allocated from it yet. The first that
+	// does says so in the condition Ready, if there is none.
 	unused bool
 	// cluster: it is the default range, which has the conditions that are about no single range.
 	cluster bool

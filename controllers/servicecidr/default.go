@@ -28,14 +28,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 )
 
-// defaultResync is how often the default range is compared without an event, as the API server does.
+// defaultResync is how often the default range is compared without an event, as API servers do.
 const defaultResync = 10 * time.Second
 
-// DefaultReconciler looks after the ServiceCIDR `kubernetes`. Where the API server allocates from the bitmap it
-// creates the object from the range that the API server was given, and extends it from single to dual stack,
-// as an API server with IPAddress objects does for itself. Everywhere it keeps a condition as long as object and
-// range disagree: the API server says so once, in an event that expires.
-// All fields are required.
+// DefaultReconciler looks after the ServiceCIDR `kubernetes`. Where the API server allocates from
+// the bitmap it creates the object from the API server's range, and extends it from single to dual
+// stack, as an API server with IPAddresses does itself. It keeps a condition while object and range
+// disagree: the API server says so once, in an event that expires. All fields are required.
 type DefaultReconciler struct {
 	Client client.Client
 	Index  *addressindex.Index
@@ -116,12 +115,12 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 	}
 }
 
-// extendOrReplace adds the second family. API servers before 1.33 take a ServiceCIDR for immutable: there the object is
-// deleted, and created anew when it is gone. Nothing is lost meanwhile, because this API server allocates from its bitmap
-// and the address index goes by the flag. It has to be done before the upgrade: a 1.36 API server looks for Services outside of
-// every range before it extends its own.
+// extendOrReplace adds the second family. API servers before 1.33 hold a ServiceCIDR immutable:
+// there it is deleted, and created anew once gone. Nothing is lost meanwhile: they allocate from
+// the bitmap and the address index goes by the flag. It must precede the upgrade: a 1.36 API server
+// looks for Services outside of every range before it extends its own.
 //
-// Only config/components/service-cluster-ip-range grants the deletion; without it the condition asks the admin for it.
+// Only config/components/service-cluster-ip-range grants deletion; else the condition asks for it.
 func (r *DefaultReconciler) extendOrReplace(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	extended := cidr.DeepCopy()
 	extended.Spec.CIDRs = r.texts()
@@ -160,8 +159,8 @@ const (
 	defaultMismatch                 // object and range disagree
 )
 
-// decideDefault follows the API server's own rule: only the step from one to two CIDRs is a change that is
-// made, every other difference is reported.
+// decideDefault follows the API server's own rule: only the step from one to two CIDRs is a change
+// that is made, every other difference is reported.
 func decideDefault(in defaultInputs) defaultDecision {
 	switch {
 	case !in.exists && in.bitmap:
@@ -185,7 +184,7 @@ func (r *DefaultReconciler) texts() []string {
 	return out
 }
 
-// report writes the condition if it says something new. A cluster that was never wrong never gets it.
+// report writes the condition if it says something new. A cluster that was never wrong lacks it.
 func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.ServiceCIDR, want metav1.Condition) error {
 	mismatch := want.Status == metav1.ConditionTrue
 	metrics.DefaultRangeMismatch.Set(map[bool]float64{true: 1}[mismatch])

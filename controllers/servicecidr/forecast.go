@@ -17,8 +17,8 @@ const (
 	enough = 30 * time.Minute
 )
 
-// history remembers how many addresses of each band were in use over the last hours. The zero value is ready.
-// It is lost with the process: a forecast is good again half an hour after a restart. A band costs 72 samples.
+// history remembers the use of each band over the last hours, in 72 samples. The zero value is
+// ready. It is lost with the process: a forecast is good again half an hour after a restart.
 type history struct {
 	mu    sync.Mutex
 	bands map[bandKey][]sample
@@ -35,8 +35,7 @@ type sample struct {
 	used uint64
 }
 
-// rate notes the present use and returns the net growth per hour over the window. known is false while the
-// window holds less than enough.
+// rate notes the use and returns its net growth per hour over the window; known: it holds enough.
 func (h *history) rate(key bandKey, now time.Time, used uint64) (perHour float64, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +70,7 @@ type bandUse struct {
 	cidr  netip.Prefix
 	band  allocator.Band
 	usage allocator.Usage
-	// perHour is the net growth over the last hours; known is false as long as the history is too short.
+	// perHour is the net growth over the last hours; known is false while the history is too short.
 	perHour float64
 	known   bool
 	// unsteered: no webhook draws, and the API server allocates no address that cools down.
@@ -113,8 +112,8 @@ func (b bandUse) left() (d time.Duration, ok bool) {
 	return time.Duration(hours * float64(time.Hour)), true
 }
 
-// soon reports whether the forecast falls within the limit. A band that is not half full yet grows from a
-// small base, and its forecast is no alarm.
+// soon reports whether the forecast falls within the limit. A band that is not half full yet grows
+// from a small base, and its forecast is no alarm.
 func (b bandUse) soon(within time.Duration) bool {
 	d, ok := b.left()
 	return ok && d < within && b.available() <= b.usage.Size/2

@@ -16,7 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// countsEvery is the least time between two writes of AnnotationUsage. Every API server, kube-controller-manager and each node's agent watch ServiceCIDRs.
+// countsEvery is the least time between two writes of AnnotationUsage: every API server,
+// kube-controller-manager and each node's agent watch ServiceCIDRs.
 const countsEvery = 30 * time.Second
 
 // usageOf is the use of all bands, which come in pairs: static, dynamic.
@@ -53,7 +54,7 @@ func rounded(rate float64) int64 {
 	return int64(math.Round(rate/unit) * unit)
 }
 
-// exhausted reports of each band whether nothing is free: who looks at a range because of that should see it at once.
+// exhausted reports for each band whether nothing is free, which a reader should see at once.
 func exhausted(u v1alpha1.ServiceCIDRUsage) (all []bool) {
 	for _, r := range u.Ranges {
 		all = append(all, r.Static.Free == 0, r.Dynamic.Free == 0)

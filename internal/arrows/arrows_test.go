@@ -8,11 +8,11 @@ import (
 
 const module = "github.com/clusterip-operator/clusterip-operator"
 
-// arrow forbids a room, with everything below it, to depend on a path, with everything below that, directly or
-// through others. A trailing * in mustNotReach makes it a bare prefix. A room may always reach itself.
+// arrow forbids a room and all below it to depend on a path and all below that, however indirectly.
+// A trailing * in mustNotReach makes it a bare prefix. A room may always reach itself.
 type arrow struct{ room, mustNotReach, why string }
 
-// doors are the rooms inside of others to which a row about these does not apply.
+// doors are rooms inside of other rooms to which a row about the outer room does not apply.
 var doors = map[string]string{
 	"controllers": "controllers/migration/etcdstore",
 }
@@ -123,8 +123,8 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// TestLoopsAreStrangers finds the loops by itself: no folder under controllers may reach a sibling, and what they
-// share, controllers/internal, may reach none of them. Loops meet in API objects.
+// TestLoopsAreStrangers finds the loops by itself: no folder under controllers may reach a sibling,
+// and what they share, controllers/internal, may reach none of them. Loops meet in API objects.
 func TestLoopsAreStrangers(t *testing.T) {
 	for path, deps := range dependencies(t) {
 		mine, ok := loopOf(path)

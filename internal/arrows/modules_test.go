@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDirectDependenciesAreNamed holds go.mod against the table in docs/architecture.md, which says what each module is for.
+// TestDirectDependenciesAreNamed compares go.mod with the reasons in docs/architecture.md.
 func TestDirectDependenciesAreNamed(t *testing.T) {
 	output, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", "../../go.mod").Output()
 	if err != nil {
@@ -57,7 +57,7 @@ func named(t *testing.T) (modules []string) {
 	return modules
 }
 
-// TestTheDockerfileCopiesWhatTheProgramsImport holds the folders of the Dockerfile, and of .dockerignore, against the imports of our programs.
+// TestTheDockerfileCopiesWhatTheProgramsImport compares its folders and .dockerignore with imports.
 func TestTheDockerfileCopiesWhatTheProgramsImport(t *testing.T) {
 	for file, line := range map[string]string{"Dockerfile": `(?m)^COPY (\S+)/ \S+/$`, ".dockerignore": `(?m)^!(\S+)/$`} {
 		text, err := os.ReadFile("../../" + file)

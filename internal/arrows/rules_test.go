@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// rules are the files that decide: a struct in, a struct out, testable without a cluster. What they import
-// directly is checked, because their packages do talk to the API server.
+// rules are the files that decide: a struct in, a struct out, testable without a cluster. Only
+// their direct imports are checked, because their packages do talk to the API server.
 var rules = []string{"decide.go", "plan.go"}
 
 var rulesMustNotImport = []struct{ path, why string }{
@@ -41,8 +41,8 @@ func TestRulesArePure(t *testing.T) {
 	}
 }
 
-// rulesOfIptables may import values alone. Package ipset has an edge to the kernel beside them: what it imports does not count, and which of its
-// names are used does.
+// rulesOfIptables may import only values. Package ipset also has an edge to the kernel: its imports
+// do not count, but which of its names are used does.
 const rulesOfIptables = "../../proxyagent/iptables/rules"
 
 var (
@@ -75,7 +75,7 @@ func TestRulesOfIptablesArePure(t *testing.T) {
 	}
 }
 
-// TestIslands checks that the modules under hack/tools stand alone: they import no package of this module.
+// TestIslands checks that the modules under hack/tools import no package of this module.
 func TestIslands(t *testing.T) {
 	islands := module + "/hack/tools"
 	for _, path := range goFiles(t, "../../hack/tools") {

@@ -16,7 +16,7 @@ type Progress interface {
 	End()                         // says that there is no more
 }
 
-// Pace bounds what is under way: with its zero value, one item at a time, as fast as it gets done. Each needs its Progress.
+// Pace bounds the work under way: by default one item at a time, unpaced. Each needs its Progress.
 type Pace struct {
 	Limit    rate.Limit // items per second; 0: no limit
 	Workers  int        // items at a time
@@ -32,8 +32,9 @@ func (p Pace) Limiter() *rate.Limiter {
 	return rate.NewLimiter(limit, max(1, p.Workers))
 }
 
-// Each calls do for every item and counts those that it has done. An item for which do returns ErrMoved is left to the next plan, and not counted. After any other error, or when
-// ctx has ended, no item is begun any more, and Each returns that error once the items under way have come to their end.
+// Each calls do for every item and counts those that it has done. An item for which do returns
+// ErrMoved is left to the next plan, and not counted. After any other error, or when ctx has ended,
+// Each begins no further item and returns that error once the items under way have ended.
 func Each[T any](ctx context.Context, p Pace, what string, items []T, do func(context.Context, T) error) (done int, err error) {
 	if len(items) == 0 {
 		return 0, nil

@@ -29,7 +29,7 @@ func numbers(n int) (all []int) {
 	return all
 }
 
-// What others were faster with does not count as done, and is no failure.
+// An item that another writer was faster with does not count as done, and is no failure.
 func TestEach(t *testing.T) {
 	var mu sync.Mutex
 	var seen []int

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Head is how every file begins that is about one cluster. What is kept in such a file embeds it.
+// Head is how every file about one cluster begins. The types that are kept in such files embed it.
 type Head struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -33,7 +33,7 @@ func (h Head) Expect(apiVersion, kind string) error {
 	return nil
 }
 
-// Of reports that a file is about another cluster than this one, and that nothing was written therefore. What is the word for the file.
+// Of returns an error if the file, called what, is about another cluster: nothing was written.
 func (h Head) Of(this types.UID, what string) error {
 	if h.Cluster != this {
 		return fmt.Errorf("the %s is of cluster %s, this is %s (UIDs of namespace kube-system); nothing was written", what, h.Cluster, this)
@@ -41,7 +41,7 @@ func (h Head) Of(this types.UID, what string) error {
 	return nil
 }
 
-// Load reads a file that Save has written, be it YAML or JSON. Unknown fields are errors: they may mean something.
+// Load reads a file of Save, YAML or JSON. Unknown fields are errors: they may mean something.
 func Load(file string, into any) error {
 	text, err := os.ReadFile(file)
 	switch {
@@ -87,8 +87,8 @@ func Encode(w io.Writer, value any, format string) error {
 	return err
 }
 
-// escaped escapes what steers a terminal and json leaves as it is. In JSON such characters stand in
-// strings alone.
+// escaped escapes characters that steer a terminal and that json leaves as they are. In JSON they
+// can stand only in strings.
 func escaped(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {
@@ -104,7 +104,7 @@ func escaped(text []byte) []byte {
 	return out
 }
 
-// Replace puts a file into place in one step, when it is complete: half a plan might be read as a shorter one.
+// Replace puts a complete file into place in one step: half a plan might be read as a shorter one.
 func Replace(file string, content func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".clusterip-*")
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// ErrMoved says that the cluster is no longer what an item was made for. Nothing was written; a new plan knows better.
+// ErrMoved says that the cluster is not what an item was made for. Nothing was written; plan anew.
 var ErrMoved = errors.New("the cluster has changed since the plan was made")
 
-// Guarded repeats a request until it is answered. A guard that does not hold is ErrMoved, and so is a name that is taken: it may be our
-// own write of which the answer got lost.
+// Guarded repeats a request until it is answered. A guard that does not hold is ErrMoved, and so is
+// a name that is taken: it may be our own write of which the answer got lost.
 func Guarded(ctx context.Context, request func() error) error {
 	err := Retry(ctx, request)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
@@ -26,13 +26,13 @@ func Guarded(ctx context.Context, request func() error) error {
 	return err
 }
 
-// MaxPause is the longest between two tries: an API server that is restarted is back after a few seconds.
+// MaxPause is the longest pause between tries: a restarted API server is back within seconds.
 const MaxPause = 5 * time.Second
 
-// internalTries are those of an internal error: a webhook that fails, or etcd without space, answers so for ever.
+// internalTries is for internal errors: a failing webhook, or a full etcd, answers so for ever.
 const internalTries = 5
 
-// Retry repeats a request while the API server is away or overloaded, until ctx ends, and returns any other answer.
+// Retry repeats a request until ctx ends or the API server, neither away nor overloaded, answers.
 func Retry(ctx context.Context, request func() error) error {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: MaxPause}
 	internal := 0
@@ -54,8 +54,8 @@ func Retry(ctx context.Context, request func() error) error {
 	}
 }
 
-// transient reports whether the same request may well succeed later. Every failed request is a net.Error, those that a wrong
-// certificate fails included; only what the network itself says counts.
+// transient reports whether the same request may well succeed later. Every failed request is a
+// net.Error, even after a wrong certificate; only what the network itself says counts.
 func transient(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false

@@ -45,7 +45,7 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A request is repeated with growing pauses until it has another answer, and those pauses are bounded.
+// A request is repeated with growing, bounded pauses until it has another answer.
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration

@@ -1,5 +1,5 @@
-// Package metricsdoc holds the tables of docs/metrics.md against the metrics that programs serve. It is for tests: what the code says about a metric, its help
-// text included, is its documentation.
+// Package metricsdoc compares the tables of docs/metrics.md with the metrics that programs serve.
+// It is for tests: what the code says about a metric, its help included, is its documentation.
 //
 // It promises that no metric of a registry is missing from its table. Start with [Check].
 package metricsdoc
@@ -23,8 +23,9 @@ type Registry interface {
 	prometheus.Gatherer
 }
 
-// Check compares the table of a file between the lines "<!-- begin PREFIX -->" and "<!-- end PREFIX -->" with the metrics of a registry whose names begin
-// with the prefix. With the flag -update it writes the table instead. Each metric needs a series, which alone knows its type.
+// Check compares the table in a file, between "<!-- begin PREFIX -->" and "<!-- end PREFIX -->",
+// with those metrics of a registry whose names begin with the prefix. With the flag -update it
+// writes the table instead. Each metric needs a series, which alone knows its type.
 func Check(file, prefix string, registry Registry) error {
 	content, err := os.ReadFile(file)
 	if err != nil {

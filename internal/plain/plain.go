@@ -1,7 +1,6 @@
 // Package plain makes texts of users fit to be shown to people. The author of an object chooses its
 // texts: escape sequences rewrite what a terminal has shown, line breaks forge lines of ours, and
-// characters that turn the direction of writing show a name as another one. Everything here is a
-// pure function.
+// characters that turn the writing direction disguise names. Everything here is a pure function.
 package plain
 
 import (
@@ -9,8 +8,7 @@ import (
 	"unicode"
 )
 
-// Text is a text in one line: each control and format character, line break and byte that is no
-// UTF-8 becomes U+FFFD.
+// Text is a text in one line: U+FFFD for control or format characters, line breaks, invalid UTF-8.
 func Text(words string) string { return strings.Map(visible, words) }
 
 // Lines is Text that leaves line breaks and tabs, for texts of ours that have them.

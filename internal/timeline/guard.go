@@ -9,8 +9,8 @@ import (
 )
 
 // Guard ends a process whose API server has gone back in time. From then on it fails every request
-// that goes through [Guard.Wrap], so that nothing is written any more because of a state that was
-// lost. Its methods may be called concurrently.
+// through [Guard.Wrap], so that the process writes nothing more because of a lost state. Its
+// methods may be called concurrently.
 type Guard struct {
 	end   context.CancelCauseFunc
 	proof atomic.Pointer[error]
@@ -22,7 +22,7 @@ func NewGuard(parent context.Context) (*Guard, context.Context) {
 	return &Guard{end: end}, ctx
 }
 
-// Proof returns what proves that the API server has gone back in time; nil as long as nothing does.
+// Proof returns the proof that the API server has gone back in time; nil as long as there is none.
 func (g *Guard) Proof() error {
 	if p := g.proof.Load(); p != nil {
 		return *p
@@ -30,9 +30,8 @@ func (g *Guard) Proof() error {
 	return nil
 }
 
-// Compare holds the version of a resource that the API server has told against one that was seen
-// before it was asked. It returns the proof if the resource went back. What is no version (an empty
-// one, or "0") proves nothing.
+// Compare compares the version of a resource that the API server has told with one seen before it
+// was asked. It returns the proof if the resource went back. No version ("" or "0") proves nothing.
 func (g *Guard) Compare(resource, seen, told string) error {
 	if order, err := resourceversion.CompareResourceVersion(told, seen); err != nil || order >= 0 {
 		return nil
@@ -45,8 +44,7 @@ func (g *Guard) Compare(resource, seen, told string) error {
 	return g.Proof()
 }
 
-// Later returns the later of two versions of one resource, and the other one where one is no
-// version.
+// Later returns the later of two versions of one resource, or the other one if one is no version.
 func Later(a, b string) string {
 	if order, err := resourceversion.CompareResourceVersion(a, b); err == nil && order >= 0 {
 		return a

@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// askWithin is how long the API server may take to tell the version of a resource: one object,
-// without its content.
+// askWithin is how long the API server may take to tell a version: one object without its content.
 const askWithin = 10 * time.Second
 
-// Wrap is for rest.Config.Wrap. Before a list or watch that begins at a version it asks the API
-// server for the present version of the resource. An informer does that when it connects again,
-// after minutes or after an outage, and so not before an API server has started on the restored
-// etcd: only that has another version to tell.
+// Wrap is for rest.Config.Wrap. Before a list or watch that begins at a version, it asks the API
+// server for the present version of the resource. An informer begins so when it connects again,
+// after minutes or an outage, and so only after an API server has started on the restored etcd:
+// only that one has another version to tell.
 func (g *Guard) Wrap(next http.RoundTripper) http.RoundTripper { return transport{g, next} }
 
 type transport struct {
@@ -24,10 +23,9 @@ type transport struct {
 	next http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. What the API server answers instead of the present
-// version (that it has not read its storage yet, for one) it answers to the request itself, which
-// is then repeated: a watch that is let through unproven would not be looked at again before it
-// ends.
+// RoundTrip implements http.RoundTripper. If the API server does not answer with the present
+// version (it may not have read its storage yet), that answer becomes the answer to the request,
+// which is then repeated: a watch let through unproven would not be checked again before it ends.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if proof := t.Proof(); proof != nil {
 		return nil, proof
@@ -72,9 +70,9 @@ func (t transport) version(r *http.Request) (version string, refused *http.Respo
 	return list.Metadata.ResourceVersion, nil, nil
 }
 
-// ask is a list of one object's metadata, of the same resource and namespace, with the credentials
-// of a request. It keeps the selector by fields, which permissions may hang on; one by labels may
-// match nothing for long.
+// ask returns a list request for one object's metadata, of the same resource and namespace, with
+// the request's credentials. It keeps the field selector, on which permissions may depend, but not
+// the label selector, which may match nothing for long.
 func ask(ctx context.Context, r *http.Request) *http.Request {
 	list := r.Clone(ctx)
 	list.Header.Set("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json")
@@ -89,7 +87,7 @@ func ask(ctx context.Context, r *http.Request) *http.Request {
 	return list
 }
 
-// body frees the context of a request when its answer was read.
+// body frees the context of a request once its answer is read.
 type body struct {
 	io.ReadCloser
 	done context.CancelFunc

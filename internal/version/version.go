@@ -1,12 +1,12 @@
-// Package version tells of which version a program of clusterip-operator is.
+// Package version tells the version of a program of clusterip-operator.
 package version
 
 import "runtime/debug"
 
-// stamped is set by the linker: -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=v1.2.3.
+// stamped is set by the linker (-X, with the full path of this package) to a version like v1.2.3.
 var stamped string
 
-// String returns what the linker stamped, or else what the Go tools know of the module. It is never empty.
+// String returns what the linker stamped, else what Go knows of the module. It is never empty.
 func String() string {
 	if stamped != "" {
 		return stamped

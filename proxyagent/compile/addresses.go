@@ -12,8 +12,9 @@ const otherFamily = "of the other family"
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// whyNoVirtualIP returns why an address cannot be a virtual IP of the family, or nothing when it can. Loopback and multicast
-// addresses are refused though kube-proxy takes them from a load balancer's status: they would take traffic from the node itself.
+// whyNoVirtualIP returns why an address cannot be a virtual IP of the family, or nothing when it
+// can. Loopback and multicast addresses are refused though kube-proxy takes them from a load
+// balancer's status: they would take traffic from the node itself.
 func whyNoVirtualIP(a netip.Addr, f model.Family) string {
 	switch {
 	case !a.IsValid():
@@ -37,8 +38,8 @@ func whyNoVirtualIP(a netip.Addr, f model.Family) string {
 	}
 }
 
-// whyNoEndpoint returns why an address and port cannot be an endpoint of the family, or nothing when it can. The API server
-// refuses most of these, but not in objects that are older than the check.
+// whyNoEndpoint returns why an address and port cannot be an endpoint of the family, or nothing
+// when it can. The API server refuses most of these, but objects may be older than its check.
 func whyNoEndpoint(a netip.AddrPort, f model.Family) string {
 	switch why := whyNoVirtualIP(a.Addr(), f); {
 	case why != "":
@@ -52,7 +53,7 @@ func whyNoEndpoint(a netip.AddrPort, f model.Family) string {
 	}
 }
 
-// virtualIPs returns those addresses that can be virtual IPs of the family, sorted and without duplicates; nil for none.
+// virtualIPs returns those that can be virtual IPs of the family, sorted and unique; nil for none.
 func virtualIPs(addrs []netip.Addr, f model.Family) []netip.Addr {
 	var out []netip.Addr
 	for _, a := range addrs {
@@ -80,5 +81,4 @@ func insideAny(prefixes []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// own is the prefix of a single address.
 func own(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

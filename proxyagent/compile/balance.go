@@ -18,7 +18,8 @@ func balance(p *model.ServicePort, all endpoints, b *model.Balancing) {
 	}
 }
 
-// weightsOf returns the weights of those endpoints that may be used, divided by what all of them can be divided by: rules spell weights out. It is nil where all weigh the same.
+// weightsOf returns the weights of the endpoints that may be used, divided by what divides all of
+// them, because rules spell weights out. It is nil where all weigh the same.
 func weightsOf(all endpoints, used func(netip.AddrPort) bool) model.Weights {
 	all = slices.DeleteFunc(slices.Clone(all), func(e *model.Endpoint) bool { return !used(e.Addr) })
 	divisor := uint8(0)

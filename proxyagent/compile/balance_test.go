@@ -61,7 +61,7 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoWeightsCounts has one address twice, from two slices that say different zones: their order has no meaning.
+// TestOneOfTwoWeightsCounts has one address in two slices, which say different zones, in any order.
 func TestOneOfTwoWeightsCounts(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		var plans []model.Plan
@@ -76,7 +76,7 @@ func TestOneOfTwoWeightsCounts(t *testing.T) {
 	})
 }
 
-// TestDegraded has what cannot be read reported for each port, as long as it is so and the Service is served.
+// TestDegraded has what cannot be read reported for each port, as long as the Service is served so.
 func TestDegraded(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		bad := &model.Balancing{Junk: []model.DegradationReason{model.WeightsInvalid, model.SchedulerInvalid}}

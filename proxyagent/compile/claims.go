@@ -11,14 +11,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// claims are the addresses and ports in a Service's own spec and status, in one family. Additional addresses come from IPAddresses.
+// claims are what the spec and status of a Service claim in one family: no additional addresses.
 type claims struct {
 	// created decides between two Services: the older one wins.
 	created time.Time
-	// held is true for a Service that yields to all others.
+	// held is true for a Service that yields to all other Services.
 	held bool
-	// cluster, loadBalancer and external are usable addresses, sorted and without duplicates; an address of two of the last two is in
-	// loadBalancer only.
+	// cluster, loadBalancer and external are usable addresses, sorted and unique; one that is load
+	// balancer IP and external IP is in loadBalancer only.
 	cluster, loadBalancer, external []netip.Addr
 	// ports are sorted by name and protocol, and once of each.
 	ports []port
@@ -44,8 +44,8 @@ const (
 	bySpec                // an external IP, which anybody may write into a Service
 )
 
-// claimsOf reads the claims of a Service. One without a ClusterIP in the family has none in it: as with kube-proxy, a Service of one
-// family has no node ports and external addresses in the other.
+// claimsOf reads the claims of a Service. One without a ClusterIP in the family has none in it: as
+// with kube-proxy, it has no node ports and external addresses there.
 func claimsOf(s *model.Service, set model.Settings) claims {
 	c := claims{created: s.Created, held: s.Held, cluster: virtualIPs(s.ClusterIPs, set.Family), ports: portsOf(s)}
 	if len(c.cluster) == 0 {
@@ -61,13 +61,13 @@ func claimsOf(s *model.Service, set model.Settings) claims {
 // port is a port of a Service that can be served.
 type port struct {
 	model.Port
-	// firstPort and firstNodePort: it is the first of its Service with that number and protocol. Only that one has the virtual IPs, or
-	// the node port; the latter also means that it has a node port at all.
+	// firstPort and firstNodePort: it is the first of its Service with that number and protocol. Only
+	// it has the virtual IPs, or the node port; firstNodePort also means that there is a node port.
 	firstPort, firstNodePort bool
 }
 
-// portsOf returns the ports of a Service that can be served, sorted. Of two with one name and protocol, which the API server refuses, the
-// one with the smaller number stays.
+// portsOf returns the ports of a Service that can be served, sorted. Of two with one name and
+// protocol, which the API server refuses, the one with the smaller number stays.
 func portsOf(s *model.Service) []port {
 	valid := slices.DeleteFunc(slices.Clone(s.Ports), func(p model.Port) bool {
 		return p.Port == 0 || !slices.Contains(model.Protocols, p.Protocol)
@@ -98,13 +98,10 @@ func first(seen map[portKey]struct{}, k portKey) bool {
 	return !before
 }
 
-// front is the port at one address.
 func (p port) front(a netip.Addr) front { return front{a, portKey{p.Port.Port, p.Protocol}} }
 
-// nodePort is its node port.
 func (p port) nodePort() portKey { return portKey{p.NodePort, p.Protocol} }
 
-// equal compares all fields.
 func (c claims) equal(o claims) bool {
 	return c.created.Equal(o.created) && c.held == o.held && slices.Equal(c.cluster, o.cluster) && slices.Equal(c.loadBalancer, o.loadBalancer) &&
 		slices.Equal(c.external, o.external) && slices.Equal(c.ports, o.ports)
@@ -153,8 +150,8 @@ func (c claims) nodePorts() iter.Seq[portKey] {
 	}
 }
 
-// index has the claims of each key, sorted so that the first one wins; a Service claims a key once. An operation costs the logarithm of the
-// number of claims of one key, and moving them.
+// index has the claims of each key, sorted so that the first wins. A Service claims a key once. An
+// operation costs the logarithm of the number of claims of one key, and moving them.
 type index[K comparable] map[K][]claim
 
 // claim is a Service's claim of some key.
@@ -163,7 +160,7 @@ type claim struct {
 	class class
 }
 
-// compare puts those of Services that are held last, and orders by class, then by age, then by name, which no two Services share.
+// compare puts held Services last, and orders by class, then age, then name, which is unique.
 func (c claim) compare(o claim) int {
 	if c.by.held != o.by.held {
 		return map[bool]int{false: -1, true: 1}[c.by.held]
@@ -171,7 +168,7 @@ func (c claim) compare(o claim) int {
 	return cmp.Or(cmp.Compare(c.class, o.class), c.by.created.Compare(o.by.created), c.by.name.Compare(o.by.name))
 }
 
-// set adds or removes a claim. Neither the creation time of its Service nor whether it is held must change while the claim is in the index.
+// set adds or removes a claim. Its Service must keep created and held while it is in the index.
 func (x index[K]) set(k K, c claim, present bool) {
 	i, found := slices.BinarySearchFunc(x[k], c, claim.compare)
 	switch {

@@ -8,12 +8,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Compiler compiles changes for one family. Make one with New; its methods must not run at the same time. It keeps references to what it
-// was given, and what it returns is never changed afterwards.
+// Compiler compiles changes for one family. Make one with New; its methods must not run at the same
+// time. It keeps references to what it was given, and never changes what it has returned.
 //
-// Apply costs what changed: the endpoints of the Services in it, and, where the claims of a Service change, those of all Services that
-// claim one of the same addresses or ports. Only a Node with another name, zone or address costs all Services. Plan and Disputes cost
-// what they return, Explain one Service.
+// Apply costs the endpoints of the Services that changed and, where claims change, those of all
+// Services that claim one of the same addresses or ports. Only a Node with another name, zone or
+// address costs all Services. Plan and Disputes cost what they return, Explain one Service.
 type Compiler struct {
 	set  model.Settings
 	node model.Node
@@ -23,13 +23,13 @@ type Compiler struct {
 
 	globals model.Globals
 	records map[model.ServiceName]*record
-	// allocations are those that could be virtual IPs of the family; additional are the addresses of some of them, by their Service,
-	// which need not exist.
+	// allocations are those that could be virtual IPs of the family; additional are the addresses of
+	// some of them, by their Service, which need not exist.
 	allocations map[netip.Addr]model.Allocation
 	additional  map[model.ServiceName][]netip.Addr
 	// former are the keys of those allocations that are former addresses.
 	former map[netip.Addr]struct{}
-	// clusters has the claims of spec.clusterIPs, outside those of load balancer and external IPs, and fronts the same with their ports.
+	// clusters has spec.clusterIPs, outside the load balancer and external IPs, fronts these by port.
 	clusters, outside index[netip.Addr]
 	fronts            index[front]
 	nodePorts         index[portKey]
@@ -37,14 +37,14 @@ type Compiler struct {
 	winners   map[netip.Addr]int
 	allocated map[netip.Addr]struct{}
 	disputed  map[*record]struct{}
-	// misread has the Services that are served although some of what they ask for cannot be read,
-	// or used.
+	// misread has Services that are served though some of what they ask for cannot be read, or used.
 	misread map[*record]struct{}
 	// evaluations counts the Services that were compiled, for tests of the cost.
 	evaluations int
 }
 
-// New returns a Compiler that knows of nothing yet; its Plan is empty until the first Apply, also of no Changes.
+// New returns a Compiler that knows of nothing yet. Its Plan is empty until the first Apply, even
+// one of no Changes.
 func New(s model.Settings) *Compiler {
 	return &Compiler{
 		set:         s,
@@ -63,8 +63,8 @@ func New(s model.Settings) *Compiler {
 	}
 }
 
-// Apply takes in what changed and returns what that changes in the Plan. The first call returns the Globals in any case. The keys of the
-// Changes' maps count, not the names inside of the values.
+// Apply takes in what changed and returns what that changes in the Plan. The first call always
+// returns the Globals. The keys of the Changes' maps count, not the names inside of the values.
 func (c *Compiler) Apply(ch model.Changes) model.Delta {
 	w := &work{stale: map[*record]struct{}{}, touched: map[netip.Addr]struct{}{}}
 	for n, s := range ch.Services {
@@ -101,8 +101,9 @@ func (c *Compiler) Plan() model.Plan {
 	return p
 }
 
-// Disputes returns the addresses that Services claim and do not get, as they are now, sorted by address and Service, once for each pair.
-// An external or load balancer IP that a Service gets at some of its ports and not at others is among them.
+// Disputes returns the addresses that Services claim and do not get, as they are now, sorted by
+// address and Service, once for each pair. An external or load balancer IP that a Service gets at
+// only some of its ports is among them.
 func (c *Compiler) Disputes() []model.Dispute {
 	var out []model.Dispute
 	for r := range c.disputed {
@@ -112,7 +113,8 @@ func (c *Compiler) Disputes() []model.Dispute {
 	return out
 }
 
-// Degraded returns what ports do without because their Services ask for it in words that cannot be read, sorted by port.
+// Degraded returns what ports do without because their Services ask for it in words that cannot be
+// read, sorted by port.
 func (c *Compiler) Degraded() (all []model.Degradation) {
 	for r := range c.misread {
 		for _, p := range r.served {
@@ -131,7 +133,7 @@ func (c *Compiler) Degraded() (all []model.Degradation) {
 	return all
 }
 
-// Former returns the former addresses that are served for the Services for which they are kept, in no order. It costs what there are.
+// Former returns the former addresses that still serve their Services, unsorted. It costs them all.
 func (c *Compiler) Former() (served []netip.Addr) {
 	for a := range c.former {
 		if r := c.records[c.allocations[a].Service]; r != nil && !r.service.Foreign && c.holder(a) == r {
@@ -141,7 +143,7 @@ func (c *Compiler) Former() (served []netip.Addr) {
 	return served
 }
 
-// Claimants returns the Services that claim the address, in whatever way and with success or not, sorted.
+// Claimants returns the Services that claim the address in any way, with success or not, sorted.
 func (c *Compiler) Claimants(a netip.Addr) []model.ServiceName {
 	var out []model.ServiceName
 	for _, x := range slices.Concat(c.clusters[a], c.outside[a]) {

@@ -23,7 +23,7 @@ func tell(t *testing.T, f model.Family, set model.Settings) *story {
 	return s
 }
 
-// services are the Changes of Services in the words of asked; a name alone, after a minus, is one that is gone.
+// services are the Changes of Services in the words of asked; a minus stands before deleted ones.
 func (s *story) services(all ...asked) model.Changes {
 	ch := model.Changes{Services: map[model.ServiceName]*model.Service{}}
 	for _, a := range all {
@@ -37,7 +37,7 @@ func (s *story) services(all ...asked) model.Changes {
 	return ch
 }
 
-// allocations are the Changes of IPAddresses in the words of allocationsOf, and those that are gone.
+// allocations are the Changes of IPAddresses, in the words of allocationsOf, and of those gone.
 func (s *story) allocations(now, gone string) model.Changes {
 	ch := model.Changes{Allocations: map[netip.Addr]*model.Allocation{}}
 	for a, x := range allocationsOf(s.f, now) {
@@ -49,7 +49,8 @@ func (s *story) allocations(now, gone string) model.Changes {
 	return ch
 }
 
-// want applies Changes and compares what became of each port: NAME:PORT and its frontends before and now, in the words of servedAs.
+// want applies Changes and compares what became of each port: NAME:PORT and its frontends before
+// and now, in the words of servedAs.
 func (s *story) want(what string, ch model.Changes, want ...string) model.Delta {
 	s.t.Helper()
 	d := s.c.Apply(ch)
@@ -70,7 +71,7 @@ func (s *story) want(what string, ch model.Changes, want ...string) model.Delta 
 	return d
 }
 
-// TestStory follows two Services that fight for an address through events, and what each of them changes.
+// TestStory follows two Services through events that contend for an address, and their changes.
 func TestStory(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		s := tell(t, f, model.Settings{})
@@ -114,7 +115,7 @@ func TestClaimants(t *testing.T) {
 	}
 }
 
-// TestCost pins that the cost of an event does not depend on how many Services there are, but on how many it touches.
+// TestCost pins that an event costs what the Services that it touches cost, however many there are.
 func TestCost(t *testing.T) {
 	s := tell(t, model.IPv4, model.Settings{})
 	for i := range 200 { // they share an address, at different ports

@@ -9,7 +9,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// endpoints are usable endpoints, sorted by port, protocol and address, and once per address. They point into a Service.
+// endpoints are usable ones of a Service, sorted by port, protocol and address, once per address.
 type endpoints []*model.Endpoint
 
 // endpointsOf returns the endpoints of a Service that can serve the family, of all its ports.
@@ -44,9 +44,10 @@ func compareKeys(a, b *model.Endpoint) int {
 	return cmp.Or(comparePort(a, b.Port, b.Protocol), a.Addr.Compare(b.Addr))
 }
 
-// comparePreference orders endpoints of one address; the first one counts. Two come from a move between slices, or from a pod network
-// that gives the address of a terminating pod to a new one: who does not terminate is the pod that is there, and who is ready
-// knows more. Beyond that the order decides nothing but that the result does not depend on the order of slices.
+// comparePreference orders endpoints of one address; the first counts. Two come from a move between
+// slices, or from a pod network that gives the address of a terminating pod to a new one. The one
+// that does not terminate is the pod that is there, and a ready one knows more. The rest only makes
+// the result independent of the order of slices.
 func comparePreference(a, b *model.Endpoint) int {
 	return cmp.Or(
 		falseFirst(a.Terminating, b.Terminating),

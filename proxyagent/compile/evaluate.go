@@ -11,8 +11,7 @@ import (
 type outcome struct {
 	// served are the ports, sorted by name.
 	served []*model.ServicePort
-	// won are the addresses that the Service has, those from outside once for each port, in the
-	// order of the claims.
+	// won are the addresses of the Service, in claim order, those from outside once for each port.
 	won []netip.Addr
 	// disputes are the addresses that it claims and does not get, sorted.
 	disputes []model.Dispute
@@ -107,12 +106,11 @@ func (c *Compiler) portOf(r *record, p *port, held []netip.Addr, o *outcome) *mo
 	return out
 }
 
-// hasFrontend reports whether there is anything to serve.
 func hasFrontend(p *model.ServicePort) bool { return len(p.ClusterIPs) > 0 || p.HasExternal() }
 
 func (c *Compiler) location() location { return location{node: c.node.Name, zone: c.node.Zone} }
 
-// replace records the changes from one list of a Service's ports to another. Both are sorted by name.
+// replace records the changes from one list of a Service's ports to another, both sorted by name.
 func (w *work) replace(before, now []*model.ServicePort) {
 	find := func(in []*model.ServicePort, p *model.ServicePort) *model.ServicePort {
 		i, found := slices.BinarySearchFunc(in, p.Name, func(o *model.ServicePort, n model.PortName) int { return o.Name.Compare(n) })
@@ -158,7 +156,7 @@ func (c *Compiler) countWinners(w *work, addrs []netip.Addr, by int) {
 	}
 }
 
-// touchAll marks every address in use: after a change of the ranges any of them may be inside of one, or not any more.
+// touchAll marks every address in use: a change of the ranges may put it inside of one, or outside.
 func (c *Compiler) touchAll(w *work) {
 	for a := range c.allocations {
 		w.touched[a] = struct{}{}
@@ -186,7 +184,6 @@ func (c *Compiler) reviewAllocated(w *work, a netip.Addr) {
 	}
 }
 
-// equalPorts compares all fields.
 func equalPorts(a, b *model.ServicePort) bool {
 	return a.Name == b.Name && a.Port == b.Port && a.NodePort == b.NodePort && a.AffinitySeconds == b.AffinitySeconds &&
 		a.HealthCheckNodePort == b.HealthCheckNodePort && a.Scheduler == b.Scheduler && a.Weights.Equal(b.Weights) && a.Balanced == b.Balanced &&

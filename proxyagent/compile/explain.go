@@ -11,8 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Explain returns, as lines of text, what is served of a Service in this family and why the rest is not. It is made for people; its words may
-// become others at any time. It costs one Service.
+// Explain returns lines of text: what is served of a Service in this family, and why the rest is
+// not. It is made for people; its words may change at any time. It costs one Service.
 func (c *Compiler) Explain(n model.ServiceName) string {
 	x := explanation{Compiler: c, record: c.records[n]}
 	fmt.Fprintf(&x.text, "Service %s, %s:", plain(n.String()), c.set.Family)
@@ -39,7 +39,6 @@ func (c *Compiler) Explain(n model.ServiceName) string {
 	return x.text.String()
 }
 
-// explanation is the text about one Service while it is written.
 type explanation struct {
 	*Compiler
 	*record
@@ -111,7 +110,7 @@ func (x *explanation) unusable() (out []*model.Endpoint) {
 	return out
 }
 
-// strays explains endpoints that meet no port of the Service by name and protocol, and counts those of the other family.
+// strays explains endpoints that fit no port by name and protocol, and counts the other family's.
 func (x *explanation) strays() {
 	unusable, strayed := x.unusable(), func(e *model.Endpoint) bool {
 		return !slices.ContainsFunc(x.ports, func(p port) bool { return p.Name == e.Port && p.Protocol == e.Protocol })
@@ -131,7 +130,7 @@ func (x *explanation) strays() {
 	x.sayIf(others > 0, 1, "endpoints of the other family: %d", others)
 }
 
-// frontends explains every address and node port that a port asks for, in the order of ownership.go.
+// frontends explains each address and node port that a port asks for, in the order of ownership.go.
 func (x *explanation) frontends(p *port) {
 	for _, a := range x.addresses(x.record) {
 		kind := "additional address"
@@ -200,8 +199,8 @@ func (x *explanation) decided(kind string, a netip.Addr, p *port, v decision) {
 	x.frontend(fmt.Sprintf("%s %s", kind, netip.AddrPortFrom(a, p.Port.Port)), why)
 }
 
-// unclaimed explains the addresses that the Service names and that are not even looked at: those of no use, and, when there is a reason why
-// none of their kind is, all of them; but not those of the other family.
+// unclaimed explains addresses of the Service that are not even looked at: those of no use and, if
+// there is a reason against all of their kind, all of them; but not those of the other family.
 func (x *explanation) unclaimed(kind string, addrs []netip.Addr, whyNone string) {
 	for _, a := range addrs {
 		why := cmp.Or(whyNoVirtualIP(a, x.set.Family), whyNone)
@@ -222,7 +221,7 @@ func (x *explanation) whyNoNodePort(p *port) string {
 	}
 }
 
-// endpoint says in which sets an endpoint is, and why not in others.
+// endpoint says in which sets an endpoint is, and why it is not in the rest.
 func (x *explanation) endpoint(indent int, e *model.Endpoint, cluster, local bool, why string) {
 	where := "unknown node"
 	if e.Node != "" {

@@ -16,7 +16,7 @@ const usual = `Service default/web, IPv4:
   traffic from outside goes to any endpoint
 `
 
-// TestExplain has everything that can be said, on node-a in zone-a. In IPv6 the words are the same; histories explain both.
+// TestExplain has all that can be said on node-a in zone-a, in IPv4. Histories explain IPv6 too.
 func TestExplain(t *testing.T) {
 	web := name("web")
 	for name, tc := range map[string]struct {
@@ -224,7 +224,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestExplainOtherFamily has a Service with endpoints of both families: only the number of those of the other family is shown.
+// TestExplainOtherFamily has endpoints of both families: those of the other are only counted.
 func TestExplainOtherFamily(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		s := aService(f, "web", 0, "10.96.0.1")

@@ -18,8 +18,8 @@ type tape struct {
 	noise uint64
 }
 
-// Uint64 has the next byte on top, where small random numbers are taken from. Below is noise: a constant there could be rejected for
-// ever.
+// Uint64 has the next byte on top, where small random numbers come from. Below is noise: a constant
+// there could be rejected for ever.
 func (t *tape) Uint64() uint64 {
 	t.noise = t.noise*6364136223846793005 + 1442695040888963407
 	if len(t.bytes) == 0 {
@@ -30,7 +30,7 @@ func (t *tape) Uint64() uint64 {
 	return uint64(b)<<56 | t.noise>>8
 }
 
-// FuzzCompile plays histories with junk in them: addresses of any kind, zero values, names that are none.
+// FuzzCompile plays histories with junk: addresses of any kind, zero values, names that are none.
 func FuzzCompile(f *testing.F) {
 	for _, s := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff\xff\xff", "clusterip", strings.Repeat("\x00\xff\x80\x10", 64)} {
 		f.Add([]byte(s), uint8(0))

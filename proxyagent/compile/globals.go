@@ -27,7 +27,7 @@ func globalsOf(set model.Settings, node model.Node, local []netip.Addr, ranges [
 	return g
 }
 
-// localSource returns what tells local pods from others: nothing when a CIDR is of the other family, or the node has none (yet).
+// localSource is the test for local pods: none with a CIDR of the other family, or no CIDR (yet).
 func localSource(set model.Settings, node model.Node) model.LocalSource {
 	if !set.FromNode {
 		if cidr := set.LocalSource.CIDR; cidr != (netip.Prefix{}) && !ofFamily(set.Family, cidr) {
@@ -42,10 +42,10 @@ func localSource(set model.Settings, node model.Node) model.LocalSource {
 	return model.LocalSource{CIDR: node.PodCIDRs[i].Masked()}
 }
 
-// anyNodePort reports whether node ports are served at every local address: when nothing restricts them in this family. CIDRs of the
-// other family restrict nothing in this one; kube-proxy does the same (NewNodePortAddresses puts 0.0.0.0/0 or ::/0 where a family has no
-// CIDR) and warns at start. A CIDR of length zero is no restriction, whatever stands beside it. Unlike kube-proxy, which then falls back
-// to any address, a node without an address of the family serves no node ports there when they are restricted to its own.
+// anyNodePort reports whether node ports are served at every local address: when no CIDR of this
+// family restricts them, or one has length zero. As in kube-proxy, which warns at start, CIDRs of
+// the other family do not count (NewNodePortAddresses puts 0.0.0.0/0 or ::/0 where there are none).
+// A node restricted to its own address, and without one, has no node ports; kube-proxy takes any.
 func anyNodePort(set model.Settings) bool {
 	mine := 0
 	for _, p := range set.NodePortCIDRs {
@@ -78,13 +78,14 @@ func nodePortAddrs(set model.Settings, node model.Node, local []netip.Addr) []ne
 	return sorted(out, netip.Addr.Compare)
 }
 
-// loopbackNodePorts reports whether node ports may be served at loopback addresses; never at ::1, which the kernel does not route.
+// loopbackNodePorts reports whether loopback may have node ports: never ::1, which is not routed.
 func loopbackNodePorts(set model.Settings) bool {
 	return set.LocalhostNodePorts && set.Family == model.IPv4
 }
 
-// serviceRanges returns the ServiceCIDRs of the family, sorted and without duplicates. One of length zero is left out: dropping what goes
-// to its unallocated addresses would cut the node off from everything. So is one that is shared with others.
+// serviceRanges returns the ServiceCIDRs of the family, sorted and without duplicates. It leaves
+// out one that is shared, and one of length zero: dropping what goes to its unallocated addresses
+// would cut the node off from everything.
 func serviceRanges(f model.Family, ranges []netip.Prefix, shared func(netip.Prefix) bool) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range ranges {
@@ -95,19 +96,19 @@ func serviceRanges(f model.Family, ranges []netip.Prefix, shared func(netip.Pref
 	return sorted(out, netip.Prefix.Compare)
 }
 
-// shared reports whether a ServiceCIDR overlaps with networks of nodes or pods. What is allocated says nothing about who has an address there:
-// dropping the rest would cut off machines that worked before.
+// shared reports whether a ServiceCIDR overlaps with networks of nodes or pods. Allocations do not
+// say which machines have addresses there: dropping the rest would cut off some that worked before.
 func shared(r, pods netip.Prefix, node model.Node, local []netip.Addr) bool {
 	inside := func(a netip.Addr) bool { return r.Contains(a.WithZone("")) }
 	return slices.ContainsFunc(node.IPs, inside) || slices.ContainsFunc(local, inside) ||
 		slices.ContainsFunc(node.PodCIDRs, r.Overlaps) || pods.IsValid() && r.Overlaps(pods)
 }
 
-// sourceRanges returns who may use load balancer IPs of a Service; nil for everybody, which is also
-// what a Service means that names no range of this family, or one of length zero. Where a range
-// contains the node, the IPs themselves may: a load balancer often puts them on an interface of the
-// node, and connections from the node to them then carry them as their source. Where ranges cannot
-// be used it is an address that no packet has as its source.
+// sourceRanges returns the sources that may use load balancer IPs of a Service; nil for all, which
+// is also what a Service means that names no range of this family, or one of length zero. Where a
+// range contains the node, the IPs themselves may: a load balancer often puts them on an interface
+// of the node, and connections from the node to them then carry them as their source. Where ranges
+// cannot be used it is an address that no packet has as its source.
 func (c *Compiler) sourceRanges(r *record, vips []netip.Addr) []netip.Prefix {
 	if c.closed(r) {
 		if c.set.Family == model.IPv4 {
@@ -146,8 +147,7 @@ func (c *Compiler) closed(r *record) bool {
 	return ranges == 0 && r.service.SourcesLost || ranges*len(r.loadBalancer)*len(r.ports) > model.MaxSources
 }
 
-// nodeAddr is the node's address of the family, as kube-proxy has it: the first one. It is invalid
-// for none.
+// nodeAddr is the node's first address of the family, as in kube-proxy, or invalid for none.
 func nodeAddr(f model.Family, node model.Node) netip.Addr {
 	i := slices.IndexFunc(node.IPs, func(a netip.Addr) bool { return model.FamilyOf(a) == f && !a.Is4In6() })
 	if i < 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestNodePortAddresses has where node ports are served, on a node with the IPs 192.0.2.1 and 198.51.100.1 and some interfaces.
-// Expectations that differ from kube-proxy 1.37 say so.
+// TestNodePortAddresses has where node ports are served on a node with the IPs 192.0.2.1 and
+// 198.51.100.1. Expectations that differ from kube-proxy 1.37 say so.
 func TestNodePortAddresses(t *testing.T) {
 	const local, all, first = "192.0.2.1 198.51.100.7 192.0.2.1", "all", "198.51.100.1"
 	v4, v6 := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
@@ -115,7 +115,7 @@ func TestLocalSource(t *testing.T) {
 	}
 }
 
-// TestRanges has the ServiceCIDRs whose unallocated addresses are dropped, and the addresses in them that somebody has.
+// TestRanges has ServiceCIDRs, whose unallocated addresses are dropped, and addresses in use there.
 func TestRanges(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		set := model.Settings{Family: f, MasqueradeAll: true, MasqueradeBit: 7, KeepInvalid: true}
@@ -147,7 +147,7 @@ func TestRanges(t *testing.T) {
 	})
 }
 
-// TestAllocatedByMode has an address that two Services claim and no IPAddress names: with enforce no Service has it.
+// TestAllocatedByMode has two Services claim an address without IPAddress: enforce refuses both.
 func TestAllocatedByMode(t *testing.T) {
 	for mode, want := range map[model.AllocationMode]int{model.Prefer: 1, model.Ignore: 1, model.Enforce: 0} {
 		st := stateOf(asked("a cluster=10.96.0.1").claimant(model.IPv4), asked("b cluster=10.96.0.1").claimant(model.IPv4))
@@ -158,7 +158,8 @@ func TestAllocatedByMode(t *testing.T) {
 	}
 }
 
-// TestSourceRanges has who may use the load balancer IPs 203.0.113.1 and 203.0.113.2, on a node with the IPs 192.0.2.1 and 198.51.100.1.
+// TestSourceRanges has the sources that may use the load balancer IPs 203.0.113.1 and 203.0.113.2,
+// on a node with the IPs 192.0.2.1 and 198.51.100.1.
 func TestSourceRanges(t *testing.T) {
 	const vips = "203.0.113.1/32 203.0.113.2/32"
 	for name, tc := range map[string]struct {

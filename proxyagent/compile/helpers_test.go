@@ -12,7 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// sameValues compares addresses by value, and slices with nothing in them as what they are: a Plan has nil there.
+// sameValues compares addresses by value, and tells empty slices from the nil that a Plan has.
 var sameValues = cmp.Options{
 	cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{}),
 	cmpopts.EquateComparable(model.Dispute{}, model.LocalSource{}),
@@ -20,8 +20,8 @@ var sameValues = cmp.Options{
 
 var families = []model.Family{model.IPv4, model.IPv6}
 
-// in returns the family's form of addresses and prefixes that are written as IPv4: 10.96.0.1 is fd00::10:96:0:1 in IPv6, 10.0.0.0/24 is
-// fd00::10:0:0:0/112.
+// in returns the family's form of addresses and prefixes written as IPv4: in IPv6, 10.96.0.1 is
+// fd00::10:96:0:1, and 10.0.0.0/24 is fd00::10:0:0:0/112.
 func in(f model.Family, s string) string {
 	if f == model.IPv4 || s == "" {
 		return s

@@ -23,8 +23,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// play applies random changes. After each of them the sum of all Deltas is what Plan says and what a new Compiler says of the same State; every
-// Delta holds only what changed; every explanation agrees with the Plan and is printable.
+// play applies random changes. After each, the sum of all Deltas is what Plan and a new Compiler
+// say of the State; a Delta holds only changes; explanations agree with the Plan and are printable.
 func play(t *testing.T, g generator, set model.Settings, steps int, spoil bool) bool {
 	c, st := New(set), stateOf()
 	sum := model.Plan{Ports: map[model.PortName]model.ServicePort{}, Allocated: map[netip.Addr]struct{}{}}
@@ -55,7 +55,7 @@ func play(t *testing.T, g generator, set model.Settings, steps int, spoil bool) 
 	return true
 }
 
-// differ returns how two values differ, or nothing. Comparing by reflection first is much faster than cmp.
+// differ returns how two values differ, or nothing. Reflection comes first: it is faster than cmp.
 func differ(what string, want, got any) string {
 	if reflect.DeepEqual(want, got) {
 		return ""
@@ -209,7 +209,7 @@ func (g generator) endpoint() model.Endpoint {
 func (g generator) zone() string { return pick(g, "zone-a", "zone-b") }
 func (g generator) node() string { return pick(g, "node-a", "node-a", "node-b", "") }
 
-// changes changes the State at random, and returns that as Changes and in words. Some of them change nothing.
+// changes changes the State at random, or not at all, and returns that as Changes and in words.
 func (g generator) changes(st *model.State) (model.Changes, string) {
 	ch := model.Changes{Services: map[model.ServiceName]*model.Service{}, Allocations: map[netip.Addr]*model.Allocation{}}
 	var words []string

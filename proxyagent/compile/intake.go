@@ -8,7 +8,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// work is one Apply.
 type work struct {
 	// stale are Services to be compiled, touched addresses whose allocation may have changed.
 	stale   map[*record]struct{}
@@ -22,8 +21,8 @@ func (w *work) mark(all []claim) {
 	}
 }
 
-// putService takes in a Service, or that it is gone when s is nil. Services that share a claim are compiled with it only when claims
-// change.
+// putService takes in a Service, or that it is gone when s is nil. Services that share a claim are
+// compiled with it only when claims change.
 func (c *Compiler) putService(w *work, n model.ServiceName, s *model.Service) {
 	r := c.records[n]
 	if r == nil {
@@ -45,7 +44,7 @@ func (c *Compiler) putService(w *work, n model.ServiceName, s *model.Service) {
 	r.service = s
 }
 
-// list adds a Service and its claims to the indexes, or removes them, and marks the Services that this may affect.
+// list adds a Service and its claims to the indexes, or removes them, and marks affected Services.
 func (c *Compiler) list(w *work, r *record, present bool) {
 	if delete(c.records, r.name); present {
 		c.records[r.name] = r
@@ -78,7 +77,7 @@ func (c *Compiler) markRivals(w *work, r *record) {
 	}
 }
 
-// markHolders marks all Services that depend on who has the address as ClusterIP or additional address.
+// markHolders marks all Services that depend on which one is the holder of the address.
 func (c *Compiler) markHolders(w *work, a netip.Addr) {
 	w.mark(c.clusters[a])
 	w.mark(c.outside[a])

@@ -7,7 +7,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// record is what the compiler knows about one Service. While it is in an index its claims do not change.
+// record is what the compiler knows about one Service. In an index its claims do not change.
 type record struct {
 	name    model.ServiceName
 	service *model.Service
@@ -23,7 +23,7 @@ type decision struct {
 	// reason is why not, winner the Service that has the address instead, zero for none.
 	reason model.DisputeReason
 	winner model.ServiceName
-	// already is true if the Service claims the address as ClusterIP or additional address too, so that there is no dispute.
+	// already: the Service claims the address as ClusterIP or additional address too; no dispute.
 	already bool
 }
 
@@ -37,18 +37,19 @@ func (v decision) dispute(a netip.Addr, loser *record) (model.Dispute, bool) {
 // Who has an address is decided in this order.
 //
 //	a Service claims it as ClusterIP, or an IPAddress gives it to a Service as an additional address:
-//	    one of those has it, at all ports, and load balancer and external IPs of others lose (CVE-2020-8554)
+//	    one has it, at all ports; other Services' load balancer and external IPs lose (CVE-2020-8554)
 //	an IPAddress gives it to a Service that does not claim it, or not yet:
-//	    load balancer and external IPs of others lose, too, unless IPAddresses are ignored
+//	    load balancer and external IPs of other Services lose, too, unless IPAddresses are ignored
 //	otherwise, for each port and protocol by itself:
 //	    a load balancer IP goes before an external IP, then the oldest Service wins
 //
 // Services of other proxies claim as all do. What they win is not served here.
 //
-// A Service that is held yields to all others, node ports included. A ClusterIP it has only as long as the IPAddress names it, whatever the mode: without one the
-// address may belong to somebody else by now, also to somebody whom we do not see.
+// A held Service yields to all other Services, node ports included. It has a ClusterIP only as long
+// as the IPAddress names it, whatever the mode: without one the address may belong to another
+// Service by now, also to one that is not seen here.
 
-// holder returns the Service that has the address as ClusterIP or additional address; nil when there is none.
+// holder returns the Service that has the address as ClusterIP or additional address, or nil.
 func (c *Compiler) holder(a netip.Addr) *record {
 	named, oldest := c.named(a), c.clusters.first(a)
 	if oldest != nil && oldest.held {
@@ -66,8 +67,9 @@ func (c *Compiler) holder(a netip.Addr) *record {
 	}
 }
 
-// named returns the Service that the IPAddress names, if that Service claims the address or the IPAddress claims it for the Service. Of one that is held and whose
-// address another Service claims, the IPAddress is just about to go, unless it is one that is kept.
+// named returns the Service that the IPAddress names, if that Service claims the address or the
+// IPAddress claims it for the Service. A held Service whose address another Service claims is about
+// to lose its IPAddress, unless that is one that is kept.
 func (c *Compiler) named(a netip.Addr) *record {
 	allocation, ok := c.allocations[a]
 	if !ok {
@@ -90,7 +92,7 @@ func (c *Compiler) given(a netip.Addr) model.ServiceName {
 	return allocation.Service
 }
 
-// additionalFor returns the Service that an IPAddress gives the address to as an additional one; nil for none.
+// additionalFor returns the Service to which an IPAddress gives an additional address, or nil.
 func (c *Compiler) additionalFor(a netip.Addr) *record {
 	if allocation, ok := c.allocations[a]; ok && allocation.Additional {
 		return c.records[allocation.Service]
@@ -98,7 +100,7 @@ func (c *Compiler) additionalFor(a netip.Addr) *record {
 	return nil
 }
 
-// decideCluster returns whether a Service that claims the address as ClusterIP or additional address gets it.
+// decideCluster decides whether a Service gets an address as ClusterIP or additional address.
 func (c *Compiler) decideCluster(r *record, a netip.Addr) decision {
 	switch winner := c.holder(a); {
 	case winner == r:
@@ -106,7 +108,7 @@ func (c *Compiler) decideCluster(r *record, a netip.Addr) decision {
 	case winner == nil:
 		return decision{reason: model.NotAllocated}
 	case !r.hasCluster(a):
-		// Only where IPAddresses are ignored can an additional address go to another Service, to one with a ClusterIP.
+		// Where IPAddresses are ignored, another Service can win an additional address, as ClusterIP.
 		return decision{reason: model.ClusterIPOfOther, winner: winner.name}
 	case c.set.Allocations != model.Ignore && winner == c.named(a):
 		return decision{reason: model.AllocatedToOther, winner: winner.name}
@@ -134,7 +136,7 @@ func (c *Compiler) decideOutside(r *record, f front) decision {
 	}
 }
 
-// addresses returns what the Service claims as ClusterIPs and additional addresses, sorted and without duplicates.
+// addresses returns the Service's ClusterIPs and additional addresses, sorted, without duplicates.
 func (c *Compiler) addresses(r *record) []netip.Addr {
 	extra := c.additional[r.name]
 	if len(extra) == 0 {

@@ -15,8 +15,8 @@ import (
 // asked is a Service as its owner wrote it; see claimant.
 type asked string
 
-// claimant parses a Service: its name, its age as day=N, the word held if it is, a word for each address (cluster=, lb=, ext=), and for each port a word
-// NAME:NUMBER/PROTOCOL, with @NODEPORT; without any it has one called http, 80/TCP.
+// claimant parses a Service: name, age as day=N, held, a word for each address (cluster=, lb=,
+// ext=) and port (NAME:NUMBER/PROTOCOL@NODEPORT). Without any, it has one called http, 80/TCP.
 func (a asked) claimant(f model.Family) model.Service {
 	words := strings.Fields(string(a))
 	s := model.Service{Name: name(words[0]), Created: someday}
@@ -66,8 +66,8 @@ func aNumber(s string) uint16 {
 	return uint16(n)
 }
 
-// allocationsOf parses IPAddresses: ADDRESS=SERVICE, with + before the Service for an additional address of it and +* for a former one, and nothing behind = for
-// one whose parent is no Service.
+// allocationsOf parses IPAddresses: ADDRESS=SERVICE, with + before the Service for an additional
+// address, +* for a former one, and nothing behind = for a parent that is no Service.
 func allocationsOf(f model.Family, s string) map[netip.Addr]model.Allocation {
 	out := map[netip.Addr]model.Allocation{}
 	for w := range strings.FieldsSeq(s) {
@@ -80,7 +80,7 @@ func allocationsOf(f model.Family, s string) map[netip.Addr]model.Allocation {
 	return out
 }
 
-// servedAs writes the Plan's frontends, a line for each port: NAME:PORT, then its addresses as in asked, and its node port after @.
+// servedAs writes the Plan's frontends, a line for each port: NAME:PORT, addresses and @NODEPORT.
 func servedAs(p model.Plan) []string {
 	var out []string
 	for _, x := range p.Ports {
@@ -130,7 +130,7 @@ func TestClaims(t *testing.T) {
 	for name, tc := range map[string]struct {
 		services, allocations string
 		set                   model.Settings
-		// want are frontends and disputes in each mode, enforce and ignore those in the mode of that name where they differ.
+		// want has frontends and disputes; enforce and ignore have them where these modes differ.
 		want, enforce, ignore string
 	}{
 		// ClusterIPs.
@@ -363,7 +363,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestFormerAddresses are those that the Service has for which they are kept, and only as long as it is there.
+// TestFormerAddresses are served while the Service that they are kept for exists and has them.
 func TestFormerAddresses(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		st := stateOf(asked("a cluster=10.96.0.1").claimant(f), asked("b cluster=10.96.0.2").claimant(f), asked("c held cluster=10.96.0.3").claimant(f))
@@ -376,7 +376,7 @@ func TestFormerAddresses(t *testing.T) {
 	})
 }
 
-// TestUnusableVirtualIPs has addresses that would take traffic from the node, or none; what else the Service has is served.
+// TestUnusableVirtualIPs has addresses that would take no traffic, or traffic of the node.
 func TestUnusableVirtualIPs(t *testing.T) {
 	for _, a := range junk {
 		if a.IsLinkLocalUnicast() && a.Zone() == "" {

@@ -7,20 +7,20 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// selection is which endpoints of a port traffic may use. choose looks at all of them to make it; inCluster and inLocal then decide about
-// one endpoint at a time.
+// selection is which endpoints of a port traffic may use. choose makes it from all of them;
+// inCluster and inLocal then decide about one endpoint at a time.
 type selection struct {
 	location location
 	hints    hints
 	// cluster and local: a traffic policy of the port asks for that set.
 	cluster, local bool
-	// clusterEnding and localEnding: nothing is ready there, so that endpoints which terminate but still serve are used (KEP-1669).
+	// clusterEnding and localEnding: none is ready, so ending ones that serve are used (KEP-1669).
 	clusterEnding, localEnding bool
 }
 
 // choose makes the selection for a port whose frontends and policies are known.
 func choose(all endpoints, at location, p *model.ServicePort) selection {
-	// With ExternalLocal, too, traffic from outside needs the cluster set: pods of this node and the node itself use it.
+	// ExternalLocal needs the cluster set, too: pods of this node and the node itself use it.
 	s := selection{location: at, cluster: !p.InternalLocal || p.HasExternal(), local: p.InternalLocal || p.ExternalLocal && p.HasExternal()}
 	s.hints = hintsOf(all, at)
 	s.clusterEnding = !slices.ContainsFunc(all, func(e *model.Endpoint) bool { return e.Ready })
@@ -36,7 +36,7 @@ func (s selection) inCluster(e *model.Endpoint) bool {
 	return s.cluster && e.Ready && s.hints.keep(e, s.location)
 }
 
-// inLocal reports whether the endpoint is for traffic that stays on the node. Hints have no say in it.
+// inLocal reports whether the endpoint is for traffic that stays on the node. Hints do not count.
 func (s selection) inLocal(e *model.Endpoint) bool {
 	if s.localEnding {
 		return s.local && s.location.has(e) && ending(e)
@@ -52,8 +52,8 @@ func (s selection) hairpin(e *model.Endpoint) bool {
 // ending reports whether the endpoint terminates and still serves.
 func ending(e *model.Endpoint) bool { return e.Serving && e.Terminating }
 
-// couldServe reports whether the endpoint can serve new connections on any node. Traffic that a policy keeps away from such an endpoint is
-// dropped; where there is none, it is rejected.
+// couldServe reports whether the endpoint can serve new connections on any node. Traffic that a
+// policy keeps away from such an endpoint is dropped; where there is none, it is rejected.
 func couldServe(e *model.Endpoint) bool { return e.Ready || ending(e) }
 
 // fill writes the endpoint sets of a port whose frontends and policies are known.
@@ -94,7 +94,7 @@ type location struct{ node, zone string }
 // has reports whether the endpoint is on this node. One without a node name is not.
 func (l location) has(e *model.Endpoint) bool { return l.node != "" && e.Node == l.node }
 
-// mayHave reports whether the endpoint is or could be on this node: EndpointSlices written by hand often have no node name.
+// mayHave reports whether the endpoint could be on this node: hand-written slices often name none.
 func (l location) mayHave(e *model.Endpoint) bool { return e.Node == "" || l.has(e) }
 
 // hints say to which ready endpoints traffic is limited.
@@ -109,8 +109,9 @@ const (
 	sameZone
 )
 
-// hintsOf evaluates the hints of a port's endpoints for a location. Hints count only if every ready endpoint has them, because their
-// writer may not be done, and only if one of them is for this location, so that they never exclude all endpoints.
+// hintsOf evaluates the hints of a port's endpoints for a location. Hints count only if every ready
+// endpoint has them, because their writer may not be done, and only if one of them is for this
+// location, so that they never exclude all endpoints.
 func hintsOf(all endpoints, at location) hints {
 	everyNode, everyZone, ready, thisNode, thisZone := true, true, false, false, false
 	for _, e := range all {
@@ -145,10 +146,11 @@ func (h hints) keep(e *model.Endpoint, at location) bool {
 	}
 }
 
-// HealthCheck returns the port at which a load balancer asks whether this node has endpoints of the Service, and how many: the distinct
-// addresses, of both families, of ready endpoints on the node. Those that terminate are not ready, so that load balancers turn away while they
-// still serve; but with publishNotReadyAddresses, where kube-proxy counts them too. It reports false for a Service without such a port. An
-// empty node name has no endpoints.
+// HealthCheck returns the port at which a load balancer asks whether this node has endpoints of the
+// Service, and how many: distinct addresses, of both families, of ready ones on the node.
+// Terminating ones are not ready, so load balancers turn away while they still serve, except with
+// publishNotReadyAddresses, as in kube-proxy. It reports false without such a port. An empty node
+// name has none.
 func HealthCheck(node string, s model.Service) (port uint16, localReady int, ok bool) {
 	if s.HealthCheckNodePort == 0 {
 		return 0, 0, false

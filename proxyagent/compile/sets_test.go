@@ -10,12 +10,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// someEndpoints parses endpoints, separated by semicolons, each as words: a number n for the address 10.1.0.n:8080, and what is to say of
-// it. The agent runs on node-a; an endpoint without a word about its node is on another one.
+// someEndpoints parses endpoints, separated by semicolons, each as words: a number n for the
+// address 10.1.0.n:8080, and what is to say of it. The agent runs on node-a; an endpoint without a
+// word about its node is on another one.
 //
-//	ready      takes traffic, serving     here       on node-a               zones=a,b   hints name those zones
-//	ending     terminating, serving       nowhere    its node is not said    nodes=a,b   hints name those nodes, node-a and node-b
-//	gone       terminating, not serving   serving    that alone              published   ready alone
+//	ready    takes traffic, serving    here     on node-a            zones=a,b  hints of those zones
+//	ending   terminating, serving      nowhere  its node is unknown  nodes=a,b  hints of node-a, -b
+//	gone     terminating, not serving  serving  that alone           published  ready alone
 func someEndpoints(f model.Family, s string) (out []model.Endpoint) {
 	for words := range strings.SplitSeq(s, ";") {
 		if strings.TrimSpace(words) != "" {
@@ -72,12 +73,12 @@ func endpointAddrs(f model.Family, numbers string) (out []netip.AddrPort) {
 	return out
 }
 
-// TestEndpointSets has what traffic may use, seen from node-a in zone-a. All rules of proxy.md 1.3 about termination, policies and hints
-// are here, and every situation that kube-proxy 1.37 tests its own with.
+// TestEndpointSets has what traffic may use, seen from node-a in zone-a: all rules of proxy.md 1.3
+// about termination, policies and hints, and every situation in kube-proxy 1.37's own tests.
 func TestEndpointSets(t *testing.T) {
 	for name, tc := range map[string]struct {
-		// policy has the words internal and external for those that are Local, exposed for a Service with a node port, and the zone of the
-		// node where that is another one, or none.
+		// policy has the words internal and external for those that are Local, exposed for a Service with
+		// a node port, and the zone of the node if not zone-a, or none.
 		policy, endpoints string
 		// cluster is the word nobody where no endpoint anywhere could serve.
 		cluster, local string
@@ -217,7 +218,7 @@ func TestServing(t *testing.T) {
 	})
 }
 
-// TestUnknownNode has an agent that does not know its node: nothing is local, and a hint or endpoint without a name is not for it.
+// TestUnknownNode has an agent that does not know its node: no endpoint or hint is for it.
 func TestUnknownNode(t *testing.T) {
 	s := aService(model.IPv4, "web", 0, "10.96.0.1")
 	s.InternalLocal = true
@@ -257,7 +258,7 @@ func TestHealthCheck(t *testing.T) {
 	}
 }
 
-// TestHealthCheckPorts has several ports of one pod, which count once, and addresses of no use, which do not count.
+// TestHealthCheckPorts has several ports of one pod, which count once, and useless addresses.
 func TestHealthCheckPorts(t *testing.T) {
 	s := aService(model.IPv4, "web", 0, "10.96.0.1")
 	s.Endpoints = someEndpoints(model.IPv4, "1 ready here; 1 ready here; 2 ready here")
@@ -274,7 +275,7 @@ func TestHealthCheckPorts(t *testing.T) {
 	}
 }
 
-// TestJoin has which endpoints are those of a port: the same name and protocol, whatever the numbers are.
+// TestJoin has which endpoints a port has: those of its name and protocol, whatever the numbers.
 func TestJoin(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
 		s := aService(f, "web", 0, "10.96.0.1")

@@ -33,8 +33,7 @@ const (
 	localhostGate   = "KubeProxyNFTablesLocalhostNodePorts"
 )
 
-// modeOf is the mode in force, whose section is read: that of the command line if kube-proxy has
-// it, or that of the file.
+// modeOf is the mode in force, whose section is read: the command line's, or the file's.
 func modeOf(in kubeproxy.KubeProxyConfiguration, chosen string) kubeproxy.ProxyMode {
 	if slices.Contains([]string{modeIPTables, modeIPVS, modeNFTables}, chosen) {
 		return kubeproxy.ProxyMode(chosen)
@@ -42,7 +41,8 @@ func modeOf(in kubeproxy.KubeProxyConfiguration, chosen string) kubeproxy.ProxyM
 	return in.Mode
 }
 
-// convert returns our configuration with the same meaning. Its mistakes are what ours cannot express; Validate finds the others.
+// convert returns our configuration with the same meaning. The mistakes are what ours cannot
+// express; Validate finds the rest.
 func convert(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode) (v1alpha1.ProxyAgentConfiguration, field.ErrorList) {
 	c := v1alpha1.DefaultProxyAgent()
 	c.NodeName = strings.ToLower(strings.TrimSpace(in.HostnameOverride))
@@ -76,7 +76,7 @@ func convert(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode) (v1a
 	return c, append(errs, more...)
 }
 
-// fromSection reports whether kube-proxy reads a setting of the rules from the section of its mode instead of the section iptables.
+// fromSection reports whether kube-proxy reads a setting from its mode's section, not iptables.
 func fromSection(mode kubeproxy.ProxyMode, name string) bool {
 	switch mode {
 	case modeNFTables:
@@ -88,7 +88,6 @@ func fromSection(mode kubeproxy.ProxyMode, name string) bool {
 	}
 }
 
-// section has the settings that each mode has in a section of its own.
 type section struct {
 	full, pause metav1.Duration
 	all         bool
@@ -182,7 +181,7 @@ func convertClusterCIDR(text string) (cidrs []string, errs field.ErrorList) {
 	return cidrs, errs
 }
 
-// canonical reads CIDRs as leniently as kube-proxy: bits beyond the prefix and leading zeros are dropped.
+// canonical reads CIDRs as leniently as kube-proxy: it drops bits beyond the prefix, leading zeros.
 func canonical(text string) (string, bool) {
 	_, parsed, err := netutils.ParseCIDRSloppy(text)
 	if err != nil {
@@ -225,15 +224,14 @@ func convertNodePortAddresses(in kubeproxy.KubeProxyConfiguration) (cidrs []stri
 	return cidrs, nil
 }
 
-// namesLoopback reports whether an entry of nodePortAddresses is about loopback addresses alone.
-// The word all is not.
+// namesLoopback reports whether an entry of nodePortAddresses is loopback alone, as "all" is not.
 func namesLoopback(text string) bool {
 	cidr, _ := canonical(text)
 	p, err := netip.ParsePrefix(cidr)
 	return text == "localhost" || err == nil && p.Addr().IsLoopback()
 }
 
-// checkPrimary refuses what we have no word for: there bindAddress outweighs the addresses of the Node object.
+// checkPrimary refuses what we cannot express: kube-proxy prefers bindAddress to Node addresses.
 func checkPrimary(path *field.Path, in kubeproxy.KubeProxyConfiguration) field.ErrorList {
 	ip := netutils.ParseIPSloppy(in.BindAddress)
 	if ip == nil || ip.IsUnspecified() {
@@ -244,7 +242,8 @@ func checkPrimary(path *field.Path, in kubeproxy.KubeProxyConfiguration) field.E
 		(&net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))}).String()+", or remove bindAddress")}
 }
 
-// convertEndpoints follows kube-proxy: the family of bindAddress decides where a missing address listens, a missing port is the usual one.
+// convertEndpoints follows kube-proxy: the family of bindAddress decides where a missing address
+// listens, and a missing port is the usual one.
 func convertEndpoints(in kubeproxy.KubeProxyConfiguration) (health, metrics string, errs field.ErrorList) {
 	all, loopback := "0.0.0.0", "127.0.0.1"
 	if in.BindAddress != "" {
@@ -266,7 +265,7 @@ func withPort(address, port string) string {
 	return net.JoinHostPort(address, port)
 }
 
-// parseKubeProxy reads kube-proxy's kind. Fields that do not exist, or stand twice, are warnings, because kube-proxy takes such files.
+// parseKubeProxy reads kube-proxy's kind. Unknown and repeated fields are warnings there, too.
 func parseKubeProxy(text []byte, chosen string) (v1alpha1.ProxyAgentConfiguration, []string, error) {
 	in, warnings, err := decodeKubeProxy(text)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// meaningless are the fields of kube-proxy's file that say nothing to this agent, with what an admin should know instead. A path
-// stands for all below it; the first row that fits counts.
+// meaningless are the fields of kube-proxy's file that mean nothing to this agent, with what an
+// admin should know instead. A path stands for all below it; the first row that fits counts.
 var meaningless = []struct{ path, why string }{
 	{"featureGates." + externalIPsGate, ""},
 	{"featureGates." + localhostGate, ""},
@@ -34,7 +34,7 @@ var meaningless = []struct{ path, why string }{
 
 const protobuf = `"application/vnd.kubernetes.protobuf"`
 
-// silent are the values, as JSON, that mean the same as leaving the field out. For other fields that is the zero value, and null for all.
+// silent are the values, as JSON, that mean no value. null always does; zero does in other fields.
 var silent = map[string][]string{
 	"clientConnection.acceptContentTypes": {`""`, protobuf, `"application/vnd.kubernetes.protobuf,application/json"`},
 	"clientConnection.contentType":        {`""`, protobuf},
@@ -55,7 +55,7 @@ var silent = map[string][]string{
 
 var zeros = []string{`""`, `"0s"`, `0`, `false`, `[]`, `{}`}
 
-// idle names each field that is set to something else than its default and has no effect here, sorted by path.
+// idle names each field that is not set to its default and has no effect here, sorted by path.
 func idle(in kubeproxy.KubeProxyConfiguration, mode kubeproxy.ProxyMode) []string {
 	set := leaves(in)
 	warnings := modeWarnings(in)
@@ -83,8 +83,8 @@ func modeWarnings(in kubeproxy.KubeProxyConfiguration) (warnings []string) {
 	return warnings
 }
 
-// whyIdle returns why the field has no effect in a file of its own mode where a mode is in force;
-// it is empty for one that has.
+// whyIdle returns why the field has no effect in a file of its own mode where a mode is in force,
+// or nothing when it has one.
 func whyIdle(path string, own, mode kubeproxy.ProxyMode) string {
 	section, name, _ := strings.Cut(path, ".")
 	switch {
@@ -101,7 +101,7 @@ func whyIdle(path string, own, mode kubeproxy.ProxyMode) string {
 	return ""
 }
 
-// isSilent reports whether a value means the same as none. The default of a feature gate may be either.
+// isSilent reports whether a value means the same as none. A feature gate's default may be either.
 func isSilent(path, value string) bool {
 	defaults, known := silent[path]
 	if !known && !strings.HasPrefix(path, "featureGates.") {

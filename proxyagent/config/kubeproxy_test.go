@@ -314,7 +314,7 @@ func TestRowsOfMeaninglessFieldsExist(t *testing.T) {
 	}
 }
 
-// Whatever is taken is valid, has settings in both families, and means the same when it is written out as our own kind.
+// What is taken is valid, has settings in both families, and means the same as our own kind.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {

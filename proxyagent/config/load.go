@@ -58,7 +58,7 @@ func Parse(text []byte, mode string) (v1alpha1.ProxyAgentConfiguration, []string
 	}
 }
 
-// typeOf reads what a file says that it is, and refuses more than one document: all but the first would be ignored.
+// typeOf reads what a file says that it is. It refuses a second document, which would be ignored.
 func typeOf(text []byte) (metav1.TypeMeta, error) {
 	var head metav1.TypeMeta
 	n, err := documents(text)
@@ -86,8 +86,8 @@ func wrongType(head metav1.TypeMeta) error {
 // endOfDocument is the other marker of YAML.
 var endOfDocument = regexp.MustCompile(`(?m)^\.\.\.\s*$`)
 
-// documents counts the documents of a YAML stream that have any content. A line that begins with --- or ... is a marker wherever it
-// stands, also inside of quotes and block texts, as YAML forbids it there.
+// documents counts the documents of a YAML stream that have any content. A line that begins with
+// --- or ... is a marker also inside of quotes and block texts, as YAML forbids it there.
 func documents(text []byte) (count int, err error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(endOfDocument.ReplaceAll(text, []byte("---")))))
 	for {
@@ -105,8 +105,8 @@ func documents(text []byte) (count int, err error) {
 	}
 }
 
-// NodeName returns the first that is not empty: what was configured, the environment variable NODE_NAME, the host name in the form that
-// kubelets register. It fails when all are empty.
+// NodeName returns the first that is not empty: what was configured, the environment variable
+// NODE_NAME, the host name as kubelets register it. It fails when all are empty.
 func NodeName(configured, environment, host string) (string, error) {
 	tidy := func(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 	name := cmp.Or(tidy(configured), tidy(environment), tidy(host))
@@ -116,7 +116,7 @@ func NodeName(configured, environment, host string) (string, error) {
 	return name, nil
 }
 
-// Settings returns what a valid configuration says for one family, and whether the family is to be served at all.
+// Settings returns a valid configuration for one family, and whether the family is to be served.
 func Settings(c v1alpha1.ProxyAgentConfiguration, family model.Family) (model.Settings, bool) {
 	s := model.Settings{
 		Family:             family,

@@ -17,7 +17,7 @@ const (
 	theirHead = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 )
 
-// The files in testdata are as kubeadm, kind, k3s and managed clusters write them, and one of our own kind with every field.
+// The files in testdata are from kubeadm, kind, k3s, managed clusters, and ours with all fields.
 func TestLoadRealFiles(t *testing.T) {
 	for _, tc := range []struct {
 		file     string

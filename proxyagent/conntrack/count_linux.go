@@ -28,8 +28,7 @@ func (k Kernel) Count(ctx context.Context, of map[netip.Addr]int) error {
 	})
 }
 
-// ended reports whether a TCP connection has nothing more to carry. One that is open in one
-// direction has something.
+// ended reports whether a TCP connection has nothing to carry; one open in one direction has.
 func ended(connection nfnetlink.Attrs) bool {
 	state := connection.Get(nl.CTA_PROTOINFO).Get(nl.CTA_PROTOINFO_TCP).Get(nl.CTA_PROTOINFO_TCP_STATE).Number()
 	return state == nl.TCP_CONNTRACK_LAST_ACK || state == nl.TCP_CONNTRACK_TIME_WAIT || state == nl.TCP_CONNTRACK_CLOSE

@@ -18,9 +18,8 @@
 //	nowhere       endpoints                       yes; at node ports only if nothing answered
 //	nowhere       no endpoints                    no
 //
-// That is so for UDP and SCTP. A connection of TCP to an endpoint that has gone fails, and the
-// client opens another: only those that were never answered are looked at, a second after the
-// change.
+// That is so for UDP and SCTP. A TCP connection to an endpoint that has gone fails, and the client
+// opens another: only those never answered are looked at, a second after the change.
 //
 // All endpoints of a port that serve count, also those that terminate and those that only traffic
 // from some sources goes to: existing flows may continue, and the addresses of a flow do not say by
@@ -32,6 +31,5 @@
 //
 // Beside that, [Kernel.Count] counts connections to some addresses, of all protocols.
 //
-// Start with flow.go, which is pure, then reconcile.go and search.go. [Table] is the interface to
-// the kernel.
+// Start with flow.go, which is pure, reconcile.go and search.go. [Table] leads to the kernel.
 package conntrack

@@ -19,8 +19,7 @@ type Flow struct {
 	Answered bool
 	// ID tells the flow from an earlier or later one with the same addresses.
 	ID uint32
-	// Zone and SourceZone are the tracking zones of both directions, and of the client's only. Both
-	// are zero nearly always.
+	// Zone and SourceZone are tracking zones: of both directions, and of the client's; mostly zero.
 	Zone, SourceZone uint16
 }
 
@@ -29,7 +28,7 @@ func (f Flow) translated() bool { return f.ReplySource != f.Destination }
 
 func (f Flow) front() front { return front{f.Protocol, f.Destination} }
 
-// Query says which flows are asked for. The kernel leaves out all others: to send one costs it many
+// Query says which flows are wanted. The kernel leaves out the rest: to send a flow costs it many
 // times what it costs to pass it over.
 type Query struct {
 	Family   model.Family
@@ -55,8 +54,7 @@ type Table interface {
 // staleCheck decides which flows are stale, for one reading of the table.
 type staleCheck struct {
 	index *portIndex
-	// suspects are the fronts in question, with the port that each had when the reading began; nil
-	// for none.
+	// suspects are the fronts in question, with their ports when the reading began, nil for none.
 	suspects map[front]*served
 	// former are addresses at which node ports were served.
 	former []nodeAddrs

@@ -72,8 +72,7 @@ func frontsOf(p model.ServicePort) (all []front) {
 	return all
 }
 
-// allows reports whether a flow may stay with an endpoint: one that new flows go to, or one that
-// still serves.
+// allows reports whether a flow may stay with an endpoint: one for new flows, or one that serves.
 func (s *served) allows(endpoint netip.AddrPort) bool {
 	return has(s.cluster, endpoint) || has(s.local, endpoint) || has(s.serving, endpoint)
 }
@@ -146,8 +145,7 @@ func (x *portIndex) add(p model.ServicePort) {
 	}
 }
 
-// setNodeAddrs changes the addresses of node ports, and returns the fronts that may have stale
-// flows now.
+// setNodeAddrs changes the addresses of node ports, and returns fronts that may have stale flows.
 func (x *portIndex) setNodeAddrs(n nodeAddrs) (suspects []front) {
 	x.nodes = n
 	for f, port := range x.owners {
@@ -158,8 +156,7 @@ func (x *portIndex) setNodeAddrs(n nodeAddrs) (suspects []front) {
 	return suspects
 }
 
-// owner returns the port that has the destination of a flow, nil for none, and whether it has it as
-// a node port.
+// owner returns the port that has a flow's destination, or nil, and whether as a node port.
 func (x *portIndex) owner(dst front, local map[netip.Addr]bool) (port *served, isNodePort bool) {
 	if port := x.owners[dst]; port != nil { // The rules ask for virtual IPs first.
 		return port, false

@@ -38,8 +38,7 @@ func (k Kernel) Flows(ctx context.Context, q Query, wanted func(Flow) bool) (flo
 	return flows, err
 }
 
-// dump asks once. Kernels before 5.8, and before 5.14 for those that are unanswered, send more than
-// is asked for.
+// dump asks once. Kernels before 5.8 (for unanswered flows 5.14) send more than is asked for.
 func (k Kernel) dump(q Query, each func(Flow)) error {
 	return k.conn.Dump(request(nl.IPCTNL_MSG_CT_GET, q.Family, q.filter()), func(answer nfnetlink.Attrs) {
 		if f, ok := readFlow(answer); ok {
@@ -77,7 +76,6 @@ func LocalAddrs() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// request is about flows of a family.
 func request(command uint8, family model.Family, attrs nfnetlink.Attrs) nfnetlink.Request {
 	return nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_CTNETLINK, Command: command, Family: family.Number(), Attrs: attrs}
 }

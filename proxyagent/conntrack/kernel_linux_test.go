@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { network.Isolate(m) }
 
-// site has the addresses of a test in one family. What clients see of all this is in the behaviours 113 to 120 of test/e2e/flows.
+// site has a test's addresses in one family. test/e2e/flows (113 to 120) has what clients see.
 type site struct {
 	family           model.Family
 	client           netip.Addr
@@ -183,7 +183,7 @@ func TestDeletionIsExact(t *testing.T) {
 	})
 }
 
-// TestConnectionsAreCounted has connections in all states that TCP has, and flows of other protocols.
+// TestConnectionsAreCounted has TCP connections in all states, and flows of other protocols.
 func TestConnectionsAreCounted(t *testing.T) {
 	forEachSite(t, func(t *testing.T, s site, _ Table) {
 		for i, state := range []string{"SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE"} {

@@ -7,9 +7,8 @@ import (
 )
 
 const (
-	// settle is how long a front of TCP is left alone after it changed. A connection that is being
-	// opened just then is unanswered for a moment, and must not be cut; clients ask again after a
-	// second.
+	// settle is how long a front of TCP is left alone after a change. A connection that is being
+	// opened just then is unanswered and must not be cut; clients ask again after a second.
 	settle = time.Second
 	// share limits reading the table to a tenth of the time: the kernel walks all of it, however
 	// few flows it sends.
@@ -79,7 +78,6 @@ func (r *Reconciler) Reconcile(globals model.Globals, d model.Delta, now time.Ti
 	}
 }
 
-// suspectAll suspects everything in the index.
 func (r *Reconciler) suspectAll(now time.Time) {
 	for f := range r.index.owners {
 		r.suspect(now, f)

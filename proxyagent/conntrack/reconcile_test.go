@@ -434,8 +434,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatAreBeingOpened of TCP get a second to be answered. Others are looked at at
-// once.
+// TestConnectionsThatAreBeingOpened of TCP get a second to be answered; other flows get none.
 func TestConnectionsThatAreBeingOpened(t *testing.T) {
 	r := New(model.IPv4, newFake())
 	if r.Start(planOf(anyNodePort, tcp(service("web", vip, a))), nil, now); r.Next() != now.Add(time.Second) || r.Search(now) != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// perTurn is how many flows are deleted before the agent's loop does something else: a few tens of
-// milliseconds.
+// perTurn is how many flows are deleted, in a few tens of ms, before the agent's loop goes on.
 const perTurn = 1000
 
 // search is one reading of the table. It has the suspects that were due: they are suspects of the
@@ -72,8 +71,7 @@ func (s *search) read(ctx context.Context, family model.Family, table Table, nee
 	return nil
 }
 
-// queries are as narrow as the suspects of each protocol allow. A connection of TCP that was
-// answered has an end of its own.
+// queries are as narrow as the suspects allow. A TCP connection that was answered ends by itself.
 func (s *search) queries(family model.Family) (all []Query) {
 	for _, p := range model.Protocols {
 		q, n := Query{Family: family, Protocol: p, Unanswered: p == model.TCP}, 0

@@ -54,7 +54,7 @@ func (q Query) filter() nfnetlink.Attrs {
 	})
 }
 
-// identity are the attributes that name one flow. The kernel looks for the tuple, and then compares the ID.
+// identity are the attributes that name a flow: the kernel finds the tuple, then compares the ID.
 func identity(f Flow) nfnetlink.Attrs {
 	a := nfnetlink.Attrs(nil).Nest(nl.CTA_TUPLE_ORIG, func(a nfnetlink.Attrs) nfnetlink.Attrs {
 		a = writeTuple(a, f)

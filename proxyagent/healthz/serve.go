@@ -13,8 +13,8 @@ import (
 // bindAgainAfter is how long a port that could not be bound is left alone.
 var bindAgainAfter = 5 * time.Second
 
-// Serve answers at an address, which is "0" for none, until ctx ends; then it returns nil, with nothing left open. A port that cannot be bound
-// is reported to failed and tried again: the agent goes on, for it has Services to serve.
+// Serve answers at an address, "0" for none, until ctx ends, then returns nil with nothing left
+// open. It tells failed of a port that cannot be bound and tries again: the agent serves Services.
 func Serve(ctx context.Context, address string, server *http.Server, failed func(error)) error {
 	if address == "0" || address == "" {
 		return nil
@@ -38,8 +38,8 @@ func Serve(ctx context.Context, address string, server *http.Server, failed func
 	}
 }
 
-// newHTTPServer returns a server whose clients can neither dawdle nor send much: probes are short, and these ports are open to
-// whoever reaches the node.
+// newHTTPServer returns a server whose clients can neither dawdle nor send much: probes are short,
+// and these ports are open to every client that reaches the node.
 func newHTTPServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,

@@ -14,7 +14,7 @@ import (
 // maxQueued is how long a change may wait for the kernel.
 const maxQueued = time.Minute
 
-// Server answers /healthz, /livez and /former. Its methods may be called by several goroutines, before and while it runs.
+// Server answers /healthz, /livez and /former. Several goroutines may call it, also before it runs.
 type Server struct {
 	mode     string
 	answered func(path string, code int)
@@ -25,15 +25,14 @@ type Server struct {
 	counted  counted
 }
 
-// counted is what /former answers. Reason is why there is no answer, empty if there is one.
 type counted struct {
 	CountedAt time.Time          `json:"countedAt,omitzero"`
 	Addresses map[netip.Addr]int `json:"addresses,omitzero"`
 	Reason    string             `json:"reason,omitempty"`
 }
 
-// New returns a Server of an agent that serves these families in a mode, "iptables" or "nftables", and has programmed nothing yet. answered hears the path, without its slash, and
-// the status code of each answer: for metrics.
+// New returns a Server of an agent that serves these families in a mode, "iptables" or "nftables",
+// and has programmed nothing. For metrics, answered hears each path, without slash, and status.
 func New(families []model.Family, mode string, answered func(path string, code int)) *Server {
 	s := &Server{
 		mode: mode, answered: answered, families: make(map[model.Family]progress, len(families)), counted: counted{Reason: "nothing has been counted yet"},
@@ -44,7 +43,7 @@ func New(families []model.Family, mode string, answered func(path string, code i
 	return s
 }
 
-// Queued records that a change came which the rules of the family do not have yet. Only the oldest one counts.
+// Queued records a change that the rules of the family do not have yet. Only the oldest one counts.
 func (s *Server) Queued(f model.Family) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,14 +59,15 @@ func (s *Server) Updated(f model.Family) {
 	s.families[f] = progress{updated: time.Now()}
 }
 
-// SetNodeLeaving records whether the node is about to leave the cluster: /healthz then tells load balancers to go elsewhere.
+// SetNodeLeaving records whether the node is leaving: /healthz sends load balancers elsewhere then.
 func (s *Server) SetNodeLeaving(leaving bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving = leaving
 }
 
-// Counted records how many connections there were at a time to each former address that is served, or why that could not be found out. The map must not change afterwards.
+// Counted records how many connections each served former address had at a time, or why that is not
+// known. The map must not change afterwards.
 func (s *Server) Counted(at time.Time, connections map[netip.Addr]int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,8 +76,8 @@ func (s *Server) Counted(at time.Time, connections map[netip.Addr]int, err error
 	}
 }
 
-// Healthy reports whether the agent does its work: every family was programmed, and nothing waits for too long. A leaving node
-// makes no difference.
+// Healthy reports whether the agent does its work: every family was programmed, and nothing waits
+// for too long. A leaving node makes no difference.
 func (s *Server) Healthy() bool {
 	r, _ := s.report(progress.ready)
 	return r.Healthy
@@ -117,7 +117,7 @@ func (s *Server) answer(w http.ResponseWriter, path string, r report, ok bool) {
 	code := http.StatusServiceUnavailable
 	if ok {
 		code = http.StatusOK
-		// Readers of this field once took an old time for a hung proxy, so kube-proxy reports the present while all is well.
+		// Readers once took an old time for a hung proxy, so kube-proxy reports the present when well.
 		r.LastUpdated = r.CurrentTime
 	}
 	s.answered(path, code)
@@ -131,9 +131,9 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // a client that went away is not an error
 }
 
-// report is what /healthz and /livez answer, with the field names of kube-proxy but for Mode, which kube-proxy does not tell here.
+// report is what /healthz and /livez answer, in kube-proxy's field names and one of ours, Mode.
 type report struct {
-	// LastUpdated is now while all is well, otherwise the last moment at which any family was programmed.
+	// LastUpdated is now while all is well, otherwise the last time that any family was programmed.
 	LastUpdated time.Time `json:"lastUpdated"`
 	CurrentTime time.Time `json:"currentTime"`
 	// NodeEligible is nil in the answers of /livez: a node that is about to leave is alive.
@@ -144,7 +144,7 @@ type report struct {
 	Mode    string                  `json:"mode,omitempty"`
 }
 
-// familyReport is the part of a report about one family. LastUpdated is the zero time until it has been programmed.
+// familyReport is about one family. LastUpdated is the zero time until it has been programmed.
 type familyReport struct {
 	LastUpdated time.Time `json:"lastUpdated"`
 	Healthy     bool      `json:"healthy"`
@@ -157,7 +157,8 @@ type progress struct {
 	queued time.Time
 }
 
-// alive is what /livez asks: no change waits for longer than it may. As in kube-proxy, a family that was never programmed is starting, not late.
+// alive is what /livez asks: no change waits for too long. As in kube-proxy, a family that was
+// never programmed is starting, not late.
 func (p progress) alive(now time.Time) bool {
 	return p.updated.IsZero() || p.queued.IsZero() || now.Sub(p.queued) < maxQueued
 }

@@ -16,8 +16,9 @@ import (
 // listenAgainEvery is the period at which ports that could not be bound are tried again.
 var listenAgainEvery = 30 * time.Second
 
-// Services answers on the healthCheckNodePort of each Service, at all addresses and on any path: 200 when the Service has a local endpoint and
-// the agent is healthy, otherwise 503. Its methods may be called by several goroutines. Set costs as much as one port, however many there are.
+// Services answers on the healthCheckNodePort of each Service, at all addresses, on any path: 200
+// when the Service has a local endpoint and the agent is healthy, otherwise 503. Its methods may be
+// called by several goroutines. Set costs as much as one port, however many there are.
 type Services struct {
 	healthy func() bool
 	failed  func(model.ServiceName, uint16, error)
@@ -27,13 +28,13 @@ type Services struct {
 	checks map[model.ServiceName]*check
 }
 
-// NewServices returns Services without any. healthy says whether the agent itself is well. failed hears of a port that cannot be bound, once
-// until it works or the Service changes its port; it must not call methods of Services.
+// NewServices returns Services without any. healthy says whether the agent is well. failed hears
+// once of a port that cannot be bound, until it works or is changed; it must not call our methods.
 func NewServices(healthy func() bool, failed func(model.ServiceName, uint16, error)) *Services {
 	return &Services{healthy: healthy, failed: failed, checks: map[model.ServiceName]*check{}}
 }
 
-// Run tries again to listen where that failed, until ctx ends. Then it stops answering, for good, and every port is free.
+// Run tries again to listen where that failed, until ctx ends. Then it frees all ports, for good.
 func (s *Services) Run(ctx context.Context) error {
 	again := time.NewTicker(listenAgainEvery)
 	defer again.Stop()
@@ -55,9 +56,10 @@ func (s *Services) Run(ctx context.Context) error {
 	}
 }
 
-// Set sets the health check port of a Service, and how many ready local endpoints it has. Port 0 stops answering for it. Answers change
-// at once; a port that cannot be bound, or is still another Service's, is tried again at each Set for the Service, when any other port
-// becomes free, and every 30 s. After Run it does nothing.
+// Set sets a Service's health check port and number of ready local endpoints; port 0 stops
+// answering. Answers change at once. A port that cannot be bound, or is another Service's, is tried
+// again at each Set for this Service, when any port gets free, and every 30 s. After Run it does
+// nothing.
 func (s *Services) Set(n model.ServiceName, port uint16, localEndpoints int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +103,7 @@ func (s *Services) listen(c *check) {
 	c.failed = err != nil
 }
 
-// check is the healthCheckNodePort of one Service. Its answers read endpoints; all else is guarded by the lock of Services.
+// check is the healthCheckNodePort of one Service. Answers read endpoints; mu guards all else.
 type check struct {
 	name      model.ServiceName
 	port      uint16

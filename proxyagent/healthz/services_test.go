@@ -150,7 +150,7 @@ func TestAllAddressesAnswerUntilTheEnd(t *testing.T) {
 	_ = listen(t, fmt.Sprintf(":%d", port)).Close()
 }
 
-// Everybody who reaches the node reaches these ports.
+// Any client that reaches the node reaches these ports.
 func TestAClientThatSendsNothingIsCutOff(t *testing.T) {
 	server := newHTTPServer(http.NotFoundHandler())
 	for name, d := range map[string]time.Duration{

@@ -7,7 +7,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Entry is one entry of a set. Fields that the type of the set does not use are zero, so that entries may be compared:
+// Entry is one entry of a set. Fields that its type does not use are zero, so that entries compare:
 //
 //	HashIP         Addr
 //	HashIPPort     Addr, Protocol, Port
@@ -45,8 +45,8 @@ type Change struct {
 	Delete bool
 }
 
-// bytesPerEntry is the most that an entry takes in a message, maxBatch how many entries are in one: an attribute has less than 64 KiB, and the
-// kernel holds up other requests while it works on one.
+// bytesPerEntry is the most that an entry takes in a message, maxBatch how many are in one: an
+// attribute has less than 64 KiB, and the kernel holds up other requests while it works on one.
 const (
 	bytesPerEntry = 80
 	maxBatch      = 32 * 1024 / bytesPerEntry

@@ -15,21 +15,21 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// destroyTries and destroyPause are how often and after which pause a set in use is destroyed again: iptables-nft returns when its
-// rules are out of force, and the kernel gives up their references a few milliseconds later.
+// destroyTries and destroyPause are how often and after what pause a set in use is destroyed again:
+// after iptables-nft returns, the kernel keeps references of its rules for some milliseconds.
 const (
 	destroyTries = 20
 	destroyPause = 25 * time.Millisecond
 )
 
-// Kernel are the sets of one network namespace. It may be used by several goroutines. The zero value is of no use.
+// Kernel are the sets of one network namespace, for many goroutines. Its zero value is of no use.
 //
-// Costs: one message for each set that is created or destroyed, one for about 400 entries of a set that change, one dump for Counts
-// (its answer has about 150 bytes for each set) and for Entries.
+// Costs: one message for each set that is created or destroyed, one for about 400 entries of a set
+// that change, one dump for Counts (an answer of about 150 bytes for each set) and for Entries.
 type Kernel struct{ conn *nfnetlink.Conn }
 
-// Open opens the sets in the network namespace of the calling thread, which every thread of a process shares unless it asked for
-// another one. It fails when the kernel does not know netfilter.
+// Open opens the sets in the network namespace of the calling thread, which all threads of a
+// process share unless one asks for another. It fails when the kernel does not know netfilter.
 func Open() (*Kernel, error) {
 	conn, err := nfnetlink.Open()
 	if err != nil {
@@ -41,8 +41,8 @@ func Open() (*Kernel, error) {
 // Close frees the connection to the kernel. The sets stay.
 func (k *Kernel) Close() { k.conn.Close() }
 
-// Create creates sets. One that exists with its entries is kept when it is of the same kind; otherwise the error is ErrOtherKind for that
-// one, and the others are created all the same.
+// Create creates sets. One that exists with its entries is kept when it is of the same kind;
+// otherwise the error is ErrOtherKind for that one, and the rest are created all the same.
 func (k *Kernel) Create(ctx context.Context, sets ...Set) error {
 	var wrong []error
 	for _, s := range sets {
@@ -88,8 +88,8 @@ func (k *Kernel) Apply(ctx context.Context, changes []Change) error {
 	return errors.Join(wrong...)
 }
 
-// Destroy destroys sets with their entries. One that is not there is fine. One that a rule still refers to after half a second gives
-// ErrInUse, and the others are destroyed all the same.
+// Destroy destroys sets with their entries. A missing one is fine. One that a rule still refers to
+// after half a second gives ErrInUse, and the rest are destroyed all the same.
 func (k *Kernel) Destroy(ctx context.Context, names ...string) error {
 	var wrong []error
 	for try := 1; len(names) > 0; try++ {
@@ -116,8 +116,8 @@ func (k *Kernel) destroy(ctx context.Context, name string) error {
 	return k.do(ctx, nl.IPSET_CMD_DESTROY, 0, begin(name))
 }
 
-// Counts returns how many entries each set has whose name begins with prefix. Entries are not transferred. Of sets that expire, entries
-// whose time has come do not count.
+// Counts returns how many entries each set with the prefix has, without reading them. In sets that
+// expire, entries whose time has come do not count.
 func (k *Kernel) Counts(ctx context.Context, prefix string) (map[string]int, error) {
 	var counts map[string]int
 	err := k.list(ctx, "", listHeader, func() { counts = make(map[string]int) }, func(answer nfnetlink.Attrs) {
@@ -154,7 +154,7 @@ func (k *Kernel) header(ctx context.Context, name string) (header, error) {
 	return h, nil
 }
 
-// list reads one set, or all when name is empty. It calls start before each try.
+// list reads one set, or all if name is empty. It calls start before each try.
 func (k *Kernel) list(ctx context.Context, name string, flags uint32, start func(), each func(nfnetlink.Attrs)) error {
 	attrs := begin(name).PutNet32(nl.IPSET_ATTR_FLAGS, flags)
 	return meaning(nfnetlink.Again(ctx, func() error {
@@ -171,7 +171,7 @@ func request(command uint8, flags uint16, attrs nfnetlink.Attrs) nfnetlink.Reque
 	return nfnetlink.Request{Subsystem: unix.NFNL_SUBSYS_IPSET, Command: command, Flags: flags, Attrs: attrs}
 }
 
-// meaning turns an answer of the kernel into an error of this package where there is one, and keeps the number.
+// meaning turns an answer of the kernel into our error where there is one, and keeps the number.
 func meaning(err error) error {
 	var number syscall.Errno
 	if !errors.As(err, &number) {

@@ -111,7 +111,7 @@ var sameEntries = cmpopts.EquateComparable(Entry{})
 // lastDigits are those of a timeout that change while the test runs.
 var lastDigits = regexp.MustCompile(`(timeout \d+)\d\d$`)
 
-// TestRoundTrip puts entries into sets of every type and family, and asks both us and the ipset program for them.
+// TestRoundTrip puts entries into sets of every kind, and asks us and the ipset program for them.
 func TestRoundTrip(t *testing.T) {
 	v4, v6 := port("10.96.0.1", model.TCP, 80), port("fd00::a", model.SCTP, 80)
 	for _, tc := range []struct {
@@ -293,7 +293,7 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce has goroutines that change sets while others read them.
+// TestManyAtOnce has goroutines that change sets while other goroutines read them.
 func TestManyAtOnce(t *testing.T) {
 	k := open(t)
 	var all sync.WaitGroup

@@ -33,8 +33,8 @@ type Set struct {
 	Type Type
 	// Family is that of the addresses; BitmapPort has none and ignores it.
 	Family model.Family
-	// Timeout is zero when entries stay until they are deleted. Otherwise they leave after so many seconds, unless a rule of iptables says
-	// another number when it adds them. A set that exists keeps its Timeout when both are not zero.
+	// Timeout is zero when entries stay until deleted. Otherwise they leave after so many seconds, or
+	// those that an iptables rule gives when adding. If neither is zero, a set keeps its Timeout.
 	Timeout uint32
 }
 
@@ -47,14 +47,15 @@ var (
 	ErrInUse = fmt.Errorf("%w: a rule still refers to the set", model.ErrRefused)
 )
 
-// revisions are the oldest revisions of each type that know all protocols: every kernel since 3.0 has them.
+// revisions are the oldest of each type that know all protocols: every kernel since 3.0 has them.
 var revisions = map[Type]uint8{HashIP: 0, HashIPPort: 1, HashIPPortIP: 1, HashIPPortNet: 2, BitmapPort: 0}
 
-// hashSize is how many buckets a set has at first. The kernel doubles them when needed, and copies all entries then: sets that are filled
-// by us begin large enough for a middle-sized cluster.
+// hashSize is how many buckets a set has at first. The kernel doubles them when needed and then
+// copies all entries: sets that we fill begin large enough for a middle-sized cluster.
 //
-// Those that expire are filled by rules, and an entry that a rule adds never makes a set grow: it is lost when its bucket has 12 already. With
-// 1,024 buckets that begins at some 4,000 entries, for 8 KiB of a set of which there may be thousands.
+// Those that expire are filled by rules, and an entry that a rule adds never makes a set grow: it
+// is lost when its bucket has 12. With 1,024 buckets, or 8 KiB for each of maybe thousands of sets,
+// that begins at some 4,000 entries.
 func (s Set) hashSize() uint32 {
 	if s.Timeout != 0 {
 		return 1024

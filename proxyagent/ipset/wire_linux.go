@@ -10,7 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// listHeader requests sets without their entries. It is IPSET_FLAG_LIST_HEADER of linux/netfilter/ipset/ip_set.h.
+// listHeader requests sets without entries (IPSET_FLAG_LIST_HEADER in linux's ipset/ip_set.h).
 const listHeader = 1 << 2
 
 // header are the properties of a set that exists.
@@ -69,8 +69,8 @@ func properties(a nfnetlink.Attrs, s Set) nfnetlink.Attrs {
 	return a
 }
 
-// addition are the attributes of the request to add entries to a set, or to delete them. The line number belongs to `ipset restore`, which is
-// the other user of such messages; zero makes the kernel answer as to all other requests.
+// addition are the attributes of the request to add or delete entries of a set. The line number is
+// for `ipset restore`, the other user of such messages; zero makes the kernel answer as usual.
 func addition(set string, entries []Entry) nfnetlink.Attrs {
 	a := append(make(nfnetlink.Attrs, 0, 128+bytesPerEntry*len(entries)), begin(set)...)
 	a = a.PutNet32(nl.IPSET_ATTR_LINENO, 0)

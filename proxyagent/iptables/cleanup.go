@@ -28,8 +28,8 @@ type CleanupOptions struct {
 	DryRun bool
 }
 
-// Cleanup takes our chains, the rules that lead to them, and our sets away, and returns what it did in words. Nothing of others is
-// touched. A variant that is not installed or has no tables is passed over.
+// Cleanup takes away our chains, the rules that lead to them, and our sets, and returns what it did
+// in words. It touches nothing else, and skips a variant that is not installed or has no tables.
 func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
 	var done []string
 	var problems []error
@@ -89,8 +89,8 @@ func cleanShown(ctx context.Context, o CleanupOptions, m Mode, r runner, s rules
 }
 
 // cleanSingly takes away what is ours in a table that iptables cannot show, as far as its names are
-// known: the jumps, and in the table filter all chains. In the table nat the chains of single
-// Services stay, to which nothing leads any more.
+// known: the jumps, and in the table filter all chains. In nat, chains of single Services stay, to
+// which nothing leads any more.
 func (r runner) cleanSingly(t rules.Table) error {
 	node, err := rule.New(rule.Path(strings.TrimSuffix(r.save, "-save")), rule.Timeout(lockTimeout))
 	if err != nil {
@@ -112,7 +112,6 @@ func (r runner) cleanSingly(t rules.Table) error {
 	return err
 }
 
-// deleteAll deletes the jumps between two chains.
 func deleteAll(node *rule.IPTables, t rules.Table, from, to string) error {
 	for {
 		found, err := node.Exists(string(t), from, "-j", to)
@@ -157,8 +156,8 @@ func cleanSets(ctx context.Context, o CleanupOptions) ([]string, error) {
 	return did, nil
 }
 
-// cleanedWith reports whether a set is removed with a family. Sets with names of unknown versions are removed with IPv6, which comes last,
-// so that no rule uses them any more.
+// cleanedWith reports whether a set is removed with a family. A set with the name of an unknown
+// version goes with IPv6, which comes last, so that no rule uses it any more.
 func cleanedWith(name string, f model.Family) bool {
 	return strings.HasPrefix(name, rules.SetPrefix(model.IPv4)) == (f == model.IPv4)
 }

@@ -26,8 +26,8 @@ type evidence struct {
 	there    map[Mode]bool // whose programs are installed
 }
 
-// choose picks the variant, and says why. Whoever else writes rules on a node should use the same one: where both are in use, the kernel evaluates
-// both, in an order that is not defined.
+// choose picks the variant, and says why. All programs that write rules on a node should use the
+// same one: where both are in use, the kernel evaluates both, in an undefined order.
 func choose(e evidence) (Mode, string, error) {
 	for _, sign := range []struct {
 		of  func(m, other Mode) bool
@@ -48,7 +48,7 @@ func choose(e evidence) (Mode, string, error) {
 	return "", "", errors.New("neither iptables-nft nor iptables-legacy is in PATH: install the package iptables (1.8 or later)")
 }
 
-// Detect chooses the variant that this node uses. A mode that is not empty is taken as it is, if its programs are installed.
+// Detect chooses the variant that this node uses. A mode that is given only has to be installed.
 func Detect(ctx context.Context, want Mode) (mode Mode, why string, err error) {
 	if want != "" {
 		if _, err := newRunner(want, model.IPv4); err != nil {
@@ -67,9 +67,9 @@ type Found struct {
 	// Only rules of iptables let Services pass there: what a table of nftables accepts, another one
 	// may still drop.
 	Drops []string
-	// Others names the tables that have rules of other programs, with how many: all of filter, and
-	// those of network plugins and proxies elsewhere. The kubelet's KUBE-FIREWALL, which has
-	// nothing to do with Services, is not among them: every node has it.
+	// Others names the tables with rules of other programs, and how many: all of filter, and those of
+	// network plugins and proxies elsewhere. The kubelet's KUBE-FIREWALL, which has nothing to do with
+	// Services, is not among them: every node has it.
 	Others []string
 }
 
@@ -100,8 +100,8 @@ func gatherEvidence(ctx context.Context) evidence {
 	return e
 }
 
-// LegacyInUse reports whether the kernel has legacy tables in this network namespace. iptables-legacy-save would create them, with a cost for
-// every packet.
+// LegacyInUse reports whether the kernel has legacy tables in this network namespace. It does not
+// run iptables-legacy-save, which would create them and make every packet pass them.
 func LegacyInUse(f model.Family) bool {
 	path := "/proc/thread-self/net/ip_tables_names" // the first thread, of /proc/net, may be in another namespace
 	if f == model.IPv6 {

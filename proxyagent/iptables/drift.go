@@ -10,9 +10,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables/rules"
 )
 
-// Check looks for changes that others made to what is ours, and repairs them. It returns what it repaired, in words, nil for nothing.
-// Without changes by anybody it costs microseconds, so it may be called every second. Before the first successful Sync, and after a
-// failed one, it does nothing: then Sync has to be called. A Sync does not wait for it to read the rules.
+// Check looks for changes that other programs made to what is ours, and repairs them. It returns
+// what it repaired, in words. Without such changes it costs microseconds, so it may be called every
+// second. Before a successful Sync, and after a failed one, it does nothing: Sync has to be called.
+// A Sync does not wait for it to read the rules.
 func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	p.checking.Lock()
 	defer p.checking.Unlock()
@@ -50,7 +51,7 @@ func (p *Proxier) drift(ctx context.Context, now time.Time) ([]string, error) {
 	return append(found, more...), err
 }
 
-// setsPeriod is how often the members of sets are counted: nothing tells cheaper whether they changed.
+// setsPeriod is how often set members are counted: no cheaper way tells whether they changed.
 const setsPeriod = 2 * time.Second
 
 func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, error) {
@@ -81,8 +82,9 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 	return found, nil
 }
 
-// readBeside reads the rules without mu, which the caller holds, so that a Sync may write meanwhile. The chains that it wrote are returned as they should
-// be: what was read of them may be older. It returns nil when a Sync compared everything meanwhile, or has to next.
+// readBeside reads the rules without mu, which the caller holds, so that a Sync may write
+// meanwhile. The chains that it wrote are returned as they should be, because what was read of them
+// may be older. It returns nil when a Sync compared everything meanwhile, or has to next.
 func (p *Proxier) readBeside(ctx context.Context) (*rules.Saved, error) {
 	p.meanwhile = []rules.Transaction{}
 	p.mu.Unlock()
@@ -99,7 +101,7 @@ func (p *Proxier) readBeside(ctx context.Context) (*rules.Saved, error) {
 	return &s, nil
 }
 
-// confirmSpellings reads the chains that were written although possibly only their spelling differs.
+// confirmSpellings reads the chains that were written although maybe only their spelling differs.
 func (p *Proxier) confirmSpellings(ctx context.Context) error {
 	if !p.spellings.Doubtful() {
 		return nil
@@ -112,7 +114,7 @@ func (p *Proxier) confirmSpellings(ctx context.Context) error {
 	return nil
 }
 
-// driftOfSets compares the numbers of members, which is cheap, and the members themselves where these differ, or in any case with all.
+// driftOfSets compares the numbers of members, and the members where these differ or all is true.
 func (p *Proxier) driftOfSets(ctx context.Context, all bool) ([]string, error) {
 	counts, err := p.options.Sets.Counts(ctx, rules.SetPrefix(p.options.Family))
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 
 var errFault = errors.New("a fault of the test")
 
-// faulty is sets of the real kernel of which one call fails, before it does anything or after it did all.
+// faulty is sets of the real kernel, of which one call fails before it does anything, or after.
 type faulty struct {
 	Sets
 	left int  // calls until the one that fails; below zero none does
@@ -65,7 +65,7 @@ func (s *faulty) Entries(ctx context.Context, name string) (entries map[ipset.En
 	return entries, err
 }
 
-// script writes a program that stands in front of another and, for as many runs as the file beside it has lines, does what instead.
+// script writes a program that runs another, but does instead for as many runs as arm says.
 func script(t *testing.T, p *Proxier, program, instead string) (path string, arm func(times int)) {
 	t.Helper()
 	keep(t, p)
@@ -89,8 +89,9 @@ func keep(t *testing.T, p *Proxier) {
 	t.Cleanup(func() { p.run = programs })
 }
 
-// TestSyncFinishesWhatFailed has every call to the sets fail once, before or after it did its work, in a change and in the first sync after a
-// restart. Whatever failed, the next sync has to bring the kernel to the Plan, without a new Delta.
+// TestSyncFinishesWhatFailed fails every call to the sets once, before or after its work, in a
+// change and in the first sync after a restart. The next sync completes the Plan, with no new
+// Delta.
 func TestSyncFinishesWhatFailed(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		kernel := &faulty{Sets: p.options.Sets, left: -1}
@@ -165,7 +166,7 @@ func noUnwantedSets(t *testing.T, p *Proxier) {
 	}
 }
 
-// TestAStuckRestoreDoesNotStopTheOtherFamily, and afterwards the transactions of neither count as those of strangers.
+// TestAStuckRestoreDoesNotStopTheOtherFamily; later, no transaction counts as another program's.
 func TestAStuckRestoreDoesNotStopTheOtherFamily(t *testing.T) {
 	network.NeedIsolation(t)
 	p, random := newProxier(t, NFT, model.IPv6), plans.New(2, model.IPv6)
@@ -222,7 +223,7 @@ func TestProgramsThatFail(t *testing.T) {
 		}
 		agree(t, p)
 
-		// The lock is taken by another program for long, perhaps between two tables: what was written has to be read.
+		// Another program takes the lock, perhaps between two tables: what was written has to be read.
 		p.run.restore, failRestore = script(t, p, restore, "cat >/dev/null; echo Another app is currently holding the xtables lock. >&2; exit 4")
 		failRestore(1)
 		if _, err := p.Sync(context.Background(), random.Step(30)); !errors.Is(err, ErrLocked) {
@@ -247,7 +248,7 @@ func syncWith(t *testing.T, p *Proxier, d model.Delta, words ...string) {
 	}
 }
 
-// TestChangesDoNotWaitForComparing has reading the rules take long, and a sync come meanwhile: what was read is older than what it wrote.
+// TestChangesDoNotWaitForComparing has a sync come during a long reading, which is then outdated.
 func TestChangesDoNotWaitForComparing(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		ctx, random := context.Background(), plans.New(4, p.options.Family)
@@ -322,7 +323,7 @@ func affine(f model.Family) (port model.ServicePort, globals model.Globals, set 
 	return port, globals, r.NewSets()[0]
 }
 
-// TestSetsOfClientsComeAndGo with their endpoints, and when somebody else takes them away with the rules. A restart keeps the clients.
+// TestSetsOfClientsComeAndGo with endpoints, or by another program. A restart keeps the clients.
 func TestSetsOfClientsComeAndGo(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		port, g, set := affine(p.options.Family)
@@ -363,7 +364,7 @@ func TestSetsOfClientsComeAndGo(t *testing.T) {
 	})
 }
 
-// TestSameDamageTwice replaces a rule, lets it be repaired, and does the same again: that is no peculiar spelling of iptables.
+// TestSameDamageTwice replaces a rule again after its repair: that is no odd spelling of iptables.
 func TestSameDamageTwice(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
 		_, g, _ := affine(p.options.Family)

@@ -16,8 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
-// router is the network namespace of the test between a client and an endpoint in others, whose
-// chain FORWARD drops by policy, as with docker and ufw.
+// router is the network namespace of the test, between a client and an endpoint in their own, with
+// a chain FORWARD that drops by policy, as with docker and ufw.
 type router struct {
 	t        *testing.T
 	family   model.Family

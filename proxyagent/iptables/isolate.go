@@ -10,10 +10,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// isolate is for rules that are refused. One refused rule keeps all others of its table from being
-// written. It finds the ports that the refused rules belong to and programs everything else;
-// clients of those ports are rejected, as if they had no endpoint. What serves until then goes on.
-// It fails when the refused rule is no port's.
+// isolate is for rules that are refused. One refused rule keeps all other rules of its table from
+// being written. It finds the ports of the refused rules and programs everything else. Clients of
+// those ports are rejected, as without endpoints; what serves until then goes on. It fails when the
+// refused rule is no port's.
 func (p *Proxier) isolate(ctx context.Context) error {
 	refused, err := model.Bisect(p.withheld.Suspects(p.rules.Ports()), func(some ...model.PortName) error { return p.try(ctx, some...) })
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
-// untranslatable is a port with an endpoint of the other family, which iptables refuses in a rule of the tree; overlong has a rule in a chain of its own
-// that it refuses. Their virtual IPs are of a network that random Plans do not use.
+// untranslatable is a port with an endpoint of the other family, refused in a rule of the tree;
+// overlong has a refused rule in its own chain. Their virtual IPs are not in random Plans.
 func untranslatable(f model.Family) model.ServicePort {
 	p := mended(f, 1)
 	p.Cluster = plans.Endpoints(model.IPv4+model.IPv6-f, 1)
@@ -47,7 +47,7 @@ func change(ports ...model.ServicePort) model.Delta {
 	return d
 }
 
-// expectRefused demands that these ports are not served, that clients are rejected, and that all else is in the kernel.
+// expectRefused demands that these ports are rejected, and that all else is in the kernel.
 func expectRefused(t *testing.T, p *Proxier, ports ...model.ServicePort) {
 	t.Helper()
 	agree(t, p)

@@ -11,11 +11,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// probe reports in microseconds, without running a program, whether the rules may have changed: two equal fingerprints mean that they did
-// not, except for changes of legacy tables that keep number and size of the entries. It cannot tell while a write of ours runs.
+// probe reports in microseconds, without running a program, whether the rules may have changed. Two
+// equal fingerprints mean that they did not, except for changes of legacy tables that keep number
+// and size of the entries. It cannot tell while a write of ours runs.
 type probe func() (f fingerprint, known bool, err error)
 
-// fingerprint is comparable. foreign counts the transactions of others with iptables-nft and is zero with iptables-legacy.
+// fingerprint is comparable. foreign counts transactions of other programs with iptables-nft and is
+// zero with iptables-legacy.
 type fingerprint struct {
 	foreign uint32
 	sizes   [2]tableSize

@@ -32,13 +32,13 @@ type Options struct {
 	Sets   Sets
 	// Generations is shared by the Proxiers of a network namespace. Nil: this is the only one.
 	Generations *nfnetlink.Generations
-	// FullCheck is the period of comparing everything although nothing indicates a change; 0: five minutes. It is longer where comparing would
-	// take more than a three-hundredth of the time.
+	// FullCheck is the period of comparing everything although nothing indicates a change; 0: five
+	// minutes. It is longer where comparing would take more than a three-hundredth of the time.
 	FullCheck time.Duration
 }
 
-// Proxier keeps the kernel's rules for one family as a Plan wants them. Its methods may be called concurrently; they wait for each other, but for Check only
-// while it repairs.
+// Proxier keeps the kernel's rules for one family as a Plan wants them. Its methods may be called
+// concurrently; they wait for each other, but for Check only while it repairs.
 type Proxier struct {
 	options Options
 	run     runner
@@ -62,7 +62,7 @@ type Proxier struct {
 	invalid   atomic.Uint64  // packets dropped, when the rules were read last
 }
 
-// New returns a Proxier that has not looked at the kernel yet. It fails when a program that it needs is not installed.
+// New returns a Proxier that has not read the kernel. It fails without one of the programs.
 func New(o Options) (*Proxier, error) {
 	r, err := newRunner(o.Mode, o.Family)
 	if err != nil {
@@ -81,8 +81,8 @@ func New(o Options) (*Proxier, error) {
 // kernel refuses of ports. When it fails, nothing is lost: the next Sync, also one without a Delta,
 // reads the kernel's state and finishes the work. Full reports whether it read the kernel's state.
 //
-// No packet meets incomplete rules: members of sets that rules will need are added before the rules are written, those that are not needed any
-// more are removed afterwards. Each table changes in one transaction.
+// No packet meets incomplete rules: members that rules will need are added to sets before the rules
+// are written, and removed only after rules that need them. Each table changes in one transaction.
 func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,8 +166,8 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	return nil
 }
 
-// startOver removes all our rules and the static sets, and creates the sets again. It is needed where another version left sets of another
-// type, and leaves a moment without rules.
+// startOver removes all our rules and the static sets, and creates the sets again, which leaves a
+// moment without rules. It is for when another version left sets of another type.
 func (p *Proxier) startOver(ctx context.Context) error {
 	saved, err := p.read(ctx, "")
 	if err = errors.Join(err, stays(saved.Unreadable)); err != nil {
@@ -258,7 +258,8 @@ func (p *Proxier) restore(ctx context.Context) error {
 	return nil
 }
 
-// write applies a transaction. The size of legacy tables changes with it: changes by others since the last comparison show right before.
+// write applies a transaction. That changes the size of legacy tables, so it looks right before
+// whether other programs changed them since the last comparison.
 func (p *Proxier) write(ctx context.Context, t rules.Transaction) error {
 	if p.options.Mode == NFT {
 		return p.options.Generations.Write(func() (int, error) { return len(t.Tables()), p.run.Restore(ctx, t.Text()) })
@@ -313,8 +314,9 @@ func (p *Proxier) Degraded() []model.Degradation {
 	return all
 }
 
-// InvalidDropped returns how many packets of invalid connection-tracking state were dropped between the last write of the rule and the last
-// comparison. It does not read the kernel: iptables-nft lists all rules for one counter, and starts again whenever they change meanwhile.
+// InvalidDropped returns how many packets of invalid connection-tracking state were dropped between
+// the last write of the rule and the last comparison. It does not read the kernel: iptables-nft
+// lists all rules for one counter, and starts again whenever they change meanwhile.
 func (p *Proxier) InvalidDropped() uint64 {
 	return p.invalid.Load()
 }

@@ -15,16 +15,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Mode is a variant of iptables. The two keep their rules in different parts of the kernel and do not see each other's.
+// Mode is a variant of iptables. Each has its own part of the kernel and does not see the other's.
 type Mode string
 
-// The variants.
 const (
-	NFT    Mode = "nft"
-	Legacy Mode = "legacy"
+	NFT    Mode = "nft"    // NFT writes to nf_tables.
+	Legacy Mode = "legacy" // Legacy writes to the tables of the old kernel modules.
 )
 
-// other is the variant that is not m.
 func (m Mode) other() Mode {
 	if m == NFT {
 		return Legacy
@@ -32,8 +30,8 @@ func (m Mode) other() Mode {
 	return NFT
 }
 
-// lockTimeout is for how many seconds a restore waits for the lock of iptables-legacy. Others hold it while they rewrite large tables; both
-// families together have to stay below the minute after which the agent is unhealthy.
+// lockTimeout is how many seconds a restore waits for the lock of iptables-legacy. Programs hold it
+// to rewrite large tables; both families must stay below the minute that makes the agent unhealthy.
 const lockTimeout = 20
 
 // programTimeout is how long a program may take for each MiB that it reads. iptables-nft starts
@@ -50,10 +48,10 @@ const (
 	exitNoTarget = 2 // nor a chain to which it could lead
 )
 
-// ErrLocked means that another program held the xtables lock for too long. Tables before it may have been written; try again.
+// ErrLocked means another program held the xtables lock too long. Tables may be written; try again.
 var ErrLocked = errors.New("another program holds the xtables lock")
 
-// runner runs the programs of one variant and family. No text of ours goes through a shell or into an argument.
+// runner runs the programs of a variant and family. Our text goes into no shell and no argument.
 type runner struct {
 	save, restore string // paths
 }
@@ -89,8 +87,7 @@ func (r runner) Save(ctx context.Context, t rules.Table) ([]byte, error) {
 	return text, err
 }
 
-// ask has what was read know the jumps in tables that cannot be shown, and returns the tables with
-// any.
+// ask has what was read know the jumps in tables that cannot be shown, and returns tables with any.
 func (r runner) ask(ctx context.Context, s rules.Saved) ([]rules.Table, error) {
 	return s.Ask(func(t rules.Table, chain, body string) (bool, error) {
 		args := []string{"-w", strconv.Itoa(lockTimeout), "-t", string(t), "-C", chain}
@@ -112,7 +109,7 @@ func Save(ctx context.Context, m Mode, f model.Family) ([]byte, error) {
 	return r.run(ctx, nil, r.save)
 }
 
-// Restore applies a transaction. A table is changed as a whole or not at all: a rule that is refused
+// Restore applies a transaction. A table changes as a whole or not at all: a rule that is refused
 // is [model.ErrRefused].
 func (r runner) Restore(ctx context.Context, text []byte) error {
 	_, err := r.run(ctx, text, r.restore, "--noflush", "-w", strconv.Itoa(lockTimeout))
@@ -127,7 +124,7 @@ func (r runner) run(ctx context.Context, input []byte, program string, args ...s
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+len(input)>>20)*programTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
-	// The program may be a script around the real one, as in images that choose the variant when they start: both have to end.
+	// The program may be a script around the real one, as in images that choose a variant: kill both.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

@@ -20,7 +20,8 @@ const (
 	ownPeriod = 10 * time.Second
 )
 
-// Check repairs changes by others and lists them, follows the addresses of the node, and takes endpoints away that have drained. IPVS says to nobody that it was changed: everything is compared once in a period.
+// Check repairs and lists changes by other programs, follows the addresses of the node, and takes
+// drained endpoints away. IPVS does not report changes: everything is compared once in a period.
 func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	found, err := p.check(ctx, now)
 	more, problem := p.Spoke.Check(ctx, now)
@@ -50,7 +51,7 @@ func (p *Proxier) check(ctx context.Context, now time.Time) (found []string, err
 	return nil, err
 }
 
-// admitAgain tries what is withheld: routes or modules may be others by now.
+// admitAgain tries what is withheld: the node may have got other routes or modules meanwhile.
 func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {
 	start := time.Now()
 	d := p.withheld.Release(p.withheld.Wanted())
@@ -92,7 +93,6 @@ func (p *Proxier) removeDrained(ctx context.Context, now time.Time) error {
 	return o.err
 }
 
-// follow takes the addresses of the node in.
 func (p *Proxier) follow(ctx context.Context) error {
 	have, err := p.kernel.addresses()
 	if err != nil || !p.table.SetOwn(have.own) {
@@ -101,7 +101,7 @@ func (p *Proxier) follow(ctx context.Context) error {
 	return p.write(ctx, model.Delta{Globals: p.globals()})
 }
 
-// repair compares with the kernel, which it reads without mu, and undoes what others changed.
+// repair compares with the kernel, which it reads without mu, and undoes other programs' changes.
 func (p *Proxier) repair(ctx context.Context, now time.Time) (found []string, err error) {
 	start, writes := time.Now(), p.writes
 	p.table.retryUnavailable(unloaded())
@@ -125,7 +125,6 @@ func (p *Proxier) repair(ctx context.Context, now time.Time) (found []string, er
 	return found, p.write(ctx)
 }
 
-// compare learns what the kernel has.
 func (p *Proxier) compare(ctx context.Context) error {
 	start := time.Now()
 	if err := p.kernel.ensureLink(); err != nil {
@@ -155,7 +154,7 @@ func (p *Proxier) ours() func(observed, front) bool {
 	ranges := p.table.globals.Ranges
 	return func(t observed, f front) bool {
 		a := f.at.Addr()
-		// An agent that was killed while it let a Service go may have left a virtual server behind: the address goes first, which would tell.
+		// An agent killed while removing a Service can leave a virtual server whose address is gone.
 		left := contains(ranges, a) && !contains(p.Exclude, a) && !t.others[a]
 		return wanted[f] || left || t.ours(f, p.Exclude)
 	}
@@ -174,7 +173,7 @@ func (t observed) ours(f front, exclude []netip.Prefix) bool {
 	return f.isMark() || t.bound[a] || t.servers[f.mark()] != nil && slices.Contains(t.own, a)
 }
 
-// takeUp has the table know what the kernel has. Endpoints with the weight 0 that nobody wants go on to drain.
+// takeUp has the table know what the kernel has. Endpoints not wanted, of weight 0, go on to drain.
 func (p *Proxier) takeUp(have observed) {
 	p.table.forget()
 	p.table.bound = have.bound

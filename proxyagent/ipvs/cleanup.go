@@ -47,7 +47,7 @@ func Usable(scheduler model.Scheduler, sysctlRoot string) error {
 	return k.do(trial)
 }
 
-// NodeAddrs are the addresses of the node, of both families, but the virtual IPs that our interface has, or kube-proxy's.
+// NodeAddrs are the node's addresses of both families, without virtual IPs of ours or kube-proxy's.
 func NodeAddrs() ([]netip.Addr, error) {
 	var dummies []int
 	for _, name := range []string{device, kubeDevice} {
@@ -70,7 +70,6 @@ func NodeAddrs() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// findLink returns the interface of a name, nil if there is none.
 func findLink(name string) (netlink.Link, error) {
 	link, err := netlink.LinkByName(name)
 	if _, missing := errors.AsType[netlink.LinkNotFoundError](err); missing {
@@ -85,15 +84,16 @@ func findLink(name string) (netlink.Link, error) {
 // CleanupOptions say what to take away.
 type CleanupOptions struct {
 	Family model.Family
-	// KubeProxy takes away what kube-proxy left at its own interface and at NodePorts, instead of what is ours.
+	// KubeProxy takes away what kube-proxy left at its interface and at NodePorts, and not ours.
 	KubeProxy bool
 	// NodePorts are those that kube-proxy serves.
 	NodePorts map[model.Protocol]map[uint16]bool
 	DryRun    bool
 }
 
-// Cleanup takes away virtual servers and virtual IPs, and the interface with the last of them. It returns what it did in words. What has an address that the other proxy has too stays: one has taken it over from the other.
-// Where the interface is missing it does not even look: that would load the modules of IPVS.
+// Cleanup takes away virtual servers, virtual IPs, and the interface with the last of them, and
+// returns what it did in words. What has an address of the other proxy too stays: one took it over.
+// It stops where the interface is missing, because looking further would load the modules of IPVS.
 func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
 	name, ours := device, func(t observed, f front) bool { return t.ours(f, nil) && !t.others[f.at.Addr()] }
 	if o.KubeProxy {
@@ -117,7 +117,8 @@ func Cleanup(ctx context.Context, o CleanupOptions) ([]string, error) {
 	return k.clean(have, o.DryRun)
 }
 
-// ofKubeProxy reports whether a virtual server is kube-proxy's, to which the bound addresses belong. A node port that is marked is ours by now.
+// ofKubeProxy reports whether a virtual server is kube-proxy's, to which the bound addresses
+// belong. A marked node port is ours by now.
 func (t observed) ofKubeProxy(f front, nodePorts map[model.Protocol]map[uint16]bool) bool {
 	a := f.at.Addr()
 	return t.bound[a] && !t.others[a] || nodePorts[f.protocol][f.at.Port()] && slices.Contains(t.own, a) && t.servers[f.mark()] == nil

@@ -8,8 +8,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Connections are how many connections the virtual servers of each Service have got since they were made; Services without any are left out. It asks the kernel for
-// all of them at once, which adds them up every two seconds. While a Sync is under way it fails: that may take longer than a scrape waits.
+// Connections are how many connections the virtual servers of each Service, unless zero, have got
+// since they were made. The kernel, asked for all at once, adds them up every two seconds. During a
+// Sync it fails: that may take longer than a scrape waits.
 func (p *Proxier) Connections() (map[model.ServiceName]uint64, error) {
 	servers, err := p.kernel.services()
 	if err != nil {

@@ -57,7 +57,7 @@ func open(f model.Family) (*kernel, error) {
 	return k, k.ensureLink()
 }
 
-// ensureLink makes our interface if it is missing, and wakes it. It gets no address of its own, which IPv6 would give it.
+// ensureLink makes our interface if missing, and wakes it, without the address that IPv6 would add.
 func (k *kernel) ensureLink() error {
 	link, err := netlink.LinkByName(device)
 	if _, missing := errors.AsType[netlink.LinkNotFoundError](err); missing {
@@ -81,12 +81,14 @@ func (k *kernel) ensureLink() error {
 
 const nl6None = 1 // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
 
-// bind gives an address to our interface. The kernel must not choose it as the source of packets to elsewhere: one of IPv4 is of scope host, one of IPv6 deprecated.
+// bind gives an address to our interface, with the scope host or, for IPv6, deprecated: the kernel
+// must not choose it as the source of packets to elsewhere.
 func (k *kernel) bind(a netip.Addr) error {
 	return ignore(netlink.AddrReplace(k.link, k.addr(a)), syscall.EEXIST)
 }
 
-// awaitLocal waits until packets to addresses that were bound stay on the node. For IPv6 the kernel answers first, and leaves the route to a queue; until it is there, the spoke refuses new connections.
+// awaitLocal waits until packets to bound addresses stay on the node. For IPv6 the kernel answers
+// before a queue has made the route; until then, the spoke refuses new connections.
 func awaitLocal(addrs []netip.Addr) error {
 	start := time.Now()
 	for _, a := range addrs {
@@ -121,7 +123,7 @@ func (k *kernel) addr(a netip.Addr) *netlink.Addr {
 
 const forever = 0xffffffff
 
-// addresses are the virtual IPs of our interface and of kube-proxy's, and the addresses that the node has on all others.
+// addresses are the virtual IPs of our and kube-proxy's interface, and the node's other addresses.
 func (k *kernel) addresses() (all observed, err error) {
 	addrs, err := listAddrs(nil, int(k.family.Number()))
 	if err != nil {
@@ -169,7 +171,6 @@ func listAddrs(of netlink.Link, family int) (all []netlink.Addr, err error) {
 	return all, nil
 }
 
-// do takes a step.
 func (k *kernel) do(s step) (err error) {
 	switch s.action {
 	case addServer:
@@ -202,7 +203,7 @@ func (s step) String() string {
 	return what + " the virtual server " + s.front.String()
 }
 
-// fallback has sh and mh choose another endpoint than that of the client's hash when this one drains; without, the client is refused.
+// fallback has sh and mh pass over a client's endpoint that drains; without, the client is refused.
 const fallback = ipvs.ServiceSchedulerOpt1
 
 func hashes(s model.Scheduler) bool { return s == model.SourceHashing || s == model.MaglevHashing }
@@ -245,8 +246,8 @@ func (k *kernel) services() (map[front]ipvs.ServiceExtended, error) {
 // agreements is how many dumps there are until two agree.
 const agreements = 8
 
-// servers are the virtual servers of the family, without their destinations. Two dumps in a row have to have the same: while the other family takes a virtual server away, a dump may leave out
-// one that stays, and does not say so.
+// servers are the family's virtual servers, without destinations. Two dumps in a row must agree:
+// while the other family takes one away, a dump may leave out one that stays, and does not say so.
 func (k *kernel) servers() (map[front]*server, error) {
 	var before map[front]ipvs.ServiceExtended
 	for range agreements {
@@ -277,7 +278,6 @@ func serversOf(all map[front]ipvs.ServiceExtended) map[front]*server {
 	return found
 }
 
-// destinations are those of a virtual server.
 func (k *kernel) destinations(f front) ([]ipvs.DestinationExtended, error) {
 	all, err := k.Destinations(k.service(f, balancing{}))
 	if ignore(err, os.ErrNotExist) != nil {
@@ -286,7 +286,7 @@ func (k *kernel) destinations(f front) ([]ipvs.DestinationExtended, error) {
 	return all, nil
 }
 
-// weights are those of the destinations of a virtual server. One that is reached otherwise than by masquerading has a weight that nobody wants.
+// weights are those of a virtual server's destinations, -1 (unwanted) where not by masquerading.
 func (k *kernel) weights(f front) (map[netip.AddrPort]int, error) {
 	all, err := k.destinations(f)
 	weights := make(map[netip.AddrPort]int, len(all))
@@ -299,7 +299,6 @@ func (k *kernel) weights(f front) (map[netip.AddrPort]int, error) {
 	return weights, err
 }
 
-// observed is what the kernel has.
 type observed struct {
 	servers map[front]*server   // with destinations if they are ours
 	bound   map[netip.Addr]bool // virtual IPs

@@ -43,14 +43,16 @@ type Options struct {
 	FullCheck time.Duration
 	// Timeouts are those of connections, zero for what the kernel has.
 	Timeouts Timeouts
-	// Translating is true where rules of the spoke serve that an agent in its mode left: they go on until the virtual IPs are there.
+	// Translating is true where rules serve that an agent in the spoke's mode left: they go on until
+	// the virtual IPs are there.
 	Translating bool
 }
 
 // Timeouts are those of connections in IPVS: of TCP, of TCP after a FIN, and of UDP.
 type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
 
-// Proxier keeps IPVS for one family as a Plan wants it, and hands the Plan on to a spoke. Its methods may be called concurrently; while one reads the kernel to compare, the others go on.
+// Proxier keeps IPVS for one family as a Plan wants it, and hands the Plan on to a spoke. Its
+// methods may be called concurrently; while one reads the kernel to compare, the rest go on.
 type Proxier struct {
 	Options
 	mu       sync.Mutex
@@ -97,8 +99,8 @@ func setTimeouts(k *kernel, t Timeouts) error {
 // Sync brings the kernel to the Plan as it is after the Deltas, in their order, without what the
 // kernel refuses of ports. After a failure the next one compares everything.
 //
-// What comes is served by IPVS before the spoke lets clients through, and a virtual IP becomes an address of the node after the spoke keeps clients from the node's own sockets. What goes leaves in
-// the opposite order.
+// IPVS serves what comes before the spoke lets clients through; a virtual IP becomes the node's
+// after the spoke keeps clients from the node's sockets. What goes leaves in the opposite order.
 func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,8 +129,9 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	return full, errors.Join(problem, p.write(ctx, deltas...))
 }
 
-// takeOver gives virtual IPs to the node while the spoke still translates what goes to them: otherwise new connections would be refused between its change and that of the last address. It keeps clients from the node's own
-// sockets already.
+// takeOver gives virtual IPs to the node while the spoke still translates what goes to them, and
+// already keeps clients from the node's own sockets. Otherwise new connections would be refused
+// between its change and that of the last address.
 func (p *Proxier) takeOver(ctx context.Context, deltas []model.Delta) error {
 	come, _ := p.table.addresses()
 	if len(come) == 0 { // an agent in this mode was before
@@ -211,7 +214,6 @@ func (p *Proxier) adapt(ctx context.Context, o outcome) (model.Delta, error) {
 	return p.handOn(d), nil
 }
 
-// drain notes which endpoints drain.
 func (p *Proxier) drain(s step) {
 	want := p.table.wanted(s.front)
 	switch {
@@ -247,7 +249,8 @@ func (p *Proxier) handOn(d model.Delta) model.Delta {
 	return out
 }
 
-// balanced is a port for the spoke, which translates for clients on this node alone, and only where the policy is Local: they may use all endpoints.
+// balanced is a port for the spoke. That translates only for this node's clients, where the policy
+// is Local: they may use all endpoints.
 func balanced(port model.ServicePort) *model.ServicePort {
 	port.Balanced, port.Scheduler = true, ""
 	if !port.ExternalLocal || !port.HasExternal() {
@@ -256,8 +259,8 @@ func balanced(port model.ServicePort) *model.ServicePort {
 	return &port
 }
 
-// globals are those for the spoke. Node ports are served at the addresses for which there are virtual servers. LocalhostNodePorts stays: it has neighbours kept from 127.0.0.0/8, which an agent in another mode may have
-// opened to them.
+// globals are those for the spoke, with node ports at the addresses that have virtual servers.
+// LocalhostNodePorts stays: 127.0.0.0/8 may be open to neighbours from an agent in another mode.
 func (p *Proxier) globals() *model.Globals {
 	g := p.table.globals
 	g.Balanced, g.NodeAddrs = true, slices.SortedFunc(maps.Keys(p.table.own), netip.Addr.Compare)
@@ -280,7 +283,7 @@ func (p *Proxier) Degraded() []model.Degradation {
 	return all
 }
 
-// Counts adds how many virtual servers and destinations there are, and how many messages the last Sync took; nil before the first one.
+// Counts adds virtual servers and destinations, and the last Sync's messages; nil before any Sync.
 func (p *Proxier) Counts() (total, written map[string]int) {
 	total, written = p.Spoke.Counts()
 	p.mu.Lock()
@@ -299,7 +302,7 @@ func (p *Proxier) Counts() (total, written map[string]int) {
 // table is how metrics call what is in IPVS.
 const table = "ipvs"
 
-// Describe lists the virtual servers of a port with their destinations, for people, and what the spoke has.
+// Describe lists a port's virtual servers with destinations, for people, and what the spoke has.
 func (p *Proxier) Describe(n model.PortName) []string {
 	lines := p.Spoke.Describe(n)
 	p.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// outcome is what comes of steps. One that fails does not keep the others from being taken.
+// outcome is what comes of steps. The rest are taken even if one fails.
 type outcome struct {
 	// refused is what the kernel refuses of ports.
 	refused []model.Refusal
@@ -87,8 +87,7 @@ func (p *Proxier) move(o *outcome, addrs []netip.Addr, come bool) {
 	o.err = errors.Join(o.err, awaitLocal(bound))
 }
 
-// owners are the ports that need a virtual server: that which is served there, or those that a mark
-// is for.
+// owners are the ports that need a virtual server: the one served there, or those of a mark.
 func (p *Proxier) owners(f front) []model.PortName {
 	if c := p.table.claimed(f); c.port != nil {
 		return []model.PortName{c.port.Name}

@@ -26,14 +26,13 @@ func (f front) mark() front {
 
 func (f front) isMark() bool { return f.at.Addr().IsUnspecified() }
 
-// String is protocol, address and port.
 func (f front) String() string { return f.protocol.String() + " " + f.at.String() }
 
 func (f front) compare(o front) int {
 	return cmp.Or(cmp.Compare(f.protocol, o.protocol), f.at.Compare(o.at))
 }
 
-// balancing is how a virtual server chooses. seconds is how long a client stays with its endpoint, zero: not at all.
+// balancing is how a virtual server chooses. A client stays with its endpoint for seconds, if any.
 type balancing struct {
 	scheduler model.Scheduler
 	seconds   int
@@ -50,7 +49,6 @@ func (s *server) has(e netip.AddrPort) bool {
 	return there
 }
 
-// action is what a step does.
 type action uint8
 
 const (
@@ -62,7 +60,6 @@ const (
 	removeEndpoint
 )
 
-// step is one message to the kernel.
 type step struct {
 	action
 	front
@@ -71,14 +68,15 @@ type step struct {
 	weight    int
 }
 
-// drains reports whether endpoints that go keep their connections for a while. Those of UDP have no end of their own. The scheduler dh asks the endpoint of a destination and no other one, so one with the
-// weight 0 would refuse all clients.
+// drains reports whether endpoints that go keep connections for a while. UDP has no end of its own,
+// and dh asks only a destination's own endpoint: with the weight 0 that would refuse all clients.
 func drains(f front, b balancing) bool {
 	return f.protocol == model.TCP && b.scheduler != model.DestinationHashing
 }
 
-// decide returns what to do about one virtual server: build brings what is missing, and clear takes away what is not wanted. want is nil when no port has that front. A port without endpoints keeps its virtual server as
-// long as an endpoint drains.
+// decide returns what to do about one virtual server: build brings what is missing, clear takes
+// away what is not wanted. want is nil when no port has that front. A port without endpoints keeps
+// its virtual server as long as an endpoint drains.
 func decide(f front, want, have *server) (build, clear []step) {
 	switch {
 	case want == nil && have == nil, have == nil && len(want.weights) == 0 && !f.isMark():
@@ -132,7 +130,7 @@ func weightsOf(p *model.ServicePort, some []netip.AddrPort) map[netip.AddrPort]i
 	return weights
 }
 
-// differences say for people what of a virtual server others have changed.
+// differences say for people what other programs have changed of a virtual server.
 func differences(build, clear []step) (found []string) {
 	for _, s := range slices.Concat(build, clear) {
 		what := "virtual server " + s.front.String()

@@ -11,7 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Table is what the kernel should have for one family, and what of it the kernel has. An Apply and the steps after it cost what the Delta touches. Not for concurrent use.
+// Table is what the kernel should have for one family, and what of it the kernel has. An Apply and
+// its steps cost what the Delta touches. Not for concurrent use.
 type Table struct {
 	family      model.Family
 	standard    model.Scheduler // of ports that ask for none
@@ -63,7 +64,7 @@ func (t *Table) Apply(d model.Delta) {
 		t.globals = *d.Globals
 		t.place(false)
 	}
-	// All are removed before any is added, because an address or a node port may move from one to another.
+	// All are removed before any is added: an address or a node port may move from one to another.
 	for name := range d.Ports {
 		if old := t.ports[name]; old != nil {
 			t.put(old, false)
@@ -78,7 +79,7 @@ func (t *Table) Apply(d model.Delta) {
 	}
 }
 
-// SetOwn takes the addresses of the node in, and reports whether they are others than before.
+// SetOwn takes the addresses of the node in, and reports whether they are other ones than before.
 func (t *Table) SetOwn(addrs []netip.Addr) bool {
 	own := make(map[netip.Addr]bool, len(addrs))
 	for _, a := range addrs {
@@ -92,7 +93,7 @@ func (t *Table) SetOwn(addrs []netip.Addr) bool {
 	return true
 }
 
-// place is for other addresses of the node, or maybe others of node ports: then everything is looked at.
+// place looks at everything again when addresses of the node, or those of node ports, changed.
 func (t *Table) place(others bool) {
 	nodes := t.nodePortAddrs()
 	if !others && slices.Equal(t.nodes, nodes) {
@@ -132,7 +133,8 @@ func (t *Table) touchNode(mark front) {
 	}
 }
 
-// nodePortAddrs are those at which node ports are served. IPVS does not take packets from 127.0.0.0/8, and link-local addresses are the same on each interface.
+// nodePortAddrs are those with node ports. IPVS takes no packets from 127.0.0.0/8, and link-local
+// addresses are the same on each interface.
 func (t *Table) nodePortAddrs() []netip.Addr {
 	from := t.globals.NodePortAddrs
 	if t.globals.NodePortAny {
@@ -164,7 +166,6 @@ func (t *Table) put(p *model.ServicePort, present bool) {
 	}
 }
 
-// count counts one more, or one less.
 func count[K comparable](all map[K]int, k K, more bool) {
 	if more {
 		all[k]++
@@ -242,7 +243,8 @@ func (t *Table) steps() (build, clear []step) {
 	return append(first, build...), append(clear, last...)
 }
 
-// addresses are the virtual IPs that our interface should get, and those that it should lose. One that the node has on another interface stays there alone.
+// addresses are the virtual IPs that our interface should get, and those that it should lose. One
+// that another interface has stays there alone.
 func (t *Table) addresses() (come, gone []netip.Addr) {
 	for _, a := range slices.SortedFunc(maps.Keys(t.moved), netip.Addr.Compare) {
 		switch wanted := t.vips[a] > 0 && !t.own[a]; {
@@ -255,7 +257,6 @@ func (t *Table) addresses() (come, gone []netip.Addr) {
 	return come, gone
 }
 
-// done notes that the kernel has taken a step.
 func (t *Table) done(s step) {
 	switch s.action {
 	case addServer:

@@ -193,7 +193,7 @@ func TestSchedulersThatMayNotBeLoaded(t *testing.T) {
 	}
 }
 
-// TestHistoryDoesNotMatter compares what random changes lead to with what their result leads to at once.
+// TestHistoryDoesNotMatter compares what random changes lead to with what their result gives.
 func TestHistoryDoesNotMatter(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {

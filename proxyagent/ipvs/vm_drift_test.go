@@ -12,7 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestDrift has others change what is ours, and has things that are not ours.
+// TestDrift has another program change what is ours, and has things that are not ours.
 func TestDrift(t *testing.T) {
 	each(t, func(w *fixture) {
 		p := w.service("web", func(p *model.ServicePort) { p.ClusterIPs, p.NodePort = []netip.Addr{w.clusterIP(1)}, 30080 })
@@ -65,7 +65,7 @@ func (w *fixture) steps(all ...step) {
 	}
 }
 
-// TestAVirtualServerThatIsThereAlready is not known: somebody else has made it since the last comparison.
+// TestAVirtualServerThatIsThereAlready was made by another program since the last comparison.
 func TestAVirtualServerThatIsThereAlready(t *testing.T) {
 	each(t, func(w *fixture) {
 		w.sync(w.plan())
@@ -95,7 +95,7 @@ func TestWhatAKilledAgentLeaves(t *testing.T) {
 	})
 }
 
-// TestADumpBesideTheOtherFamily lists the virtual servers of this family while those of the other go, when hardly any dump has them all.
+// TestADumpBesideTheOtherFamily lists virtual servers while the other family's are taken away.
 func TestADumpBesideTheOtherFamily(t *testing.T) {
 	each(t, func(w *fixture) {
 		const n = 300

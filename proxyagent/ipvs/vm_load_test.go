@@ -21,7 +21,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// TestDraining has connections to an endpoint that goes end by themselves, or after the limit, while new ones come all the time.
+// TestDraining has connections to an old endpoint end, or reach the limit, while new ones come.
 func TestDraining(t *testing.T) {
 	each(t, func(w *fixture) {
 		p := w.service("web", func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(1)} })
@@ -114,7 +114,8 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// TestChangesUnderLoad changes what is served 500 times in each family while connections to what stays come from everywhere, and some are kept. Now and then all is forgotten, as after a kill.
+// TestChangesUnderLoad changes what is served 500 times in each family, among new and kept
+// connections to what stays. Now and then all is forgotten, as after a kill.
 func TestChangesUnderLoad(t *testing.T) {
 	const changes, forgets = 500, 4
 	each(t, func(w *fixture) {

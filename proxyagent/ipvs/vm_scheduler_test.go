@@ -21,7 +21,7 @@ func (w *fixture) endpointsAt(n int) (all []netip.AddrPort) {
 	return all
 }
 
-// held are the connections that IPVS has to each endpoint, and that somebody holds.
+// held are the open connections that IPVS has to each endpoint.
 func (w *fixture) held(at netip.AddrPort) map[netip.AddrPort]int {
 	w.Helper()
 	held := map[netip.AddrPort]int{}
@@ -104,7 +104,7 @@ func most(counts map[netip.AddrPort]int) (n int) {
 	return n
 }
 
-// TestMaglevHashing has clients keep their endpoints, and when one of n goes, at most 2/n of all clients move.
+// TestMaglevHashing has clients keep endpoints; when one of n goes, at most 2/n of clients move.
 func TestMaglevHashing(t *testing.T) {
 	const clients, n = 60, 6
 	each(t, func(w *fixture) {

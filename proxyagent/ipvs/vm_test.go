@@ -1,6 +1,7 @@
 //go:build linux && ipvs
 
-// These tests need a kernel with IPVS: `make test-ipvs` runs them in a virtual machine that has one. Real packets go between network namespaces; the plan is fed in.
+// `make test-ipvs` runs these tests in a virtual machine whose kernel has IPVS. Real packets go
+// between network namespaces; the plan is fed in.
 package ipvs
 
 import (
@@ -139,7 +140,7 @@ func (w *fixture) dial(from *network.Namespace, p network.Probe) network.Result 
 	return from.Dial(p)
 }
 
-// reaches wants connections to reach each of some endpoints, and nothing else, and be masqueraded or not.
+// reaches wants connections to reach just these endpoints, and be masqueraded or not.
 func (w *fixture) reaches(what string, from *network.Namespace, to netip.AddrPort, masqueraded bool, endpoints ...*network.Namespace) {
 	w.Helper()
 	missing := map[string]bool{}
@@ -204,7 +205,7 @@ func TestClusterIP(t *testing.T) {
 	})
 }
 
-// TestAVirtualIPIsLocalAtOnce wants that a Sync returns only when the kernel keeps what goes to the address.
+// TestAVirtualIPIsLocalAtOnce wants Sync to return only when packets to the address stay here.
 func TestAVirtualIPIsLocalAtOnce(t *testing.T) {
 	each(t, func(w *fixture) {
 		w.onNode(func() error {
@@ -325,7 +326,7 @@ func (w *fixture) weights(at netip.AddrPort) (weights map[netip.AddrPort]int) {
 	return weights
 }
 
-// counts wants the kernel to have counted so many connections to a Service. It adds up what its processors have counted every two seconds.
+// counts wants so many connections to a Service, of which the kernel tells every two seconds.
 func (w *fixture) counts(p *model.ServicePort, want uint64) {
 	w.Helper()
 	var all map[model.ServiceName]uint64

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestTrace has a packet followed through IPVS, which reports nothing itself: the trace goes on behind it.
+// TestTrace has a packet followed through IPVS, which reports nothing: the trace goes on behind it.
 func TestTrace(t *testing.T) {
 	each(t, func(w *fixture) {
 		p := w.service("web", func(p *model.ServicePort) { p.NodePort, p.Cluster = 30080, p.Cluster[1:] })

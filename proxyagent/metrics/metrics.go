@@ -32,7 +32,7 @@ type Metrics struct {
 	formerAddresses, formerConnections                  *prometheus.GaugeVec
 }
 
-// New returns the metrics of an agent that serves the families given. Those of other families appear once they are observed.
+// New returns the metrics of an agent for some families. Other families' appear once observed.
 func New(families ...model.Family) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.makeSync()
@@ -110,7 +110,7 @@ func (m *Metrics) counter(name, help string, labels ...string) *prometheus.Count
 	return promauto.With(m.registry).NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
 }
 
-// zero makes the series of a family visible. The timestamps are not among them: the beginning of 1970 would look like a hung sync.
+// zero makes the series of a family visible, but no timestamp: 1970 would look like a hung sync.
 func (m *Metrics) zero(f model.Family) {
 	for _, h := range []*prometheus.HistogramVec{
 		m.syncDuration, m.fullSyncDuration, m.partialSyncDuration, m.programmingDuration, m.conntrackDuration,

@@ -163,14 +163,14 @@ clusterip_proxyagent_sync_proxy_rules_service_changes_total 3
 	}
 }
 
-// TestDocumentation holds the agent's part of docs/metrics.md against the code. hack/generate.sh has it write that part.
+// TestDocumentation holds our part of docs/metrics.md against the code. hack/generate.sh writes it.
 func TestDocumentation(t *testing.T) {
 	if err := metricsdoc.Check("../../docs/metrics.md", prefix, busy().registry); err != nil {
 		t.Error(err)
 	}
 }
 
-// scraped are the sorted lines of our own metrics and of their types, without buckets and empty sums.
+// scraped are the sorted lines of our own metrics and their types, without buckets and empty sums.
 func scraped(t *testing.T, m *Metrics) (lines []string) {
 	t.Helper()
 	w := httptest.NewRecorder()

@@ -18,7 +18,7 @@ func (m *Metrics) Changed(services, endpoints int) {
 	m.endpointChangesPending.Add(float64(endpoints))
 }
 
-// ChangesDone records that as many changes are in the rules of all families, or are about nothing that has rules.
+// ChangesDone records that so many changes are in the rules of all families, or need no rules.
 func (m *Metrics) ChangesDone(services, endpoints int) {
 	m.serviceChangesPending.Sub(float64(services))
 	m.endpointChangesPending.Sub(float64(endpoints))
@@ -29,7 +29,7 @@ func (m *Metrics) Queued(f model.Family, t time.Time) {
 	m.queuedAt.WithLabelValues(f.String()).Set(seconds(t))
 }
 
-// SyncDone records that a sync which took d ended at the time end, with err unless it succeeded; full: it wrote all rules.
+// SyncDone records a sync that took d and ended at end, with err or nil. Full: it wrote all rules.
 func (m *Metrics) SyncDone(f model.Family, full bool, d time.Duration, end time.Time, err error) {
 	family := f.String()
 	m.syncDuration.WithLabelValues(family).Observe(d.Seconds())
@@ -49,8 +49,8 @@ func (m *Metrics) SyncDone(f model.Family, full bool, d time.Duration, end time.
 // RestoreFailed records that iptables-restore did not do what it was given.
 func (m *Metrics) RestoreFailed(f model.Family) { m.restoreFailures.WithLabelValues(f.String()).Inc() }
 
-// Programmed records that at the time now the rules follow pods that changed at the triggers. A trigger in the future, of a clock that
-// differs, counts as now.
+// Programmed records that at the time now the rules follow pods that changed at the triggers. A
+// trigger in the future, by another clock, counts as now.
 func (m *Metrics) Programmed(f model.Family, triggers []time.Time, now time.Time) {
 	m.syncedAt.WithLabelValues(f.String()).Set(seconds(now))
 	h := m.programmingDuration.WithLabelValues(f.String())
@@ -59,7 +59,7 @@ func (m *Metrics) Programmed(f model.Family, triggers []time.Time, now time.Time
 	}
 }
 
-// Rules records how many rules the agent has in each table, and how many of them the last sync wrote.
+// Rules records how many rules each table has from the agent, and how many the last sync wrote.
 func (m *Metrics) Rules(f model.Family, total, written map[string]int) {
 	for table := range total {
 		m.rules.WithLabelValues(table, f.String()).Set(float64(total[table]))
@@ -67,7 +67,7 @@ func (m *Metrics) Rules(f model.Family, total, written map[string]int) {
 	}
 }
 
-// NoLocalEndpoints sets the numbers of Service ports that have endpoints, but none that the internal or external policy lets this node use.
+// NoLocalEndpoints sets how many Service ports have endpoints, but none that a policy allows here.
 func (m *Metrics) NoLocalEndpoints(f model.Family, internal, external int) {
 	m.noLocalEndpoints.WithLabelValues("internal", f.String()).Set(float64(internal))
 	m.noLocalEndpoints.WithLabelValues("external", f.String()).Set(float64(external))
@@ -95,8 +95,7 @@ func (m *Metrics) Disputed(f model.Family, disputes []model.Dispute) {
 	}
 }
 
-// Degraded replaces what is known about the ports that do without something on this node, and about
-// its tables.
+// Degraded replaces what is known about ports that do without something here, and about tables.
 func (m *Metrics) Degraded(f model.Family, degradations []model.Degradation) {
 	m.degradedTables.DeletePartialMatch(prometheus.Labels{"ip_family": f.String()})
 	counts := map[model.DegradationReason]int{}
@@ -114,25 +113,25 @@ func (m *Metrics) Degraded(f model.Family, degradations []model.Degradation) {
 	}
 }
 
-// Repaired records that something of ours was gone or different in the kernel and was put back: what is a constant word like chain, jump
-// or set.
+// Repaired records that something of ours was gone or changed in the kernel and was put back: what
+// is a constant word, such as chain, jump or set.
 func (m *Metrics) Repaired(f model.Family, what string) {
 	m.driftRepairs.WithLabelValues(f.String(), what).Inc()
 }
 
-// Former sets how many former addresses of a family are served, and how many connections there are to them.
+// Former sets how many former addresses of a family are served, and the connections to them.
 func (m *Metrics) Former(f model.Family, addresses, connections int) {
 	m.formerAddresses.WithLabelValues(f.String()).Set(float64(addresses))
 	m.formerConnections.WithLabelValues(f.String()).Set(float64(connections))
 }
 
-// Build records what runs. The mode is nft or legacy, which are those of iptables, or nftables; reason is a constant word for why.
+// Build records what runs: mode is nft or legacy (iptables), or nftables; reason is a word for why.
 func (m *Metrics) Build(version, mode, reason string) {
 	m.buildInfo.WithLabelValues(version, runtime.Version(), mode, reason).Set(1)
 }
 
-// CountInvalidDropped adds the number of packets dropped because connection tracking found them invalid. read is called at every scrape,
-// possibly by several goroutines. To be called once.
+// CountInvalidDropped counts packets dropped because connection tracking found them invalid. Each
+// scrape calls read, possibly from several goroutines. To be called once.
 func (m *Metrics) CountInvalidDropped(read func() uint64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: prefix + "iptables_ct_state_invalid_dropped_packets_total",
@@ -140,14 +139,14 @@ func (m *Metrics) CountInvalidDropped(read func() uint64) {
 	}, func() float64 { return float64(read()) }))
 }
 
-// CountConnections adds the number of connections to each Service, for each family that has a way to read it. That is called at every scrape, possibly by several goroutines; the scrape leaves out what it
-// fails at. To be called once.
+// CountConnections counts the connections to each Service, in each family that has a read. Each
+// scrape calls that, possibly from several goroutines, and omits what fails. To be called once.
 func (m *Metrics) CountConnections(read map[model.Family]func() (map[model.ServiceName]uint64, error)) {
 	m.registry.MustRegister(connections{read, prometheus.NewDesc(prefix+"ipvs_connections_total",
 		"Connections to a Service that IPVS has distributed on this node, in mode ipvs. Services without any have no series.", []string{"ip_family", "namespace", "service"}, nil)})
 }
 
-// connections are counters that the kernel keeps, of the Services that there are at the time of a scrape.
+// connections are kernel counters of the Services that there are at the time of a scrape.
 type connections struct {
 	read        map[model.Family]func() (map[model.ServiceName]uint64, error)
 	description *prometheus.Desc

@@ -6,8 +6,7 @@ import "net/netip"
 type Front struct {
 	// At is a virtual IP with its port or, with the zero address, a node port.
 	At netip.AddrPort
-	// Outside is true for traffic from outside, Local where its policy keeps it to endpoints on
-	// this node.
+	// Outside is true for traffic from outside, Local if its policy keeps it to this node's endpoints.
 	Outside, Local bool
 	// Exempt is true where that policy is not for clients on this node and its pods: they may use
 	// all endpoints of ServicePort.Cluster, and there are some.
@@ -15,7 +14,7 @@ type Front struct {
 	// Usable are the endpoints for all other clients, and Fate is what becomes of them.
 	Usable []netip.AddrPort
 	Fate   Fate
-	// Sources are those that may use the front; the connections of others are dropped. Empty: all.
+	// Sources may use the front; connections of all other clients are dropped. Empty: all may.
 	Sources []netip.Prefix
 }
 

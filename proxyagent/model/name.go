@@ -18,7 +18,7 @@ const (
 	IPv6 Family = 6
 )
 
-// FamilyOf returns the family of an address; an IPv4 address mapped into IPv6 is of IPv6, an invalid one of none.
+// FamilyOf returns the family of an address: IPv6 for a mapped IPv4 one, none for an invalid one.
 func FamilyOf(a netip.Addr) Family {
 	switch {
 	case a.Is4():
@@ -85,7 +85,7 @@ func (p Protocol) String() string {
 	return fmt.Sprintf("Protocol(%d)", uint8(p))
 }
 
-// ParseProtocol reads what the Service API writes; the empty string is TCP, its default. It reports false for all else.
+// ParseProtocol reads what the Service API writes; empty is TCP, its default. False for all else.
 func ParseProtocol(s string) (Protocol, bool) {
 	for p, name := range protocolNames {
 		if cmp.Or(s, "TCP") == name {
@@ -113,7 +113,7 @@ type PortName struct {
 	Protocol Protocol
 }
 
-// String returns namespace/name:port/protocol, without the port's name when it has none: "default/web:http/TCP".
+// String returns namespace/name:port/protocol, without an empty port name: "default/web:http/TCP".
 func (n PortName) String() string {
 	if n.Port == "" {
 		return n.Service.String() + "/" + n.Protocol.String()
@@ -126,7 +126,7 @@ func (n PortName) Compare(o PortName) int {
 	return cmp.Or(n.Service.Compare(o.Service), strings.Compare(n.Port, o.Port), cmp.Compare(n.Protocol, o.Protocol))
 }
 
-// Digest returns 65 bits of a digest in 13 characters, for names of chains and sets: nothing has to be stored over a restart, and no text of users gets into a rule.
+// Digest returns 65 bits as 13 characters, for names of chains and sets: no state, no user text.
 func Digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return base32.StdEncoding.EncodeToString(sum[:])[:13]

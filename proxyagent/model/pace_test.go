@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestPace is about how often something is compared: neither more often than the period nor for more than its part of the time. One
-// comparison that is slow, as that of an agent which stood still, does not delay the next.
+// TestPace compares neither more often than the period nor for more than its part of the time. A
+// single slow comparison, as that of an agent that stood still, does not delay the next.
 func TestPace(t *testing.T) {
 	start := time.Now()
 	for name, tc := range map[string]struct {

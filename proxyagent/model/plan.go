@@ -12,7 +12,7 @@ type Plan struct {
 	Globals Globals
 	// Ports are all Service ports that have at least one virtual IP or node port in the family.
 	Ports map[PortName]ServicePort
-	// Allocated are the addresses inside of Globals.Ranges that somebody has, served or not.
+	// Allocated are the addresses in Globals.Ranges that a Service or an IPAddress has, served or not.
 	Allocated map[netip.Addr]struct{}
 }
 
@@ -22,47 +22,48 @@ type Globals struct {
 	MasqueradeAll bool
 	MasqueradeBit int
 	LocalSource   LocalSource
-	// NodePortAny serves node ports at every local address; otherwise NodePortAddrs are the addresses, sorted.
+	// NodePortAny serves node ports at every local address; otherwise only NodePortAddrs do, sorted.
 	NodePortAny   bool
 	NodePortAddrs []netip.Addr
 	// LocalhostNodePorts serves them at 127.0.0.0/8 also; only together with NodePortAny.
 	LocalhostNodePorts bool
 	KeepInvalid        bool
-	// Balanced is true where IPVS chooses endpoints. Virtual IPs are addresses of the node then, beside NodeAddrs, which are those that it has anyway. A compiler leaves both at zero.
+	// Balanced is true where IPVS chooses endpoints: virtual IPs are addresses of the node then,
+	// beside NodeAddrs, which it has anyway. A compiler sets neither.
 	Balanced  bool
 	NodeAddrs []netip.Addr
-	// Ranges are the ServiceCIDRs of the family, sorted: new traffic to addresses in them that are not in Plan.Allocated is dropped.
-	// Empty when nothing shall be dropped.
+	// Ranges are the ServiceCIDRs of the family, sorted. New traffic to their addresses that are not
+	// in Plan.Allocated is dropped. Empty when nothing shall be dropped.
 	Ranges []netip.Prefix
 }
 
-// ServicePort is one port of a Service as it is served. All slices are sorted and without duplicates, of the Plan's family, and hold
-// only what this port won: an address and port belong to one ServicePort of a Plan.
+// ServicePort is one port of a Service as it is served. All slices are sorted, have no duplicates,
+// and hold only what this port won: a Plan has each address and port once.
 type ServicePort struct {
 	Name PortName
-	// ClusterIPs are the virtual IPs for traffic from inside: spec.clusterIPs and additional addresses.
+	// ClusterIPs are for traffic from inside: spec.clusterIPs and additional addresses.
 	ClusterIPs []netip.Addr
-	// ExternalIPs and LoadBalancerIPs are those for traffic from outside.
+	// ExternalIPs and LoadBalancerIPs are for traffic from outside.
 	ExternalIPs, LoadBalancerIPs []netip.Addr
 	Port                         uint16
 	// NodePort is zero when there is none, or when another Service has it.
 	NodePort uint16
-	// SourceRanges are the sources that may use LoadBalancerIPs, none inside of another; empty: all.
+	// SourceRanges may use LoadBalancerIPs. None is inside of another; empty: all sources may.
 	SourceRanges []netip.Prefix
-	// AffinitySeconds is how long a client stays with its endpoint after its last new connection; zero: not at all.
+	// AffinitySeconds is how long after a new connection a client keeps its endpoint; 0: no affinity.
 	AffinitySeconds int
 	// InternalLocal and ExternalLocal are the traffic policies.
 	InternalLocal, ExternalLocal bool
-	// Cluster are the endpoints for traffic that may go anywhere, Local those on this node, each with their fallback to serving endpoints
-	// that terminate (KEP-1669). A set that no traffic policy of the Service asks for is empty.
+	// Cluster are the endpoints for traffic that may go anywhere, Local those on this node, each with
+	// its fallback to serving ones that terminate (KEP-1669). Empty if no traffic policy asks for it.
 	Cluster, Local []netip.AddrPort
-	// Hairpin are the addresses in Cluster or Local that are on this node, or whose node is not known: they may meet themselves.
+	// Hairpin are those in Cluster or Local on this node, or an unknown one: they may meet themselves.
 	Hairpin []netip.AddrPort
-	// Scheduler chooses between endpoints, by their Weights where there are any and it knows weights.
+	// Scheduler chooses between endpoints, by their Weights if there are any and it knows weights.
 	Scheduler Scheduler
 	Weights   Weights
-	// Balanced is true where IPVS chooses the endpoints of the port's fronts: rules mark and refuse, and do not translate. Clients on this node of a front whose policy is Local are the exception. A
-	// compiler leaves it false.
+	// Balanced is true where IPVS chooses endpoints: rules mark and refuse, and do not translate,
+	// except for clients on this node of a front whose policy is Local. A compiler leaves it false.
 	Balanced bool
 	// HealthCheckNodePort of the Service: load balancers may reach it. Zero without.
 	HealthCheckNodePort uint16
@@ -70,7 +71,7 @@ type ServicePort struct {
 	// may go on. Only for UDP, whose flows have no end of their own, and SCTP, whose clients keep
 	// their source port; nil for TCP.
 	Serving []netip.AddrPort
-	// HasEndpoints is true when any endpoint in the cluster could serve, here or elsewhere, also where the policy forbids its use.
+	// HasEndpoints is true when any endpoint in the cluster could serve, even if policy forbids it.
 	HasEndpoints bool
 }
 
@@ -108,17 +109,17 @@ type Dispute struct {
 type DisputeReason string
 
 const (
-	// AllocatedToOther is the reason when the IPAddress names the winner.
+	// AllocatedToOther means that the IPAddress names the winner.
 	AllocatedToOther DisputeReason = "AllocatedToOtherService"
-	// ClaimedByOlder is the reason when nothing decides but age.
+	// ClaimedByOlder means that nothing decides but age.
 	ClaimedByOlder DisputeReason = "ClaimedByOlderService"
-	// NotAllocated is the reason with Enforce, and for a Service that is held, when no IPAddress names the Service.
+	// NotAllocated means with Enforce, or of a held Service, that no IPAddress names the Service.
 	NotAllocated DisputeReason = "NotAllocated"
-	// ClusterIPOfOther is the reason when an external or load balancer IP is the ClusterIP of another Service.
+	// ClusterIPOfOther means that an external or load balancer IP is another Service's ClusterIP.
 	ClusterIPOfOther DisputeReason = "ClusterIPOfOtherService"
 )
 
-// Unserved returns the port as if it had no endpoint: clients are refused, whatever the rules of its endpoints would be.
+// Unserved returns the port as if it had no endpoint: clients are refused, whatever rules it had.
 func (p ServicePort) Unserved() *ServicePort {
 	p.Cluster, p.Local, p.Hairpin, p.SourceRanges = nil, nil, nil, nil
 	p.HasEndpoints, p.AffinitySeconds, p.Scheduler, p.Weights = false, 0, "", nil
@@ -126,15 +127,14 @@ func (p ServicePort) Unserved() *ServicePort {
 }
 
 // MaxSources is how many source ranges a Service may have in a family, each of them counted at each
-// of its load balancer IPs and ports: that many members it takes in the kernel's sets, in which
-// time no other Service changes. Measured on Linux 6.18, 1,024 come in 10 ms, with nftables and
+// of its load balancer IPs and ports. So many members it takes in the kernel's sets, and while they
+// are written no other Service changes. Measured on Linux 6.18, 1,024 take 10 ms, with nftables and
 // with ipset; of ranges whose lengths are no multiples of four, nftables takes up to eight members
-// each, by proportion 80 ms in all. A Service with more is closed: with some of its ranges it would
+// each, in proportion 80 ms in all. A Service with more is closed: with some of its ranges it would
 // keep clients out by chance, and without them it would be open.
 const MaxSources = 1024
 
-// Degradation is something that a port does without on this node, or a table of the node that the
-// agent cannot read.
+// Degradation is what a port does without on this node, or a table that the agent cannot read.
 type Degradation struct {
 	Port PortName
 	// Table is empty for a port. A Degradation of a table has no port: it concerns the node.
@@ -144,7 +144,7 @@ type Degradation struct {
 	Detail string
 }
 
-// Compare orders by port and reason.
+// Compare orders by port, then by reason.
 func (d Degradation) Compare(o Degradation) int {
 	return cmp.Or(d.Port.Compare(o.Port), cmp.Compare(d.Reason, o.Reason))
 }
@@ -153,37 +153,35 @@ func (d Degradation) Compare(o Degradation) int {
 type DegradationReason string
 
 const (
-	// RulesRefused is the reason when the kernel, or the program that writes rules, refuses those of the port. Clients are rejected.
+	// RulesRefused means that the kernel or the rule-writing program refuses it; clients are rejected.
 	RulesRefused DegradationReason = "RulesRefused"
-	// PartRefused is the reason when the kernel refuses an endpoint or address; the rest is served.
+	// PartRefused means that the kernel refuses an endpoint or address; the rest is served.
 	PartRefused DegradationReason = "PartRefused"
-	// AffinityTooDear is the reason when session affinity for so many endpoints would take more than a node has for it. Every connection
-	// gets any endpoint.
+	// AffinityTooDear means that session affinity for so many endpoints would take more than a node
+	// has for it. Every connection gets any endpoint.
 	AffinityTooDear DegradationReason = "SessionAffinityTooDear"
-	// SchedulerUnavailable is the reason when the mode of the node does not have the scheduler that the Service asks for.
+	// SchedulerUnavailable means that the node's mode lacks the scheduler that the Service asks for.
 	SchedulerUnavailable DegradationReason = "SchedulerUnavailable"
-	// SchedulerTooDear is the reason when schedulers and weights of the Service would take more than a node has for one.
+	// SchedulerTooDear means that its schedulers and weights take more than a node has for a Service.
 	SchedulerTooDear DegradationReason = "SchedulerTooDear"
-	// SchedulerInvalid is the reason when the Service asks for a scheduler that there is not.
+	// SchedulerInvalid means that the Service asks for a scheduler that does not exist.
 	SchedulerInvalid DegradationReason = "SchedulerInvalid"
-	// TableUnreadable is the reason when another program has written a rule into the table that
-	// iptables cannot show.
+	// TableUnreadable means that another program wrote a rule that iptables cannot show.
 	TableUnreadable DegradationReason = "TableUnreadable"
-	// WeightsInvalid is the reason when the annotation with weights cannot be read.
+	// WeightsInvalid means that the annotation with weights cannot be read.
 	WeightsInvalid DegradationReason = "EndpointWeightsInvalid"
-	// WeightsNotAllowed is the reason when its weights depend on Nodes, which the agent may not
-	// follow.
+	// WeightsNotAllowed means that weights depend on Nodes, which the agent may not follow.
 	WeightsNotAllowed DegradationReason = "EndpointWeightsNotAllowed"
-	// SourcesUnusable is the reason when the source ranges of the Service cannot be read, or are
-	// more than [MaxSources]. Clients of its load balancer IPs are dropped.
+	// SourcesUnusable means that source ranges of the Service cannot be read, or are more than
+	// [MaxSources]. Clients of its load balancer IPs are dropped.
 	SourcesUnusable DegradationReason = "SourceRangesUnusable"
 )
 
 // DegradationReasons are all of them, the worst first.
 var DegradationReasons = []DegradationReason{TableUnreadable, RulesRefused, PartRefused, SourcesUnusable, AffinityTooDear, SchedulerUnavailable, SchedulerTooDear, SchedulerInvalid, WeightsInvalid, WeightsNotAllowed}
 
-// Everywhere reports whether all nodes do without it, or all of one mode. What a single node lacks
-// instead, such as the module of a scheduler, is for its admin, who has a metric and a log.
+// Everywhere reports whether all nodes, or all of one mode, do without it. What one node lacks,
+// such as the module of a scheduler, is for its admin, who has a metric and a log.
 func (r DegradationReason) Everywhere() bool {
 	return r != RulesRefused && r != PartRefused && r != TableUnreadable
 }
@@ -228,12 +226,12 @@ func listed(all []Scheduler) string {
 type AllocationMode string
 
 const (
-	// Prefer serves a virtual IP for the Service that its IPAddress names. Where none of the Services that claim it is named, the
-	// oldest one is served.
+	// Prefer serves a virtual IP for the Service that its IPAddress names. If that names none of the
+	// Services that claim it, the oldest one is served.
 	Prefer AllocationMode = "prefer"
 	// Enforce serves a virtual IP only for the Service that its IPAddress names.
 	Enforce AllocationMode = "enforce"
-	// Ignore serves ClusterIPs without a look at IPAddresses; the oldest claimant wins. Additional addresses are served all the same.
+	// Ignore serves ClusterIPs for the oldest claimant. Only additional addresses follow IPAddresses.
 	Ignore AllocationMode = "ignore"
 )
 
@@ -243,7 +241,7 @@ type Settings struct {
 	Allocations AllocationMode
 	// MasqueradeAll gives all traffic to ClusterIPs the node's address.
 	MasqueradeAll bool
-	// MasqueradeBit is the bit of the packet mark, from 0 to 31, that stands for "give it the node's address".
+	// MasqueradeBit is the bit of the packet mark, from 0 to 31, for "give it the node's address".
 	MasqueradeBit int
 	// LocalSource tells the traffic of local pods; FromNode takes its CIDR from the node's podCIDRs.
 	LocalSource LocalSource
@@ -258,14 +256,14 @@ type Settings struct {
 	KeepInvalid bool
 	// NoExternalIPs ignores spec.externalIPs.
 	NoExternalIPs bool
-	// KeepUnallocated lets traffic pass that goes to addresses in ServiceCIDRs that no Service has; otherwise it is dropped.
+	// KeepUnallocated does not drop traffic to addresses in ServiceCIDRs that no Service has.
 	KeepUnallocated bool
 }
 
-// LocalSource recognises traffic of pods on this node. At most one field is set; the zero value recognises none, and then
-// nothing is treated as local.
+// LocalSource recognises traffic of pods on this node. At most one field is set; the zero value
+// recognises none, and then nothing is treated as local.
 type LocalSource struct {
 	CIDR netip.Prefix
-	// Interface is the name of a bridge, InterfacePrefix the beginning of the names of all pod interfaces.
+	// Interface is the name of a bridge, InterfacePrefix how the names of all pod interfaces begin.
 	Interface, InterfacePrefix string
 }

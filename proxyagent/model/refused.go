@@ -47,8 +47,7 @@ func Bisect[T comparable](items []T, try func(...T) error) (map[T]error, error) 
 	return merged(refused, more), err
 }
 
-// confirm tries an item once more, after nothing: whatever fails for another reason, fails then
-// too, or not any more.
+// confirm tries an item once more, after nothing: another failure shows then too, or is gone.
 func confirm[T comparable](item T, try func(...T) error) (map[T]error, error) {
 	if err := try(); err != nil {
 		return nil, err

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Scheduler is how an endpoint is chosen for a new connection, by the name that IPVS has for it; Random is that of iptables and nftables. The zero value is
-// the default of the mode in which the node serves.
+// Scheduler is how an endpoint is chosen for a new connection, by its name in IPVS. Random is that
+// of iptables and nftables; the zero value is the default of the mode in which the node serves.
 type Scheduler string
 
 // The schedulers (ip_vs in Linux). What a mode does not have ([Mode.Has]) is a [Degradation].
@@ -47,7 +47,7 @@ const (
 	IPVS     Mode = "ipvs"
 )
 
-// modeSchedulers are the schedulers of each mode. Random is the default of the first two, and IPVS has all others.
+// modeSchedulers are those of each mode. Random is the default of the first two; IPVS has the rest.
 var modeSchedulers = map[Mode][]Scheduler{
 	IPTables: {Random},
 	NFTables: {Random, RoundRobin, WeightedRoundRobin, SourceHashing, MaglevHashing},
@@ -59,10 +59,10 @@ func (m Mode) Has(s Scheduler) bool { return s == "" || slices.Contains(modeSche
 
 // Balancing is how a Service asks for new connections to be spread over its endpoints.
 type Balancing struct {
-	// Scheduler is the one that the annotation named by SchedulerFrom asks for; both are empty without.
+	// Scheduler is what the annotation named by SchedulerFrom asks for; both are empty without one.
 	Scheduler     Scheduler
 	SchedulerFrom string
-	// WeightsFrom is the annotation that Endpoint.Weight follows; without, it is empty and all endpoints weigh 1. ByCores: it asks for the cores of nodes.
+	// WeightsFrom is the annotation of Endpoint.Weight, empty if all weigh 1; ByCores: by node cores.
 	WeightsFrom string
 	ByCores     bool
 	// Junk says which of its annotations have no effect, and why: SchedulerInvalid, WeightsInvalid,
@@ -76,11 +76,11 @@ func (b *Balancing) Weighs() bool { return b != nil && b.WeightsFrom != "" }
 // HasJunk reports whether there is something in it that cannot be read.
 func (b *Balancing) HasJunk() bool { return b != nil && len(b.Junk) > 0 }
 
-// MaxWeight is the largest weight of an endpoint. Rules spell weights out, one element for each unit.
+// MaxWeight is the largest weight of an endpoint. Rules have one element for each unit of weight.
 const MaxWeight = 100
 
-// Weights are those of endpoints, from 0 to MaxWeight: an endpoint with 0 gets no new connections as long as another has more. An endpoint without an entry has 1, and so the zero value
-// treats all alike.
+// Weights are those of endpoints, from 0 to MaxWeight. One with 0 gets no new connections as long
+// as another has more. One without an entry has 1, so the zero value treats all alike.
 type Weights map[netip.AddrPort]uint8
 
 // Of returns the weight of an endpoint.
@@ -103,8 +103,7 @@ func (w Weights) Among(some []netip.AddrPort) []int {
 	return all
 }
 
-// Usable returns those of some endpoints that get new connections, and what each of them weighs,
-// which is more than zero.
+// Usable returns the endpoints that get new connections, and their weights, more than zero each.
 func (w Weights) Usable(some []netip.AddrPort) (usable []netip.AddrPort, weights []int) {
 	all := w.Among(some)
 	if !slices.Contains(all, 0) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Service is a Service with its endpoints, of both families, as far as a node cares. Headless Services and those of type ExternalName
-// are none. Its addresses are valid and of no mapped kind; the order of its slices has no meaning.
+// Service is a Service with its endpoints, of both families, as far as a node cares; not a headless
+// or ExternalName one. Its addresses are valid and not mapped; the order in slices means nothing.
 type Service struct {
 	Name ServiceName
 	// Created is the creation time: of two Services with equal rights the older one wins.
@@ -29,18 +29,18 @@ type Service struct {
 	InternalLocal, ExternalLocal bool
 	// AffinitySeconds is the time-out of sessionAffinity: ClientIP, zero without affinity.
 	AffinitySeconds int
-	// HealthCheckNodePort is spec.healthCheckNodePort where it means something: a load balancer with ExternalLocal. Otherwise zero.
+	// HealthCheckNodePort is that of a load balancer with ExternalLocal; zero for other Services.
 	HealthCheckNodePort uint16
-	// Balancing is nil for a Service that asks for nothing: its endpoints are alike, and the mode's default chooses.
+	// Balancing is nil for a Service that asks for none: the mode's default chooses among equals.
 	Balancing *Balancing
 	Ports     []Port
-	// Held is true for a Service that has no virtual IPs for a moment, because its ClusterIPs are being exchanged: the rest is as it was before, and its endpoints as
-	// they are. It yields to every other Service.
+	// Held is true for a Service without virtual IPs for a moment, while its ClusterIPs are exchanged:
+	// its endpoints are current, the rest is as before. It yields to every other Service.
 	Held bool
 	// Foreign is true for a Service that another proxy serves. It has no endpoints here, and is
 	// known only so that its addresses are not served for another Service.
 	Foreign bool
-	// Endpoints are those of all EndpointSlices, of both families. The same address may come twice, from two slices.
+	// Endpoints are those of all EndpointSlices, of both families; two may have the same address.
 	Endpoints []Endpoint
 }
 
@@ -52,14 +52,14 @@ type Port struct {
 	NodePort uint16
 }
 
-// Endpoint is one address of an EndpointSlice, for one of its ports: endpoints and ports of Services meet by Port and Protocol.
+// Endpoint is one address and port of an EndpointSlice, of the Service port with Port and Protocol.
 type Endpoint struct {
 	Port     string
 	Protocol Protocol
 	Addr     netip.AddrPort
 	// Node is the node's name, empty when the slice does not say.
 	Node string
-	// Ready, Serving and Terminating are the conditions with the API's defaults for those not set: true, true, false.
+	// Ready, Serving and Terminating are the conditions; if not set, the API's true, true and false.
 	Ready, Serving, Terminating bool
 	// Weight counts where the Balancing of the Service says so: from 0 to MaxWeight.
 	Weight uint8
@@ -67,7 +67,7 @@ type Endpoint struct {
 	Zones, Nodes []string
 }
 
-// Node is the node that the agent runs on. The zero Node is one that the API server does not know (yet): no zone, no addresses.
+// Node is the agent's own. The zero Node is one that the API server does not know (yet).
 type Node struct {
 	Name string
 	// Zone is the label topology.kubernetes.io/zone.
@@ -76,7 +76,7 @@ type Node struct {
 	IPs []netip.Addr
 	// PodCIDRs are spec.podCIDRs.
 	PodCIDRs []netip.Prefix
-	// Leaving is true once the node is being deleted or tainted by the cluster autoscaler: load balancers should turn away.
+	// Leaving: the Node is deleted, or the autoscaler tainted it. Load balancers should turn away.
 	Leaving bool
 }
 
@@ -85,10 +85,10 @@ type Allocation struct {
 	Addr netip.Addr
 	// Service is its parent, zero when that is something else than a Service.
 	Service ServiceName
-	// Additional is true for IPAddresses that are kept for a Service beside its ClusterIPs: by the operator (its managed-by label), or as former ones. They are further
-	// virtual IPs of that Service.
+	// Additional is true for IPAddresses kept for a Service beside its ClusterIPs, by the operator
+	// (its managed-by label) or as former ones: they are further virtual IPs of that Service.
 	Additional bool
-	// Former is true for an address that is kept (by a finalizer) because the Service gives it up, or did: it is served until nobody uses it any more.
+	// Former: the Service gives the address up, or did. A finalizer keeps it while clients use it.
 	Former bool
 }
 

@@ -15,7 +15,7 @@ const (
 
 const headerLen = 4
 
-// Attrs is a sequence of attributes as it stands in a message. Its zero value is empty. Values appended are padded to four bytes.
+// Attrs is a sequence of attributes as in a message; appending pads to four bytes. Zero is empty.
 type Attrs []byte
 
 // Put appends an attribute.
@@ -27,15 +27,15 @@ func (a Attrs) Put(kind uint16, value ...byte) Attrs {
 	return a
 }
 
-// PutNet appends an attribute whose value says of itself that it is in the byte order of the network.
+// PutNet appends an attribute that says of its value that it is in network byte order.
 func (a Attrs) PutNet(kind uint16, value ...byte) Attrs { return a.Put(kind|netByteOrder, value...) }
 
-// PutNet16 appends a number of two bytes in the byte order of the network.
+// PutNet16 appends a number of two bytes in network byte order.
 func (a Attrs) PutNet16(kind uint16, value uint16) Attrs {
 	return a.PutNet(kind, byte(value>>8), byte(value))
 }
 
-// PutNet32 appends a number of four bytes in the byte order of the network.
+// PutNet32 appends a number of four bytes in network byte order.
 func (a Attrs) PutNet32(kind uint16, value uint32) Attrs {
 	return a.PutNet(kind, byte(value>>24), byte(value>>16), byte(value>>8), byte(value))
 }
@@ -45,8 +45,7 @@ func (a Attrs) PutString(kind uint16, value string) Attrs {
 	return a.Put(kind, append([]byte(value), 0)...)
 }
 
-// Nest appends an attribute that holds what inside appends. It must not become longer than 65,535 bytes, which the length of an
-// attribute cannot tell.
+// Nest appends an attribute with what inside appends: at most 65,535 bytes, for its length field.
 func (a Attrs) Nest(kind uint16, inside func(Attrs) Attrs) Attrs {
 	start := len(a)
 	a = inside(header(a, kind|nested, 0))
@@ -54,7 +53,7 @@ func (a Attrs) Nest(kind uint16, inside func(Attrs) Attrs) Attrs {
 	return a
 }
 
-// All yields the attributes by type, without the flags of the types. It ends where one is malformed.
+// All yields the attributes by type, without the flags of the types, until one is malformed.
 func (a Attrs) All() iter.Seq2[uint16, Attrs] {
 	return func(yield func(uint16, Attrs) bool) {
 		for rest := a; len(rest) >= headerLen; {
@@ -70,8 +69,8 @@ func (a Attrs) All() iter.Seq2[uint16, Attrs] {
 	}
 }
 
-// Get returns the value of the first attribute of a type; nil when there is none. A dump calls it a
-// dozen times for each flow: an iterator would take half as long again.
+// Get returns the value of the first attribute of a type, or nil. A dump calls it a dozen times for
+// each flow: an iterator would take half as long again.
 func (a Attrs) Get(kind uint16) Attrs {
 	for len(a) >= headerLen {
 		length := int(binary.NativeEndian.Uint16(a))
@@ -86,8 +85,7 @@ func (a Attrs) Get(kind uint16) Attrs {
 	return nil
 }
 
-// Number reads a number in the byte order of the network, of as many bytes as there are, up to
-// eight.
+// Number reads a number in network byte order, of as many bytes as there are, up to eight.
 func (a Attrs) Number() (n uint64) {
 	for _, b := range a {
 		n = n<<8 | uint64(b)

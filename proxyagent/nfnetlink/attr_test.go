@@ -2,7 +2,7 @@ package nfnetlink
 
 import "testing"
 
-// FuzzAll reads anything: never past the end, and always to an end. What the kernel understands is tested by who sends it.
+// FuzzAll reads anything: never past the end, always to an end. Senders test what the kernel takes.
 func FuzzAll(f *testing.F) {
 	f.Add([]byte(Attrs(nil).Put(1, 7).PutString(2, "x")))
 	f.Add([]byte{3, 0, 1, 0})

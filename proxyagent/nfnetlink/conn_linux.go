@@ -14,11 +14,11 @@ import (
 // tries limits how often an interrupted exchange is repeated.
 const tries = 8
 
-// answerTimeout is how long the kernel may take for one answer. It may have to finish requests of others first.
+// answerTimeout limits one answer of the kernel, which may have to finish other requests first.
 var answerTimeout = unix.Timeval{Sec: 20}
 
-// Conn is a connection to the netfilter part of the kernel, in the network namespace of the thread that opened it, whichever thread uses
-// it later. It may be used by several goroutines, whose requests then wait for each other. The zero value is of no use.
+// Conn connects to the kernel's netfilter, in the network namespace of the thread that opened it,
+// whatever thread uses it. Goroutines' requests queue. The zero value is of no use.
 type Conn struct {
 	socket *nl.NetlinkSocket
 	shared map[int]*nl.SocketHandle
@@ -34,8 +34,8 @@ type Request struct {
 	Attrs  Attrs
 }
 
-// Open opens a connection that also receives what the kernel tells to the groups, by number as in linux/netfilter/nfnetlink.h. It needs no privilege without groups;
-// they and most requests need CAP_NET_ADMIN.
+// Open opens a connection that also receives what the kernel tells the groups, by number as in
+// linux/netfilter/nfnetlink.h. Groups and most requests need CAP_NET_ADMIN, the rest no privilege.
 func Open(groups ...uint) (*Conn, error) {
 	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, groups...)
 	if err != nil {
@@ -51,20 +51,20 @@ func Open(groups ...uint) (*Conn, error) {
 // Close closes the connection. It must not be used afterwards.
 func (c *Conn) Close() { c.socket.Close() }
 
-// Do sends a request and waits until the kernel has carried it out. Errors of the kernel are a syscall.Errno.
+// Do sends a request and waits until the kernel has done it. Errors of it are a syscall.Errno.
 func (c *Conn) Do(r Request) error {
 	r.Flags |= unix.NLM_F_ACK
 	return c.Get(r, func(Attrs) {})
 }
 
-// Dump asks for all there is and hands every answer to each, which must not keep it. When the table changed so much meanwhile that the answers
-// may be incomplete, the error is one for [Again].
+// Dump asks for all there is and hands every answer to each, which must not keep it. If the table
+// changed so much that the answers may be incomplete, the error is one for [Again].
 func (c *Conn) Dump(r Request, each func(Attrs)) error {
 	r.Flags |= unix.NLM_F_DUMP
 	return c.Get(r, each)
 }
 
-// Get sends a request that the kernel answers with messages, each of which is handed to each.
+// Get sends a request that the kernel answers with messages, and hands each message to each.
 func (c *Conn) Get(r Request, each func(Attrs)) error {
 	request := nl.NewNetlinkRequest(int(r.Subsystem)<<8|int(r.Command), int(r.Flags))
 	request.Sockets = c.shared
@@ -84,8 +84,8 @@ type Message struct {
 	Attrs                      Attrs
 }
 
-// Receive waits for messages of the groups, and of what else this connection has asked to be told. The error is EAGAIN when none came in that time. What comes while another
-// request waits for its answer is lost.
+// Receive waits for messages of the groups, and what else this connection asked to be told; EAGAIN
+// if none came in that time. What comes while another request waits for its answer is lost.
 func (c *Conn) Receive(within time.Duration) ([]Message, error) {
 	timeout := unix.NsecToTimeval(within.Nanoseconds())
 	if err := c.socket.SetReceiveTimeout(&timeout); err != nil {
@@ -101,7 +101,7 @@ func (c *Conn) Receive(within time.Duration) ([]Message, error) {
 	return messages, errors.Join(err, c.socket.SetReceiveTimeout(&answerTimeout))
 }
 
-// Again calls f until it is not interrupted any more, a few times at most, or ctx ends. Nothing is done after that.
+// Again calls f until it is not interrupted, a few times at most, or ctx ends; nothing follows.
 func Again(ctx context.Context, f func() error) error {
 	var err error
 	for range tries {
@@ -116,8 +116,8 @@ func Again(ctx context.Context, f func() error) error {
 }
 
 // Agree is [Again] for a dump of which f returns a sum. The kernel calls a dump interrupted
-// whatever is written meanwhile, also to a table that was not asked for. So two that are
-// interrupted one after the other, and have the same sum, are taken for whole.
+// whatever is written meanwhile, even to another table. So two that are interrupted one after the
+// other, and have the same sum, are taken for whole.
 func Agree(ctx context.Context, f func() (sum uint64, err error)) error {
 	var before *uint64
 	return Again(ctx, func() error {
@@ -133,8 +133,7 @@ func Agree(ctx context.Context, f func() (sum uint64, err error)) error {
 	})
 }
 
-// Interrupted reports whether an exchange failed only because the kernel was written meanwhile: it
-// may go well the next time.
+// Interrupted reports whether an exchange failed only because the kernel was written meanwhile.
 func Interrupted(err error) bool {
 	return errors.Is(err, syscall.EINTR) || errors.Is(err, nl.ErrDumpInterrupted)
 }

@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// turnTimeout is how long a write waits for that of another family. iptables-nft starts over when a transaction comes between, which both are spared;
-// but a program that is stuck must not stop the other family, which waits for it once.
+// turnTimeout is how long a write waits for another family's. Turns spare both that iptables-nft
+// starts over if a transaction comes between; a stuck program stops the other family only once.
 const turnTimeout = 5 * time.Second
 
-// Generations counts our own transactions of nf_tables, to tell them from those of other programs. The kernel counts all transactions of a
-// network namespace, of both families, so all that write rules on a node share one. Make it with [NewGenerations]. Its methods may be called concurrently.
+// Generations counts our own transactions of nf_tables, to tell them from other programs': the
+// kernel counts those of a network namespace together. So all writers of rules on a node share one.
+// Make it with [NewGenerations]. Its methods may be called concurrently.
 type Generations struct {
-	// Timeout is how long a write waits for its turn, five seconds unless it is changed before the first one.
+	// Timeout is how long a write waits for its turn: five seconds, or set before the first write.
 	Timeout time.Duration
 
 	turn  chan struct{} // has an element while a write runs that got its turn in time
@@ -33,7 +34,7 @@ func NewGenerations() *Generations {
 	return &Generations{turn: make(chan struct{}, 1), Timeout: turnTimeout}
 }
 
-// Foreign returns how many transactions others have made, from an arbitrary beginning. It is not known while a write of ours runs.
+// Foreign counts other programs' transactions, from an arbitrary start. Unknown while we write.
 func (g *Generations) Foreign() (n uint32, known bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -44,7 +45,7 @@ func (g *Generations) Foreign() (n uint32, known bool, err error) {
 	return now - g.own, true, err
 }
 
-// Write runs a write of ours, which returns how many transactions it made. A failed one counts as foreign, because it is not known how many it made.
+// Write runs a write of ours, which returns its transactions. They count as foreign if it fails.
 func (g *Generations) Write(write func() (transactions int, err error)) error {
 	wait := g.Timeout
 	if g.stuck.Load() {
@@ -72,7 +73,7 @@ func (g *Generations) count(writing, own int) {
 	g.own += uint32(own)
 }
 
-// Generation returns the generation of nf_tables, which grows by one with every transaction in the network namespace.
+// Generation returns the generation of nf_tables, one more with each transaction in the namespace.
 func Generation() (n uint32, err error) {
 	conn, err := Open()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// Check repairs changes by others and lists them. Without any it costs microseconds. Ports that are
-// withheld are tried again once in a while, and what Syncs left for later is written.
+// Check repairs changes by other programs and lists them, in microseconds if there are none. It
+// tries withheld ports again once in a while, and writes what Syncs left for later.
 func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,8 +49,8 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	return found, nil
 }
 
-// journal is what the agent has written since a comparison began to read: of that the comparison
-// says nothing. The next one does.
+// journal is what the agent has written since a comparison began to read: the comparison says
+// nothing of that, but the next one does.
 type journal struct {
 	buckets map[bucket]struct{}
 	names   map[string]struct{} // of chains, and of sets that are not compared
@@ -78,7 +78,7 @@ type comparison struct {
 }
 
 // compare reads everything and notes what differs. It returns the differences in words. With
-// beside, a Sync may write while it reads, which it does without mu.
+// beside, it reads without mu, and a Sync may write.
 func (p *Proxier) compare(ctx context.Context, beside bool) (found []string, err error) {
 	others, known, err := p.generations.Foreign()
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *Proxier) compare(ctx context.Context, beside bool) (found []string, err
 	return c.found, nil
 }
 
-// read runs what reads the kernel, with beside while others have mu.
+// read runs what reads the kernel; with beside, without holding mu.
 func (p *Proxier) read(beside bool, read func()) {
 	if beside {
 		p.mu.Unlock()
@@ -131,7 +131,7 @@ func (p *Proxier) read(beside bool, read func()) {
 // superseded reports whether a Sync failed, or compared everything itself, while a comparison read.
 func (p *Proxier) superseded(c *comparison) bool { return p.journal != c.journal }
 
-// compareChains goes by the handles: who changes a rule cannot keep them.
+// compareChains goes by the handles: a program that changes a rule cannot keep them.
 func (p *Proxier) compareChains(c *comparison) {
 	t := p.tables
 	wanted := map[string]struct{}{}
@@ -187,8 +187,7 @@ func (p *Proxier) compareOthers(c *comparison) {
 	}
 }
 
-// compareSets reads the elements in those buckets whose fingerprints differ once more, and notes
-// which differ.
+// compareSets reads elements again in buckets whose fingerprints differ, and notes which do.
 func (p *Proxier) compareSets(ctx context.Context, c *comparison, beside bool) error {
 	t := p.tables
 	if !beside {
@@ -223,7 +222,7 @@ func (p *Proxier) compareSets(ctx context.Context, c *comparison, beside bool) e
 	return nil
 }
 
-// differing are the buckets whose elements have other fingerprints than those that are wanted.
+// differing are the buckets whose elements have other fingerprints than those wanted.
 func (c *comparison) differing(wanted map[bucket]uint64) map[bucket]struct{} {
 	differ := map[bucket]struct{}{}
 	for _, some := range []map[bucket]uint64{wanted, c.prints} {
@@ -270,9 +269,9 @@ func (k *kernel) difference(ctx context.Context, wanted *Tables, have there, dif
 	return found, nil
 }
 
-// isolate is for a table that is refused. The ports whose chains or elements the kernel refuses are
-// withheld, and the rest is written. If it refuses none, something else stands in the way, as a set
-// of another version of this program: then the table is made anew.
+// isolate is for a table that is refused. Ports whose chains or elements the kernel refuses are
+// withheld, and the rest is written. If it refuses none, something else is in the way, as a set of
+// another version of this program: then the table is made anew.
 func (p *Proxier) isolate(ctx context.Context, now time.Time) error {
 	refused, err := p.find(p.tables.ports, p.withheld.Suspects(p.tables.ports))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // set is the name of a map or set of ours.
 type set string
 
-// The maps and sets that exist always. A front is a virtual IP with protocol and port, a node port has protocol and port.
+// Maps and sets that always exist. A front is virtual IP, protocol and port; a node port has no IP.
 const (
 	fronts   set = "fronts"    // front : chain
 	picked   set = "endpoints" // front, index : endpoint of traffic that may go anywhere
@@ -44,7 +44,7 @@ const (
 )
 
 // These maps lead to chains of one port, and to those with session affinity, for whose time-out a
-// number has no room. All others lead to the number of a route, and that to its chain: for each
+// number has no room. All other maps lead to the number of a route, and that to its chain: for each
 // element with a chain that comes, the kernel goes through all of them in a table.
 const (
 	frontRoutes        = fronts + routesOf
@@ -115,7 +115,7 @@ type key struct {
 // seed is of this process: what it prints means nothing elsewhere.
 var seed = maphash.MakeSeed()
 
-// print is a fingerprint of an element. Those of a set are added up, so that two sets are compared without keeping a copy of either.
+// print is a fingerprint of an element. Sets are compared by their sums, without copies of either.
 func print(of, value string) uint64 {
 	return maphash.Comparable(seed, [...]string{of, value})
 }
@@ -133,9 +133,8 @@ func index(i int) string { return string(binary.NativeEndian.AppendUint32(nil, u
 
 func destination(e netip.AddrPort) string { return addr(e.Addr()) + padded(e.Port()) }
 
-// numberOf is the number of a port with session affinity, once for clients that may have any
-// endpoint, and once for those on this node. It is a digest: nothing has to be stored over a
-// restart.
+// numberOf is the number of a port with session affinity, one for clients that may have any
+// endpoint, one for those on this node. As a digest it is stable over restarts.
 func numberOf(name model.PortName, onlyLocal bool) string {
 	sum := sha256.Sum256([]byte(name.String()))
 	return string(sum[:8]) + string(localField(onlyLocal))

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// withoutHash stands for sh and mh where the kernel has no module nft_hash. As all schedulers that
-// nftables does not have, it is served at random, which SchedulerUnavailable says.
+// withoutHash stands for sh and mh if the kernel has no module nft_hash. As all schedulers that
+// nftables lacks, it is served at random, which SchedulerUnavailable says.
 const withoutHash model.Scheduler = "without nft_hash"
 
 // servable are ports as this kernel can serve them. The kernel is asked for its hash when the first

@@ -14,8 +14,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// kernel is our table of one family. The library writes; all is read without it, by a connection of its own: the library cannot read all of our rules, makes several times as much garbage
-// as there are elements, and does not notice when a table changes while it reads.
+// kernel is our table of one family. The library only writes; reading has a connection of its own:
+// the library cannot read all of our rules, makes several times as much garbage as there are
+// elements, and does not notice when a table changes while it reads.
 type kernel struct {
 	conn   *nftables.Conn
 	socket *netlink.Conn // that of conn
@@ -25,7 +26,7 @@ type kernel struct {
 // socketBuffer is the least size of the socket's buffers.
 const socketBuffer = 1 << 20
 
-// answerTimeout is how long the kernel may take for a transaction. It may have to finish those of others first.
+// answerTimeout limits a transaction of the kernel, which may have to finish other ones first.
 const answerTimeout = time.Minute
 
 func open(f model.Family) (*kernel, error) {
@@ -46,19 +47,21 @@ func (k *kernel) connect() error {
 	return nil
 }
 
-// room makes the buffers of the socket large enough for a transaction and its answers: answers that do not fit are lost although the kernel has done it.
+// room makes the socket's buffers large enough for a transaction and its answers: answers that do
+// not fit are lost although the kernel has done it.
 func (k *kernel) room(size int) error {
 	size = max(socketBuffer, size)
 	return errors.Join(k.socket.SetWriteBuffer(size), k.socket.SetReadBuffer(size))
 }
 
-// reconnect is for after a failure: answers that nobody has read may wait in the socket.
+// reconnect is for after a failure: unread answers may wait in the socket.
 func (k *kernel) reconnect() error {
 	k.close()
 	return k.connect()
 }
 
-// flush sends what was gathered. Without a deadline it would wait for ever for answers that do not come; and one that is left would end whatever comes later.
+// flush sends what was gathered. Without a deadline it would wait forever for missing answers, and
+// a deadline left set would end what comes later.
 func (k *kernel) flush() error {
 	err := errors.Join(k.socket.SetDeadline(time.Now().Add(answerTimeout)), k.conn.Flush(), k.socket.SetDeadline(time.Time{}))
 	if first, said := errors.AsType[syscall.Errno](err); said {
@@ -67,8 +70,7 @@ func (k *kernel) flush() error {
 	return err
 }
 
-// Cleanup takes our table away, or that of kube-proxy's mode nftables, and returns what it did in
-// words. Nothing of others is touched.
+// Cleanup removes only our table, or that of kube-proxy's mode nftables, and says what it did.
 func Cleanup(f model.Family, kubeProxy, dryRun bool) ([]string, error) {
 	k, err := open(f)
 	if err != nil {

@@ -33,7 +33,8 @@ const (
 	drop           = "drop"
 )
 
-// route is how to get from a front to the endpoint of one of n indexes. Its chain is the same for all fronts of that kind with so many, unless it is of one port.
+// route leads from a front to the endpoint of one of n indexes. Fronts of a kind with as many
+// endpoints share its chain, unless it is of one port.
 type route struct {
 	node    bool // a node port
 	outside bool // for traffic from outside: with the node's address, unless only local endpoints are used
@@ -67,7 +68,7 @@ func (r route) name() string {
 	return strings.Join(words, "-")
 }
 
-// direct reports whether fronts lead to the chain of the route itself, and not by a number: it is
+// direct reports whether fronts lead to the chain of the route itself, and not by its number: it is
 // of one port, or has a time-out, for which a number has no room.
 func (r route) direct() bool { return r.counter != "" || r.affinity > 0 }
 
@@ -124,14 +125,14 @@ func (l layout) static() map[string]chain {
 		chainRefuse:    {rules: []rule{and(isProtocol(model.TCP), rule{refuse(l.Family, true)}), {refuse(l.Family, false)}}},
 		chainMasq:      {rules: []rule{setMark(l.MasqueradeBit, true), {masquerade}}},
 		chainSources:   {rules: l.sources()},
-		// A packet that nothing tracks has no status: a rule that asks for it goes on to the next one.
+		// An untracked packet has no status: a rule that asks for it goes on to the next one.
 		chainLoopback: {rules: []rule{and(ctState(stateEstablished|stateRelated), rule{returned}), and(status(dnatted), rule{returned}), {dropped}}},
 	}
 	maps.Copy(all, l.hooks())
 	return all
 }
 
-// services are the rules that new connections meet first. A vmap without the key goes on with the next rule.
+// services are the rules that new connections meet first. A vmap without the key goes on.
 func (l layout) services() []rule {
 	all := append([]rule{l.load().front().follow(frontRoutes, routes), l.load().front().vmap(fronts)}, l.atNodePorts(rule{goTo(chainNodePorts)})...)
 	if l.firewall {
@@ -140,22 +141,22 @@ func (l layout) services() []rule {
 	return all
 }
 
-// sources return where a client is in a source range of the front. Each range is of one of a few
-// lengths: a set in which the kernel finds ranges of any length looks through all of them, of all
-// Services, for each that goes, which takes a minute where there are some ten thousand.
+// sources return where a client is in a source range of the front. Ranges have few lengths: in a
+// set with ranges of any length the kernel looks through all of them, of all Services, for each
+// that goes, which takes a minute with some ten thousand.
 func (l layout) sources() (all []rule) {
 	for bits := stride; bits <= l.Family.Bits(); bits += stride {
 		all = append(all, and(l.load().length(bits).front().saddrOf(bits).in(sources), rule{returned}))
 	}
-	// Not translated, what comes from elsewhere meets the front in newConnections, which drops it.
-	// IPVS would be earlier with what the node itself sends.
+	// Untranslated packets from elsewhere meet the front in newConnections, which drops them. IPVS
+	// would be earlier with what the node itself sends.
 	if l.Balanced {
 		return append(all, rule{dropped})
 	}
 	return append(all, rule{accepted})
 }
 
-// atNodePorts limits a rule to the addresses at which node ports are served. Never ::1: IPv6 has no route_localnet.
+// atNodePorts limits a rule to node port addresses. Never ::1: IPv6 has no route_localnet.
 func (l layout) atNodePorts(r rule) (all []rule) {
 	if !l.NodePortAny {
 		for _, a := range l.NodePortAddrs {
@@ -222,10 +223,10 @@ func (l layout) route(r route) (all []rule) {
 	return append(all, and(picked, rule{dnat(l.Family)}))
 }
 
-// affinity are the rules by which a client gets the endpoint that it had before, as long as there
-// is that endpoint, and a new one is remembered. Of first connections at the same time all get the
-// endpoint of the fastest one. Where there is no room for a client, or its port has too many new
-// ones, the last rule ends early, and the one behind it serves without.
+// affinity are the rules by which a client gets the endpoint that it had, while that exists, and a
+// new one is remembered. Of first connections at the same time all get the endpoint of the fastest.
+// If there is no room for a client, or its port has too many new ones, the last rule ends early,
+// and the next serves without.
 func (l layout) affinity(r route, client, picked rule) []rule {
 	f, again := l.Family, rule{constant(values-1, localField(r.local))}
 	return []rule{
@@ -235,7 +236,7 @@ func (l layout) affinity(r route, client, picked rule) []rule {
 	}
 }
 
-// localSource matches the traffic of pods on this node, or of all else; nil where they are not known.
+// localSource matches traffic of pods on this node, or all other traffic; nil if they are unknown.
 func (l layout) localSource(local bool) rule {
 	switch s := l.LocalSource; {
 	case s.CIDR.IsValid():
@@ -274,8 +275,9 @@ func (l layout) newConnections() []rule {
 	return all
 }
 
-// elsewhereOnVirtual refuses ports of virtual IPs that IPVS does not take: they are addresses of the node, whose sockets would answer. While an address is not one of the node yet, or no
-// more, all its ports are refused: otherwise packets would leave by the default route.
+// elsewhereOnVirtual refuses ports of virtual IPs that IPVS does not take, as sockets of the node
+// would answer there. All ports of an address that is not one of the node yet, or no more, are
+// refused: their packets would leave by the default route.
 func (l layout) elsewhereOnVirtual() (all []rule) {
 	for _, a := range l.NodeAddrs {
 		all = append(all, and(l.load().daddr().within(netip.PrefixFrom(a, a.BitLen()), true), rule{returned}))
@@ -297,11 +299,11 @@ func (l layout) hooks() map[string]chain {
 	toNew := and(ctState(stateNew), rule{jump(chainNew)})
 	input, forward := []rule{toNew}, []rule{toNew}
 	if l.Family == model.IPv4 && (l.LocalhostNodePorts || slices.ContainsFunc(l.NodePortAddrs, netip.Addr.IsLoopback)) {
-		// route_localnet, which node ports at 127.0.0.1 need, would let neighbours reach what listens there (CVE-2020-8558).
+		// route_localnet (node ports at 127.0.0.1) lets neighbours reach listeners there (CVE-2020-8558).
 		input = slices.Insert(input, 0, and(l.load().saddr().within(loopback, false), l.load().daddr().within(loopback, true), rule{jump(chainLoopback)}))
 	}
 	if !l.KeepInvalid {
-		// A packet outside of the window is not translated; its receiver would reset the connection (kubernetes/kubernetes#74839).
+		// Out-of-window packets stay untranslated: receivers would reset (kubernetes/kubernetes#74839).
 		forward = slices.Insert(forward, 0, and(ctState(stateInvalid), rule{&expr.Counter{}, dropped}))
 	}
 	post := []rule{and(marked(l.MasqueradeBit), rule{goTo(chainMasq)})}

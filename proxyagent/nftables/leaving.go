@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// underWay is longer than a packet needs to pass the rules, also where a virtual processor stands
-// still in between.
+// underWay is longer than packets need to pass the rules, even if a virtual processor pauses.
 const underWay = time.Second
 
 // leaving is what differs from the kernel, but is to be taken away later.
@@ -17,10 +16,10 @@ type leaving struct {
 	chains   states
 }
 
-// leave takes what is leaving out of what differs. A transaction is one for those that write, not
-// for packets: each look-up sees what is there in its moment. So a packet that has drawn the index
-// 7 of 10 may look for the endpoint after all but one have gone. It finds it as long as packets are
-// under way that came before; those that come later are led elsewhere.
+// leave takes what is leaving out of what differs. A transaction is atomic for programs, not for
+// packets: each look-up sees what is there in its moment. So a packet that has drawn the index 7 of
+// 10 may look for the endpoint after all but one have gone. It finds the endpoint as long as
+// packets are under way that came before; later packets are led elsewhere.
 func (t *Tables) leave(now time.Time) leaving {
 	left := leaving{map[key]change{}, states{}}
 	for k, c := range t.changed {

@@ -9,13 +9,17 @@ import (
 	"net/netip"
 )
 
-// maglevSize is how many entries a look-up table has, whatever the number of endpoints: a table of another size leads nearly all clients elsewhere, so an endpoint more or less must not
-// change it. With n endpoints each has 2048/n entries, give or take the root of that.
+// maglevSize is how many entries a look-up table has, whatever the number of endpoints: a table of
+// another size leads nearly all clients elsewhere, so an endpoint more or less must not change it.
+// With n endpoints each has 2048/n entries, give or take the root of that.
 const maglevSize = 2048
 
-// maglev is a look-up table as that of Maglev: the hash of a client is an index of it. Each entry is the endpoint that draws the smallest number for this index, which is exponentially
-// distributed with the endpoint's weight as its rate (rendezvous hashing). So when one goes, its own entries alone change, and its share of them is near its share of the weight. Maglev's own
-// way to fill the table, where endpoints take turns, makes shares more even; but of 25 endpoints one that goes then has up to three times as many clients move, and of 100 up to six times.
+// maglev is a look-up table as that of Maglev: the hash of a client is an index of it. Each entry
+// is the endpoint that draws the smallest number for this index, exponentially distributed with the
+// endpoint's weight as its rate (rendezvous hashing). So when one goes, only its own entries
+// change, and its share of them is near its share of the weight. In Maglev's own way, endpoints
+// take turns to fill the table, which makes shares more even; but if one of 25 endpoints goes, up
+// to three times as many clients move, and of 100 up to six times.
 //
 // It is a pure function of the endpoints, the same on all nodes.
 func maglev(endpoints []netip.AddrPort, weights []int) []netip.AddrPort {
@@ -37,7 +41,7 @@ func seedOf(e netip.AddrPort) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// exponential makes a number that is exponentially distributed with mean 1 out of one of which all bits are alike.
+// exponential turns a number of evenly distributed bits into an exponential one, with mean 1.
 func exponential(n uint64) float64 { return -math.Log((float64(n>>11) + 0.5) / (1 << 53)) }
 
 // golden and mix are the increments and the finalizer of SplitMix64.

@@ -24,7 +24,7 @@ func entries(table []netip.AddrPort) map[netip.AddrPort]int {
 	return n
 }
 
-// TestWhoGoesTakesNobodyElseAlong has one of n endpoints go: its own clients alone move, at most 2/n of all, and it comes back to them.
+// TestWhoGoesTakesNobodyElseAlong: one of n endpoints goes; at most 2/n of clients move, and back.
 func TestWhoGoesTakesNobodyElseAlong(t *testing.T) {
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		for n := 2; n <= 100; n += 1 + n/4 {
@@ -49,7 +49,7 @@ func TestWhoGoesTakesNobodyElseAlong(t *testing.T) {
 	}
 }
 
-// TestMaglevFollowsWeights wants shares near what the weights say: five times the deviation of chance, which happens once in a million.
+// TestMaglevFollowsWeights allows shares five standard deviations off, which is one in a million.
 func TestMaglevFollowsWeights(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	for range 100 {
@@ -67,7 +67,8 @@ func TestMaglevFollowsWeights(t *testing.T) {
 	}
 }
 
-// TestMaglevIsWhatTheOracleSays compares, in whatever order the endpoints come, with an oracle that draws for each entry and endpoint alone, and with exact numbers where they weigh the same.
+// TestMaglevIsWhatTheOracleSays in any order of endpoints. The oracle draws for each entry and
+// endpoint alone, with exact numbers for equal weights.
 func TestMaglevIsWhatTheOracleSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	for range 30 {
@@ -81,7 +82,7 @@ func TestMaglevIsWhatTheOracleSays(t *testing.T) {
 	}
 }
 
-// oracle returns whoever has the largest number of all that are drawn for an entry, in integers: -log of it is the smallest.
+// oracle returns the endpoint that draws the largest integer for an entry: its -log is the least.
 func oracle(all []netip.AddrPort, entry int) (best netip.AddrPort) {
 	most := big.NewInt(-1)
 	for _, e := range all {

@@ -28,8 +28,7 @@ func inPlace(before, p *model.ServicePort) *model.ServicePort {
 	return &same
 }
 
-// keepOrder returns endpoints in the order of those before, and whether it is another one than they
-// have.
+// keepOrder returns now in the order of before, and whether that differs from now's.
 func keepOrder(before, now []netip.AddrPort) (ordered []netip.AddrPort, moved bool) {
 	toPlace, ordered := endpointsOf(now), make([]netip.AddrPort, len(now))
 	for i, e := range before[:min(len(before), len(now))] {

@@ -53,8 +53,7 @@ func contribution(p *model.ServicePort, plain bool) contributed {
 	return c
 }
 
-// keep lets clients keep their endpoints. An endpoint that goes leaves this set, and with it all
-// its clients at once, however many they are.
+// keep lets clients keep their endpoints. Once an endpoint leaves the set, all its clients lose it.
 func (c contributed) keep(name model.PortName, local bool, all []netip.AddrPort) {
 	for _, e := range all {
 		c.values[key{set: kept, of: numberOf(name, local) + destination(e)}] = ""

@@ -19,7 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// Proxier keeps the kernel's table for one family as a Plan wants it. Its methods may be called concurrently; while one reads the kernel to compare, the others go on.
+// Proxier keeps the kernel's table for one family as a Plan wants it. Its methods may be called
+// concurrently; while one reads the kernel to compare, the rest can run.
 type Proxier struct {
 	mu          sync.Mutex
 	tables      *Tables
@@ -47,8 +48,8 @@ type Proxier struct {
 	invalid   atomic.Uint64                         // packets dropped, when the kernel was last asked
 }
 
-// New returns a Proxier that has not looked at the kernel yet. Everything is compared after the period of fullCheck although nothing indicates a change; 0: five minutes.
-// The Proxiers of a network namespace share generations.
+// New returns a Proxier that has not read the kernel yet. It compares all each fullCheck (0: five
+// minutes), even without a hint. A network namespace's Proxiers share generations.
 func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Duration) (*Proxier, error) {
 	k, err := open(f)
 	if err != nil {
@@ -147,9 +148,9 @@ func (p *Proxier) program(ctx context.Context, now time.Time) (transactions int,
 	return 1, nil
 }
 
-// readHandles takes up the handles of chains that were written. Many are read at once. A chain
-// whose handles cannot be read is as good as any other, but nothing would tell whether another
-// program changes it: it is written once more, together with the next change or by the next Check.
+// readHandles takes up the handles of written chains, many at once. A chain whose handles cannot be
+// read is as good as any other, but changes of it by another program would go unseen: it is written
+// once more, with the next change or by the next Check.
 func (p *Proxier) readHandles(ctx context.Context, written map[string]chain, removed []string) {
 	const many = 20
 	for _, name := range removed {
@@ -174,7 +175,7 @@ func (p *Proxier) readHandles(ctx context.Context, written map[string]chain, rem
 	}
 }
 
-// Degraded lists the ports whose elements the kernel refuses, and those that are served otherwise than they ask, sorted.
+// Degraded lists ports whose elements are refused or that are served otherwise than asked, sorted.
 func (p *Proxier) Degraded() (all []model.Degradation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,7 +221,7 @@ func (p *Proxier) Describe(n model.PortName) []string {
 	return append(lines, slices.Sorted(slices.Values(elements))...)
 }
 
-// Counts returns how many elements there are, and how many the last Sync wrote; nil before the first one.
+// Counts returns how many elements there are, and how many the last Sync wrote; nil before it.
 func (p *Proxier) Counts() (total, written map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,8 +231,8 @@ func (p *Proxier) Counts() (total, written map[string]int) {
 	return map[string]int{table: p.tables.size}, map[string]int{table: p.changes}
 }
 
-// InvalidDropped returns how many packets of invalid connection-tracking state were dropped since the rule was last written. It asks the kernel; while that fails it returns what
-// it knows.
+// InvalidDropped returns how many packets of invalid connection-tracking state were dropped since
+// the rule was last written. It asks the kernel; if that fails it returns the last count.
 func (p *Proxier) InvalidDropped() uint64 {
 	if n, err := p.kernel.invalidDropped(context.Background()); err == nil {
 		p.invalid.Store(n)

@@ -153,7 +153,7 @@ func TestTheKernelHasWhatThePlanWants(t *testing.T) {
 	})
 }
 
-// TestARestartChangesNothing has an agent that starts beside what another one has left, with clients that are remembered.
+// TestARestartChangesNothing starts an agent on what another one left, with remembered clients.
 func TestARestartChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)
@@ -169,7 +169,7 @@ func TestARestartChangesNothing(t *testing.T) {
 	})
 }
 
-// TestGrownIsAsFromTheBeginning changes ports at random; what is left of that is what would have been written at once.
+// TestGrownIsAsFromTheBeginning: random changes lead to what would have been written at once.
 func TestGrownIsAsFromTheBeginning(t *testing.T) {
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		all := plan(f)
@@ -286,7 +286,7 @@ func stickyPort(d model.Delta) *model.ServicePort {
 	return d.Ports[model.PortName{Service: model.ServiceName{Namespace: "default", Name: "b"}, Protocol: model.UDP}]
 }
 
-// link gives the namespace an address of its own and a way to everywhere else, at whose end nobody answers. It returns the address.
+// link gives the namespace an address, which it returns, and a way to elsewhere without an answer.
 func link(t *testing.T, f model.Family) netip.Addr {
 	t.Helper()
 	node, all, bits := netip.MustParseAddr("192.0.2.1"), "0.0.0.0/0", 24
@@ -306,7 +306,7 @@ func link(t *testing.T, f model.Family) netip.Addr {
 	return node
 }
 
-// TestUntrackedPacketsDoNotReachLoopback has a packet with an address of elsewhere come to 127.0.0.1: connection tracking has no status of it.
+// TestUntrackedPacketsDoNotReachLoopback: a packet from elsewhere to 127.0.0.1 has no status.
 func TestUntrackedPacketsDoNotReachLoopback(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		if d.Globals.Family == model.IPv6 {
@@ -343,7 +343,7 @@ func TestUntrackedPacketsDoNotReachLoopback(t *testing.T) {
 	})
 }
 
-// TestATableOfAnotherVersionIsReplaced has sets of other types in the way, which the kernel does not change.
+// TestATableOfAnotherVersionIsReplaced has sets in the way whose types the kernel does not change.
 func TestATableOfAnotherVersionIsReplaced(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
@@ -356,7 +356,7 @@ func TestATableOfAnotherVersionIsReplaced(t *testing.T) {
 	})
 }
 
-// TestAPortThatIsRefusedTwiceStaysWhatItIs has another one refused while it is withheld; both are served again when the kernel takes them.
+// TestAPortThatIsRefusedTwiceStaysWhatItIs: another is refused too, then both are served again.
 func TestAPortThatIsRefusedTwiceStaysWhatItIs(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		first := refusedPort(d)
@@ -371,7 +371,8 @@ func TestAPortThatIsRefusedTwiceStaysWhatItIs(t *testing.T) {
 	})
 }
 
-// TestWhatOthersTookAwayIsNotTakenAwayAgain has everything flushed, or an old table with a chain more, before chains go; a refused port does not keep the table from being replaced.
+// TestWhatOthersTookAwayIsNotTakenAwayAgain flushes everything, or makes an old table with a chain
+// more, before chains go; a refused port does not keep the table from being replaced.
 func TestWhatOthersTookAwayIsNotTakenAwayAgain(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)
@@ -407,7 +408,7 @@ func TestInvalidPacketsAreCounted(t *testing.T) {
 	})
 }
 
-// TestAChangeOfGlobalsWritesFewChains has a ServiceCIDR come, and an address at which node ports are served.
+// TestAChangeOfGlobalsWritesFewChains has a ServiceCIDR come, and an address for node ports.
 func TestAChangeOfGlobalsWritesFewChains(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)
@@ -461,7 +462,7 @@ func TestCleanupTakesOursAlone(t *testing.T) {
 	})
 }
 
-// TestBalanced has nothing translated but what clients on this node send to fronts whose policy is Local.
+// TestBalanced translates only what clients on this node send to fronts whose policy is Local.
 func TestBalanced(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		d.Globals.Balanced, d.Globals.NodeAddrs = true, []netip.Addr{netip.MustParseAddr("192.0.2.10")}

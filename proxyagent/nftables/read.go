@@ -24,9 +24,8 @@ type there struct {
 	others  map[string]bool   // sets that packets write into, and those of other versions
 }
 
-// bucket is one of the parts into which the elements of a set fall by their keys. While a
-// comparison reads, the agent goes on to write: what is in other buckets than those that it wrote
-// to can be compared all the same.
+// bucket is one of the parts into which the elements of a set fall by their keys. The agent writes
+// while a comparison reads: only the buckets that it wrote to cannot be compared.
 type bucket struct {
 	set set
 	n   uint16
@@ -74,7 +73,7 @@ func (k *kernel) read(ctx context.Context) (t there, err error) {
 	return t, nil
 }
 
-// tableFlags reports whether our table is there, and its flags. A kernel without nf_tables has none.
+// tableFlags reports whether our table exists, and its flags. A kernel without nf_tables has none.
 func (k *kernel) tableFlags() (there bool, flags uint32, err error) {
 	conn, err := nfnetlink.Open()
 	if err != nil {
@@ -108,8 +107,8 @@ type element struct{ of, value string }
 const tableOf = unix.NFTA_CHAIN_TABLE
 
 // dump asks for all that our table has of a kind. When something is written meanwhile, it begins
-// again, until two agree: chains are of all tables, and so what other programs write to theirs may
-// have one be left out.
+// again, until two agree: a dump of chains is of all tables, and what other programs write to
+// theirs may have it omit one.
 func (k *kernel) dump(ctx context.Context, command uint8, attrs nfnetlink.Attrs, begin func(), each func(nfnetlink.Attrs)) error {
 	conn, err := nfnetlink.Open()
 	if err != nil {
@@ -131,10 +130,10 @@ func (k *kernel) dump(ctx context.Context, command uint8, attrs nfnetlink.Attrs,
 // errRestless is for a set that each dump shows in another way.
 var errRestless = errors.New("every dump is different")
 
-// elements returns those of a set that are in some buckets, of which a dump had these sums before.
-// Two dumps in a row have to agree: a moment after a write the kernel moves the elements to more
-// buckets of its own, or to fewer, and a dump beside that leaves some out, or has them twice. It
-// does not say so, nor that anything was written meanwhile.
+// elements returns those of a set that are in some buckets, whose sums in an earlier dump are
+// before. Two dumps in a row have to agree: soon after a write the kernel moves the elements to
+// more buckets of its own, or to fewer, and a dump beside that omits some, or has them twice. The
+// kernel tells neither this nor the write.
 func (k *kernel) elements(ctx context.Context, name set, in func(bucket) bool, before map[bucket]uint64) (map[key]string, error) {
 	for range agreements {
 		have, sums := map[key]string{}, map[bucket]uint64{}
@@ -153,7 +152,7 @@ func (k *kernel) elements(ctx context.Context, name set, in func(bucket) bool, b
 	return nil, fmt.Errorf("reading the set %s: %w", name, errRestless)
 }
 
-// list calls begin, and then each for what one dump of a set has: see elements. A set that is not there has none.
+// list calls begin, then each for what a dump of a set has (see elements). A missing set has none.
 func (k *kernel) list(ctx context.Context, name string, begin func(), each func(element)) error {
 	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_SET_ELEM_LIST_TABLE, k.table.Name).PutString(unix.NFTA_SET_ELEM_LIST_SET, name)
 	err := k.dump(ctx, unix.NFT_MSG_GETSETELEM, request, begin, func(answer nfnetlink.Attrs) {
@@ -200,8 +199,7 @@ func (k *kernel) rules(ctx context.Context) (map[string]string, error) {
 
 func policy(of uint32) string { return fmt.Sprint("policy ", of, " ") }
 
-// handles returns those of the rules of all chains, or of some: these are quickly asked for one by
-// one.
+// handles returns those of the rules of all chains, or of some, quickly asked for one by one.
 func (k *kernel) handles(ctx context.Context, some ...string) (map[string]string, error) {
 	all := map[string]string{}
 	if len(some) == 0 {

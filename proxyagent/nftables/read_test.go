@@ -14,7 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// TestADumpThatLeavesElementsOut reads a set just after it was written, when the kernel makes more buckets for it: of some hundred dumps one does not have all elements.
+// TestADumpThatLeavesElementsOut reads a set just written, while the kernel makes more buckets for
+// it: one of some hundred dumps lacks elements.
 func TestADumpThatLeavesElementsOut(t *testing.T) {
 	network.NeedIsolation(t)
 	for f, first := range map[model.Family]string{model.IPv4: "10.0.0.1", model.IPv6: "fd00::1"} {
@@ -39,7 +40,7 @@ func TestADumpThatLeavesElementsOut(t *testing.T) {
 	}
 }
 
-// add adds elements to a set, which it makes if there is none. It returns the address after those that it added.
+// add adds elements to a set, which it makes if needed, and returns the address after the last one.
 func add(t *testing.T, k *kernel, next netip.Addr, n int) netip.Addr {
 	t.Helper()
 	var more []nftables.SetElement

@@ -15,15 +15,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// rule is what the kernel evaluates. Rules are written by netlink and not by the program nft: it
-// ends with an error where sets of others are newer than itself, and some of ours it cannot say or
-// read back (a key with a random number). And so rules and elements are one transaction.
+// rule is what the kernel evaluates. Rules are written by netlink, not by the program nft: that
+// fails if sets of other programs are newer than itself, and cannot say or read back some of ours
+// (a key with a random number). Besides, rules and elements are one transaction.
 type rule []expr.Any
 
-// Registers of four bytes each: most keys begin in the first one, values that are looked up in the
-// ninth. Three of them before the values have the number of a port with session affinity, and those
-// before the number the client's address: both client and number, and number and endpoint, are
-// keys.
+// Registers of four bytes: most keys begin in the first, values that are looked up in the ninth.
+// The three before them have the number of a port with session affinity, those before that the
+// client's address: both client and number, and number and endpoint, are keys.
 const (
 	keys   = unix.NFT_REG32_00
 	number = unix.NFT_REG32_05
@@ -85,7 +84,7 @@ func (l *fields) protocol() *fields {
 
 func (l *fields) port() *fields { return l.payload(expr.PayloadBaseTransportHeader, 2, 2) }
 
-// hashSeed is the same on all nodes: whichever of them a client's packets come to, they find the same endpoint.
+// hashSeed is the same on all nodes: whichever a client's packets reach, they find one endpoint.
 const hashSeed = 0x636c7573
 
 // pick loads an index below a number.
@@ -120,9 +119,9 @@ func (l *fields) findAt(m set, register uint32) rule {
 	return append(l.rule, &expr.Lookup{SourceRegister: l.from, SetName: string(m), DestRegister: register, IsDestRegSet: true})
 }
 
-// follow goes to the chain of the route to which a map leads. In between, the number of the route
-// is in the packet's mark: the program nft 1.0.6 would abort, whatever it was to list, where the
-// key of one look-up is what another one has found.
+// follow goes to the chain of the route to which a map leads, with the number of the route in the
+// packet's mark: the program nft 1.0.6 would abort, whatever it lists, if the key of one look-up is
+// what another one has found.
 func (l *fields) follow(m, to set) rule {
 	mark := func(register uint32, set bool) expr.Any {
 		return &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: set}
@@ -136,7 +135,7 @@ func dnat(f model.Family) expr.Any {
 	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.Number()), RegAddrMin: values, RegProtoMin: values + uint32(f.Bits()/32), Specified: true}
 }
 
-// compare goes on if the register of keys has bytes, or others.
+// compare goes on if the register of keys has these bytes or, unless equal, if it has not.
 func compare(equal bool, data []byte) expr.Any {
 	if equal {
 		return &expr.Cmp{Op: expr.CmpOpEq, Register: keys, Data: data}
@@ -164,7 +163,8 @@ func bits(load expr.Any, which uint32) rule {
 	return rule{load, masked(keys, number32(which)), compare(false, number32(0))}
 }
 
-// ctState and status match bits of connection tracking. Of a packet that nothing tracks, the state has no such bit, and to ask for the status ends the rule.
+// ctState and status match bits of connection tracking. The state of an untracked packet has no
+// such bit, and to ask for its status ends the rule.
 func ctState(which uint32) rule {
 	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATE}, which)
 }
@@ -190,7 +190,7 @@ func setMark(bit int, turn bool) rule {
 	}
 }
 
-// isLocal matches packets from or to addresses of this node, or others.
+// isLocal matches packets from or to addresses of this node, or all other packets.
 func isLocal(source, yes bool) rule {
 	return rule{&expr.Fib{Register: keys, ResultADDRTYPE: true, FlagSADDR: source, FlagDADDR: !source}, compare(yes, number32(unix.RTN_LOCAL))}
 }
@@ -237,10 +237,10 @@ var (
 	returned   expr.Any = &expr.Verdict{Kind: expr.VerdictReturn}
 )
 
-// Session affinity. The program nft aborts when it lists a rule in which what a map has is a key,
-// or a field of one: 1.0.6 does, and other programs of the node may run it. So each map here has a
-// field more than is needed, and what it has begins one register before the key. nft looks at the
-// register where the key begins, which has had a constant: that is what it lists.
+// Session affinity. The program nft, which other programs of the node may run, aborts when it lists
+// a rule in which what a map has is a key, or a field of one: 1.0.6 does. So each map here has a
+// field more than needed, and what it has begins one register before the key. nft looks at the
+// register of the key, which has had a constant, and lists that.
 
 // numbered loads the number of a port from the map of its front, whose key was loaded, and the
 // address of the client before it. The last field of the number is local.
@@ -297,8 +297,7 @@ func write(f model.Family, operation uint32, seconds int) expr.Any {
 	return &expr.Dynset{SrcRegKey: clientAt(f), SrcRegData: values - 1, SetName: string(clients), Operation: operation, Timeout: time.Duration(seconds) * time.Second}
 }
 
-// mostNew is how many new clients of a port are remembered within its time-out, so that one port
-// cannot take the room of all others.
+// mostNew is how many new clients of a port are remembered in its time-out, lest it take all room.
 const mostNew = 1 << 16
 
 // admit goes on as long as a port does not get too many new clients.

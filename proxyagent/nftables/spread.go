@@ -11,7 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// maxSpread is how many elements the schedulers and weights of one Service may take. Without, a port takes one element for each front and endpoint.
+// maxSpread is how many elements the schedulers and weights of one Service may take. Without them,
+// a port takes one element for each front and endpoint.
 const maxSpread = 1 << 15
 
 // picker is how a chain picks an index below a number.
@@ -29,7 +30,7 @@ type spread struct {
 	cluster, local []netip.AddrPort
 }
 
-// spreadOf is a pure function of a port. With plain it serves a port whose Service asks for too much.
+// spreadOf is a pure function of a port. plain is for one whose Service asks for too much.
 func spreadOf(p *model.ServicePort, plain bool) spread {
 	by := p.Scheduler
 	if plain || !model.NFTables.Has(by) {
@@ -90,8 +91,7 @@ func sequenceLength(by model.Scheduler, all []netip.AddrPort, w model.Weights) i
 	}
 }
 
-// spreadCost is how many elements a port takes because of its scheduler and weights; 0 if it takes
-// those that it takes without.
+// spreadCost is how many elements scheduler and weights of a port take; 0 if they add none.
 func spreadCost(p *model.ServicePort) (cost int) {
 	cluster, local := sequenceLength(p.Scheduler, p.Cluster, p.Weights), sequenceLength(p.Scheduler, p.Local, p.Weights)
 	if cluster <= len(p.Cluster) && local <= len(p.Local) {
@@ -108,7 +108,8 @@ func spreadCost(p *model.ServicePort) (cost int) {
 	return cost
 }
 
-// spend takes in what ports cost. It returns them, with those of Services for which all their ports together become too much, or are not any more; these Services are turned.
+// spend takes in what ports cost. It returns them with the ports of Services that turned: all their
+// ports together cost too much now, or not any more.
 func (t *Tables) spend(ports map[model.PortName]*model.ServicePort) (changed map[model.PortName]*model.ServicePort, turned map[model.ServiceName]bool) {
 	for name, p := range ports {
 		of := t.spreads[name.Service]
@@ -142,7 +143,7 @@ func (t *Tables) spend(ports map[model.PortName]*model.ServicePort) (changed map
 	return changed, turned
 }
 
-// isPlain reports whether scheduler and weights of a port do not count, as those of its Service are too much.
+// isPlain reports whether a port's scheduler and weights are ignored: its Service has too much.
 func (t *Tables) isPlain(p *model.ServicePort) bool {
 	_, plain := t.plain[p.Name.Service]
 	return plain && spreadCost(p) > 0

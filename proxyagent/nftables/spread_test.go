@@ -81,7 +81,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestInterleavedIsSpreadOut has random weights: each endpoint has its share of each part of the sequence, give or take one turn. An oracle counts.
+// TestInterleavedIsSpreadOut: each part has turns by weight, give or take one. An oracle counts.
 func TestInterleavedIsSpreadOut(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 300 {
@@ -145,7 +145,8 @@ func several16(n int) (all []netip.Addr) {
 	return all
 }
 
-// TestAServiceThatAsksForTooMuch has ports come and go: as long as all together are too much, those that cost something are served without, and others of the Service as they ask.
+// TestAServiceThatAsksForTooMuch has ports come and go: while all are too much together, those that
+// cost something are served plain, and the rest of the Service as it asks.
 func TestAServiceThatAsksForTooMuch(t *testing.T) {
 	all := several(model.IPv6, 3)
 	port := func(i int, s model.Scheduler) *model.ServicePort {
@@ -191,7 +192,7 @@ func TestAServiceThatAsksForTooMuch(t *testing.T) {
 	}
 }
 
-// scheduled has the ports of a plan ask for one scheduler after the other, those with endpoints on this node also.
+// scheduled has ports of a plan ask for schedulers in turn, those with endpoints on this node too.
 func scheduled(d model.Delta) model.Delta {
 	all := []model.Scheduler{model.RoundRobin, model.SourceHashing, model.MaglevHashing, model.WeightedRoundRobin, model.LeastConnection, "", model.RoundRobin}
 	for i, name := range slices.SortedFunc(maps.Keys(d.Ports), model.PortName.Compare) {
@@ -256,7 +257,7 @@ func TestDescribeASpread(t *testing.T) {
 	}
 }
 
-// TestElementsOfAChange counts the elements that are written when one of ten endpoints goes: docs/proxyagent.md says so.
+// TestElementsOfAChange counts elements written when one of ten endpoints goes: docs/proxyagent.md.
 func TestElementsOfAChange(t *testing.T) {
 	all := several(model.IPv4, 10)
 	for s, most := range map[model.Scheduler]int{"": 2, model.RoundRobin: 2, model.SourceHashing: 10, model.MaglevHashing: 2 * maglevSize / 10} {
@@ -274,9 +275,9 @@ func TestElementsOfAChange(t *testing.T) {
 	}
 }
 
-// TestAnotherNumberOfEndpoints has ports come, go, and change, while others have as many endpoints
-// already: no element with a chain changes. For each that comes the kernel would go through all of
-// them, which takes 35 ms where there are 100,000.
+// TestAnotherNumberOfEndpoints has ports come, go and change while other ports have as many
+// endpoints: no element with a chain changes. For one the kernel goes through all: 35 ms for
+// 100,000.
 func TestAnotherNumberOfEndpoints(t *testing.T) {
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		d := plan(f)

@@ -11,9 +11,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Tables is what the kernel should have for one family, and which part of it is not written yet. It
-// is a pure function of the Plan, and of the indexes that endpoints had before. An Apply costs what
-// the Delta touches. Not for concurrent use.
+// Tables is what the kernel should have for one family, and what of it is not written yet: a pure
+// function of the Plan and of the endpoints' former indexes. An Apply costs what the Delta touches.
+// Not for concurrent use.
 type Tables struct {
 	globals model.Globals
 	ports   map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
@@ -77,7 +77,7 @@ func NewTables(f model.Family) *Tables {
 	}
 }
 
-// all are all elements that the kernel should have, with their values. Nothing keeps them: they follow from the ports.
+// all are all elements that the kernel should have, with values, derived from the ports each time.
 func (t *Tables) all() iter.Seq2[key, string] {
 	return func(yield func(key, string) bool) {
 		for _, p := range t.ports {
@@ -112,7 +112,7 @@ func (t *Tables) Apply(d model.Delta) {
 		t.globals = *d.Globals
 	}
 	changed, turned := t.spend(d.Ports)
-	// All are removed before any is added, because an address or a node port may move from one to another.
+	// All are removed before any is added: an address or node port may move from one to another.
 	before, gone, come := map[model.PortName]*model.ServicePort{}, map[run][]netip.AddrPort{}, map[run][]netip.AddrPort{}
 	for name := range changed {
 		if old := t.ports[name]; old != nil {
@@ -144,7 +144,7 @@ func (t *Tables) Apply(d model.Delta) {
 	}
 }
 
-// replace marks the endpoints of a front that are others than before.
+// replace marks the endpoints of a front that differ from those before.
 func (t *Tables) replace(r run, before, after []netip.AddrPort) {
 	for i := range max(len(before), len(after)) {
 		if i < len(before) && i < len(after) && before[i] == after[i] {
@@ -214,7 +214,7 @@ func (t *Tables) count(k key, more bool) {
 	}
 }
 
-// mark notes that an element comes or goes. What goes and comes again with the same value is none of the changes.
+// mark notes that an element comes or goes. One that goes and comes unchanged is no change.
 func (t *Tables) mark(k key, value string, comes bool) {
 	c, marked := t.changed[k]
 	if !marked && !comes {

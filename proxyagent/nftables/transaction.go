@@ -36,11 +36,11 @@ func (t *transaction) flush() {
 	}
 }
 
-// declaring is held while sets are added: the library counts them for all families together, without a lock.
+// declaring is held to add sets: the library counts them for all families, without a lock.
 var declaring sync.Mutex
 
-// declare adds the table with its sets, which may be there; with remember those too that packets
-// write into.
+// declare adds the table and its sets, which may exist; with remember also those that packets
+// write.
 func (t *transaction) declare(remember bool) {
 	t.conn.AddTable(t.table)
 	names := slices.Sorted(maps.Keys(schemas))
@@ -98,8 +98,7 @@ func (t *transaction) send(all map[set][]nftables.SetElement, send func(*nftable
 	}
 }
 
-// remove takes away chains that nothing leads to any more, and sets. Elements of a set may lead to
-// one of the chains.
+// remove removes sets, and chains to which nothing but their elements leads.
 func (t *transaction) remove(chains, sets []string) {
 	t.size += (2*len(chains) + len(sets)) * messageSize
 	for _, name := range chains {
@@ -127,7 +126,8 @@ func elementOf(k key, value string, withValue bool) nftables.SetElement {
 	return e
 }
 
-// try has the kernel look at the chains and elements of some ports: it writes them into another table, which goes away in the same transaction. So nothing changes.
+// try has the kernel look at the chains and elements of some ports: it writes them to another
+// table, which the same transaction removes. So nothing changes.
 func try(g model.Globals, ports ...*model.ServicePort) error {
 	k, err := open(g.Family)
 	if err != nil {

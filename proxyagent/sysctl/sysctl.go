@@ -17,7 +17,7 @@ import (
 )
 
 // key is a setting of the kernel: a path below /proc/sys, and the field of the configuration, with
-// the value of it, that leaves the setting alone.
+// the value, that leaves the setting alone.
 type key struct{ path, unset string }
 
 func (k key) String() string { return k.path }
@@ -46,17 +46,20 @@ const (
 
 // Want is what an admin chose. Its zero value leaves everything as it is.
 type Want struct {
-	// MaxPerCore is how many connections may be tracked for each core, zero to leave the maximum alone; Min is the least of the sum. The
-	// product is cut at 1,048,576 whatever Min says, for each entry costs memory and machines with hundreds of cores exist.
+	// MaxPerCore is how many connections may be tracked per core, zero to leave the maximum alone; Min
+	// is the least sum. The product is cut at 1,048,576 whatever Min says: entries cost memory, and
+	// machines with hundreds of cores exist.
 	MaxPerCore, Min int
 	// The time-outs are in whole seconds, at least one; zero leaves them alone.
 	TCPEstablished, TCPCloseWait, UDP, UDPStream time.Duration
 	// BeLiberal lets packets outside of the TCP window pass as valid; false leaves that alone.
 	BeLiberal bool
-	// IPVS has IPVS keep its connections in connection tracking, without which they cannot be masqueraded, end those of endpoints that are gone, and forget which client had an endpoint that drains; and
-	// has the node forward packets. StrictARP keeps the node from answering for addresses of other interfaces than the one that is asked on. False leaves all that alone.
+	// IPVS has IPVS keep its connections in connection tracking, without which they cannot be
+	// masqueraded, end those to endpoints that are gone, and forget which client had an endpoint that
+	// drains; it also has the node forward packets. StrictARP keeps an interface from answering for
+	// addresses of another one. False leaves all that alone.
 	IPVS, StrictARP bool
-	// RouteLocalnet lets packets from 127.0.0.0/8 be routed, which node ports on localhost need; false leaves that alone.
+	// RouteLocalnet routes packets from 127.0.0.0/8, for node ports on localhost; false: no change.
 	RouteLocalnet bool
 }
 
@@ -67,7 +70,7 @@ type target struct {
 	atLeast bool
 }
 
-// targets returns what the settings shall be on a machine with that many cores, in the order in which they are to be set.
+// targets returns the settings for a machine with so many cores, in the order in which to set them.
 func targets(w Want, cores int) []target {
 	n := connections(w, cores)
 	return slices.DeleteFunc([]target{
@@ -115,8 +118,8 @@ func on(yes bool) int {
 	return 0
 }
 
-// cores returns how many cores the machine has online, by a file of sysfs. Where that cannot be read it is how many the process may use, which
-// may be fewer than the machine has.
+// cores returns how many cores of the machine are online, by a file of sysfs; if that is
+// unreadable, how many the process may use, which may be fewer.
 func cores(online string) int {
 	text, err := os.ReadFile(online)
 	if all, malformed := cpuset.Parse(strings.TrimSpace(string(text))); err == nil && malformed == nil && !all.IsEmpty() {
@@ -128,7 +131,7 @@ func cores(online string) int {
 // Kernel is the folder of the kernel's settings, /proc/sys or one that stands for it.
 type Kernel string
 
-// Apply sets what differs from what is wanted. The error joins one for every setting that could not be read or written.
+// Apply sets what differs from what is wanted. The error joins one for each setting that failed.
 func (k Kernel) Apply(w Want) error {
 	var errs []error
 	for _, t := range targets(w, cores("/sys/devices/system/cpu/online")) {
@@ -137,8 +140,8 @@ func (k Kernel) Apply(w Want) error {
 	return errors.Join(errs...)
 }
 
-// BeLiberal reports whether the kernel takes packets outside of the TCP window as valid, whoever set that. An agent drops no
-// invalid packets then. Without connection tracking it is false.
+// BeLiberal reports whether the kernel takes packets outside of the TCP window as valid, set by the
+// agent or another program: then an agent drops no invalid packets. False without conntrack.
 func (k Kernel) BeLiberal() (bool, error) {
 	n, err := k.get(tcpBeLiberal)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,8 +162,8 @@ func (k Kernel) get(key key) (int, error) {
 	return n, nil
 }
 
-// set writes a setting that is not as it shall be. It opens without creating: in a folder that stands for the kernel's, as in the kernel, a
-// setting is there or is not.
+// set writes a setting unless it is as it shall be. It creates no file: a folder that stands for
+// the kernel's has a setting or has not, as the kernel's does.
 func (k Kernel) set(t target) error {
 	before, err := k.get(t.key)
 	if err != nil || before == t.value || t.atLeast && before > t.value {

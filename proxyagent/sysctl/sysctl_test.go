@@ -86,7 +86,7 @@ func machine(t *testing.T, settings map[key]string) Kernel {
 	return k
 }
 
-// TestOnlyWhatDiffersIsWritten with the line ends of the kernel, which are gone where something was written.
+// TestOnlyWhatDiffersIsWritten has the kernel's line ends, which go where something is written.
 func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	timeouts := Want{TCPCloseWait: time.Hour}
 	maximum := Want{MaxPerCore: 1, Min: 4000}

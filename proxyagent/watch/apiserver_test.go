@@ -23,7 +23,7 @@ type apiObject interface {
 	metav1.Object
 }
 
-// apiServer is as much of an API server as informers see, with faults on demand: it lists and watches. It does not select;
+// apiServer lists and watches as informers see it, with faults on demand. It does not select;
 // test/integration/agentwatch does that with a real one.
 type apiServer struct {
 	client *fake.Clientset
@@ -114,7 +114,7 @@ func (a *apiServer) tell(resource string, kind apiwatch.EventType, o apiObject) 
 	}
 }
 
-// unseen makes a change that no watch delivers; then all watches end because their resource version is too old.
+// unseen makes a change without an event; then all watches end, their resource version too old.
 func (a *apiServer) unseen(happens func()) {
 	a.mu.Lock()
 	deaf := a.watchers

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// maxWeightEntries is how many entries the annotation with weights may have: each of them is compared with each endpoint.
+// maxWeightEntries limits the annotation with weights: each entry is compared with each endpoint.
 const maxWeightEntries = 64
 
 // weights are what a Service says about the weights of its endpoints; nil is nothing.
@@ -26,8 +26,8 @@ type weightEntry struct {
 	weight       uint8
 }
 
-// convertBalancing reads the annotations about schedulers and weights; nil for a Service without. An annotation that cannot be read has no effect as a whole: a part of what somebody
-// meant could be the opposite of it.
+// convertBalancing reads the annotations about schedulers and weights; nil for a Service without.
+// An unreadable annotation has no effect at all: part of it could be the opposite of what it meant.
 func convertBalancing(in *corev1.Service, j *junk) (*model.Balancing, *weights) {
 	var out model.Balancing
 	for _, from := range []string{v1alpha1.AnnotationScheduler, v1alpha1.AnnotationKubeRouterScheduler} {
@@ -77,7 +77,7 @@ func parseWeights(text string) *weights {
 	return &w
 }
 
-// parseWeightEntry reads label=value:weight. Neither a label nor its value has an equals sign or a colon.
+// parseWeightEntry reads label=value:weight. Labels and their values have neither = nor a colon.
 func parseWeightEntry(entry string) (weightEntry, bool) {
 	selector, number, colon := strings.Cut(entry, ":")
 	label, value, equals := strings.Cut(selector, "=")
@@ -91,7 +91,7 @@ func parseWeightEntry(entry string) (weightEntry, bool) {
 
 var zoneLabel = wordOf(corev1.LabelTopologyZone)
 
-// needPeers reports whether the weights depend on more than the zone of an endpoint, which its EndpointSlice says.
+// needPeers reports whether weights depend on more than the zone that an EndpointSlice says.
 func (w *weights) needPeers() bool {
 	if w == nil {
 		return false
@@ -104,7 +104,7 @@ func (w *weights) needPeers() bool {
 	return w.cores
 }
 
-// of returns the weight of an endpoint in a zone, on a node; nil is one that is not known. Nobody knows better than that what says nothing weighs 1.
+// of returns the weight of an endpoint in a zone, on a node (nil: unknown), 1 if nothing gives one.
 func (w *weights) of(zone word, on *peer) uint8 {
 	switch {
 	case w == nil, w.cores && on == nil:

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// parseAddr reads an address as the API writes it: no leading zeros, which some read as octal; no zone; no IPv4 address in IPv6 dress,
-// which would be a second name of the same thing.
+// parseAddr reads an address as the API writes it: without leading zeros, which some programs read
+// as octal, without zone, and not mapped into IPv6, which would be a second name of the address.
 func parseAddr(s string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" || a.Is4In6() {
@@ -29,8 +29,8 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 	return p.Masked(), true
 }
 
-// virtual reports whether an address can be one that a Service is reached at. The API refuses the others in most places; a load
-// balancer's status is written by programs, and one that claims 127.0.0.1 would take all traffic that stays on the node.
+// virtual reports whether a Service can be reached at an address. The API mostly checks this, but
+// programs write a load balancer's status: 127.0.0.1 there would take all traffic within the node.
 func virtual(a netip.Addr) bool {
 	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast()
 }
@@ -62,7 +62,7 @@ func parse[T any](what string, in []string, one func(string) (T, bool), j *junk)
 // shownJunk is how many pieces of junk are shown with their value.
 const shownJunk = 3
 
-// junk collects what of one object cannot be used. Its size has a bound, whatever the object holds. The zero value is none.
+// junk collects what cannot be used of one object, in bounded size. The zero value is none.
 type junk struct {
 	count    int
 	examples []string
@@ -76,7 +76,7 @@ func (j *junk) add(what, value string) {
 	}
 }
 
-// String returns examples of what was found. It is empty when there was nothing, and it is one line.
+// String returns examples of what was found, in one line; it is empty when there was nothing.
 func (j *junk) String() string {
 	text := strings.Join(j.examples, ", ")
 	if more := j.count - len(j.examples); more > 0 {
@@ -85,14 +85,14 @@ func (j *junk) String() string {
 	return text
 }
 
-// head is what an informer asks of an object that it stores. It stands in for an ObjectMeta, which is six times as large.
+// head is what an informer asks of a stored object. An ObjectMeta would be six times as large.
 type head struct{ namespace, name, version string }
 
 func headOf(o metav1.Object) head {
 	return head{namespace: o.GetNamespace(), name: o.GetName(), version: o.GetResourceVersion()}
 }
 
-// GetObjectMeta makes everything that embeds a head a [metav1.ObjectMetaAccessor]. It builds what it returns.
+// GetObjectMeta makes all that embeds a head a [metav1.ObjectMetaAccessor]. It builds its result.
 func (h *head) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: h.namespace, Name: h.name, ResourceVersion: h.version}
 }
@@ -109,7 +109,7 @@ type object interface {
 	key() string
 }
 
-// word is a string of which there are few and which is held often, such as the name of a node: 8 bytes, and one copy of the letters.
+// word is a string of few values that is held often, as a node's name: 8 bytes, and one text.
 type word = unique.Handle[string]
 
 func wordOf(s string) word { return unique.Make(s) }

@@ -92,8 +92,8 @@ func (w *fixture) take() model.Changes {
 	return w.source.Take()
 }
 
-// wantTake compares what Take returns. How many events an EndpointSlice of the first list is depends on whether its Service came
-// before, so that is not compared.
+// wantTake compares what Take returns, except how many events an EndpointSlice of the first list
+// is: that depends on whether its Service came first.
 func (w *fixture) wantTake(want model.Changes) {
 	w.t.Helper()
 	w.wantChanges(want, w.take())
@@ -183,7 +183,7 @@ func wantService(name, clusterIP string, endpoints ...string) *model.Service {
 	return out
 }
 
-// newSlice is an EndpointSlice of a Service, with port 8080 and addresses of IPv4 that say no more about themselves.
+// newSlice is an EndpointSlice of a Service, with port 8080 and IPv4 addresses without conditions.
 func newSlice(name, service string, options ...func(*discoveryv1.EndpointSlice)) *discoveryv1.EndpointSlice {
 	return build(&discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},

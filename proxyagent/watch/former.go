@@ -11,9 +11,11 @@ import (
 // formerFor is how long a former address is served at least after its IPAddress has gone.
 const formerFor = 2 * time.Second
 
-// formers has former addresses whose IPAddress is gone. A Service that is given a former address back, as a ClusterIP, would lose its connections otherwise: the IPAddress has to go before the
-// API server can create the next one, and events of IPAddresses and of Services do not wait for each other. So the address stays with its Service for a while, and as long as that is
-// held, unless an IPAddress names another Service. With none, nobody else has been given the address.
+// formers has former addresses whose IPAddress is gone. A Service that gets its former address back
+// as a ClusterIP would otherwise lose its connections: the API server creates the new IPAddress
+// after the old one has gone, and events of IPAddresses and Services do not wait for each other. So
+// the address stays with its Service for a while, and as long as that is held, unless an IPAddress
+// names another Service. While there is none, no Service has been given the address.
 //
 // Its methods may be called concurrently.
 type formers struct {
@@ -60,7 +62,7 @@ func (f *formers) endLater(kept *model.Allocation) {
 	})
 }
 
-// or returns the allocation of an address: that of its IPAddress, nil for none, or that of the one before.
+// or returns the allocation of an address: of its IPAddress, or else the kept one; nil for none.
 func (f *formers) or(a netip.Addr, now *model.Allocation) *model.Allocation {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,7 +21,7 @@ func (w *fixture) wantAllocation(want *model.Allocation) {
 	w.wantChanges(model.Changes{Allocations: map[netip.Addr]*model.Allocation{netip.MustParseAddr("10.96.0.9"): want}}, got)
 }
 
-// TestAFormerAddressOutlivesItsIPAddress has what comes after the IPAddress of a former address, 10.96.0.9, is gone.
+// TestAFormerAddressOutlivesItsIPAddress has what follows when the IPAddress of 10.96.0.9 is gone.
 func TestAFormerAddressOutlivesItsIPAddress(t *testing.T) {
 	kept := &model.Allocation{Addr: netip.MustParseAddr("10.96.0.9"), Service: web().Name, Additional: true, Former: true}
 	of := func(service string) *model.Allocation {
@@ -60,7 +60,7 @@ func TestAFormerAddressOutlivesItsIPAddress(t *testing.T) {
 	}
 }
 
-// TestAFormerAddressIsServedAsLongAsItsServiceIsHeld is about a Service that is given the address back.
+// TestAFormerAddressIsServedAsLongAsItsServiceIsHeld, a Service that gets the address back.
 func TestAFormerAddressIsServedAsLongAsItsServiceIsHeld(t *testing.T) {
 	kept := &model.Allocation{Addr: netip.MustParseAddr("10.96.0.9"), Service: web().Name, Additional: true, Former: true}
 	inFixture(t, func(w *fixture) {

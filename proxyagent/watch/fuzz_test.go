@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FuzzAddresses puts text wherever an address may stand. What comes out is an address that the API would have taken, written in one way;
-// what does not come out is counted; and the good one beside it always comes out.
+// FuzzAddresses puts text wherever an address may stand. Addresses that the API takes come out in
+// one spelling, all else is counted, and the good one beside it always comes out.
 func FuzzAddresses(f *testing.F) {
 	for _, seed := range []string{"10.0.0.1", "010.0.0.1", "fd00::1", "fe80::1%eth0", "::ffff:1.2.3.4", "1.2.3.4/8", "x\ny", "", "::", "0.0.0.0/0"} {
 		f.Add(seed)

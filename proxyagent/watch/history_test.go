@@ -19,8 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestTakesAddUp lets random things happen, now and then unseen, and adds up what is taken meanwhile, only when woken. The sum has to be what the
-// API server holds in the end, when no Service is held any more.
+// TestTakesAddUp lets random things happen, some unseen, and adds up what is taken when woken. The
+// sum has to be what the API server holds in the end, when no Service is held any more.
 func TestTakesAddUp(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -122,7 +122,7 @@ func (h *history) relabel(n *corev1.Node) {
 	n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(h.random.Int64N(3)+1, resource.DecimalSI)}
 }
 
-// add is what everybody does who receives Changes.
+// add is what every receiver of Changes does.
 func (h *history) add(c model.Changes) {
 	if h.sum.Services == nil {
 		h.sum.Services, h.sum.Allocations = map[model.ServiceName]model.Service{}, map[netip.Addr]model.Allocation{}

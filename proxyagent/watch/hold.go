@@ -8,23 +8,26 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// holdFor is how long a Service is held at most. Whoever exchanges its ClusterIPs needs milliseconds; an API server that is restarted just then, half a minute.
+// holdFor is how long a Service is held at most. To exchange its ClusterIPs takes milliseconds, or
+// half a minute if the API server is restarted just then.
 const holdFor = time.Minute
 
-// holds has the Services that are of type ExternalName for a moment, because that is the only way to exchange their ClusterIPs. Each goes on being served as it was
-// last, with the endpoints that it has now, until it is served again, is something else, or its time is over.
+// holds has the Services that are of type ExternalName for a moment, because that is the only way
+// to exchange their ClusterIPs. Each is served as it was last, with its current endpoints, until it
+// is served again, becomes something else, or its time is over.
 //
-// The annotation that says so may be written by whoever may write the Service. So it decides nothing but that the Service is held: what is served was known before, and an
-// agent that starts in the middle knows nothing and serves nothing. That a held Service takes nothing away from others is up to package compile: it yields to all of
-// them, and has a ClusterIP only as long as the IPAddress names it. That holds in all modes of allocations: where IPAddresses are ignored, nothing else says that an
-// address was given to somebody whom we do not see.
+// A tenant who may write the Service may write the annotation that says so. So it decides only that
+// the Service is held: what is served was known before, and an agent that starts in between serves
+// nothing. Package compile sees to it that a held Service takes nothing from other Services: it
+// yields to all of them, and has a ClusterIP only while the IPAddress names it. That holds even
+// where IPAddresses are ignored: nothing else says that a Service unknown to us got the address.
 //
 // Its methods may be called concurrently.
 type holds struct {
 	ended func(model.ServiceName)
 
 	mu sync.Mutex
-	// of has every Service whose event said that it is being renumbered, also those of which nothing is known or whose time is over: for them last is nil.
+	// of has all Services whose event said that they are renumbered; last is nil if unknown or over.
 	of map[model.ServiceName]hold
 }
 
@@ -40,8 +43,9 @@ func newHolds(ended func(model.ServiceName)) *holds {
 	return &holds{ended: ended, of: map[model.ServiceName]hold{}}
 }
 
-// see takes in an event, and reports whether to look at the Service again: it begins or ends to be renumbered. That counts also where it was not served before, because a look
-// in between may have waited for this event. The two versions may be of different Services with one name, when the deletion was not seen.
+// see takes in an event, and reports whether to look at the Service again: it begins or ends to be
+// renumbered, even if not served before, as a look in between may have waited for this event. If
+// the deletion was not seen, the versions may be two Services of one name.
 func (h *holds) see(c change[*service]) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +71,7 @@ func (h *holds) see(c change[*service]) bool {
 	return true
 }
 
-// get returns a Service as it is held, nil for one that is not served any more; false while no event said that it is being renumbered.
+// get returns a held Service, nil if it is no longer served; false without an event of renumbering.
 func (h *holds) get(name model.ServiceName) (*service, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// renumbering is a Service between the two updates, with an annotation that anybody may have written.
+// renumbering is a Service between the two updates, with an annotation that any tenant may write.
 func renumbering(s *corev1.Service) {
 	externalName(s)
 	s.Spec.ClusterIP, s.Spec.ExternalName = "", v1alpha1.ExternalNameRenumbering
@@ -82,7 +82,7 @@ func TestAServiceThatIsRenumberedIsHeldAsItWas(t *testing.T) {
 	}, smallCluster()...)
 }
 
-// TestABalancerIsHeldUntilItHasItsStatus is about the moment in which a load balancer has its type back, and not yet its status.
+// TestABalancerIsHeldUntilItHasItsStatus: a load balancer with its type back, but not its status.
 func TestABalancerIsHeldUntilItHasItsStatus(t *testing.T) {
 	waiting := func(s *corev1.Service) {
 		s.Spec.Type = corev1.ServiceTypeLoadBalancer
@@ -145,7 +145,7 @@ func TestTheEndOfAHold(t *testing.T) {
 	}
 }
 
-// TestNothingIsHeldThatWasNotServed has Services of which the agent knows nothing, whatever they say, and several updates in one Take.
+// TestNothingIsHeldThatWasNotServed: Services unknown to the agent, several updates in one Take.
 func TestNothingIsHeldThatWasNotServed(t *testing.T) {
 	younger := func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(longAgo.Add(time.Second)) }
 	again := newService("web", "10.96.0.11")
@@ -205,7 +205,7 @@ func TestHoldsEndOneByOne(t *testing.T) {
 	}, smallCluster()...)
 }
 
-// TestTheStoreIsAheadOfTheEvents has a Take between the moment at which the store has an update and that at which its event arrives.
+// TestTheStoreIsAheadOfTheEvents has a Take after the store has an update, but before its event.
 func TestTheStoreIsAheadOfTheEvents(t *testing.T) {
 	const key, name = "ns/service-00007", "service-00007"
 	s := filled(t, 10)

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// change is one event. The zero value of T stands for an object that was not there before, or is not there any more.
+// change is one event. The zero T is an object that was not there before, or is not any more.
 type change[T any] struct {
 	old, new T
 	// initial is true for what was there when the informer began.
@@ -34,7 +34,7 @@ type informer[T object] struct {
 	absent chan struct{}
 }
 
-// newInformer makes an informer of one that client-go made and that was not started. changed is called for every event, one after the other.
+// newInformer wraps one of client-go, not yet started. It calls changed for one event at a time.
 func newInformer[In runtime.Object, Out object](
 	kind string, shared cache.SharedIndexInformer, convert func(In) (Out, junk), changed func(change[Out]), r *reports,
 ) (*informer[Out], error) {
@@ -98,10 +98,10 @@ func newBatch() batch {
 	return batch{services: map[model.ServiceName]struct{}{}, allocations: map[netip.Addr]struct{}{}}
 }
 
-// pending gathers a batch. Until [pending.open] it does not wake and nothing can be taken. Its methods may be called
-// concurrently.
+// pending gathers a batch. Before [pending.open] it neither wakes nor gives anything to take. Its
+// methods may be called concurrently.
 type pending struct {
-	// wake holds a token when, and only when, something is pending and the token was not received yet. It is touched under mu.
+	// wake holds a token, under mu, exactly while something is pending and it was not received yet.
 	wake chan struct{}
 
 	mu     sync.Mutex
@@ -152,7 +152,7 @@ func (p *pending) ring() {
 	}
 }
 
-// repeatAfter is the time after which the same failure is logged again, so that a long outage stays visible without a line for each retry.
+// repeatAfter passes before a failure is logged again: long outages stay visible, retries do not.
 const repeatAfter = 5 * time.Minute
 
 // reports logs failures and unusable objects, each once. Its methods may be called concurrently.
@@ -173,7 +173,7 @@ func newReports(log logr.Logger) *reports {
 	return &reports{log: log, junk: map[cache.ObjectName]string{}, failures: map[string]failure{}}
 }
 
-// found logs what of an object cannot be used, unless it was logged before. Only objects with junk are remembered.
+// found logs what of an object cannot be used, once. It remembers only objects with such parts.
 func (r *reports) found(kind, key string, j junk) {
 	text, subject := j.String(), cache.ObjectName{Namespace: kind, Name: key}
 	r.mu.Lock()
@@ -204,7 +204,7 @@ func (r *reports) failed(kind string, err error) {
 	}
 }
 
-// isNews reports whether a failure has to be logged: when it is another one than before, and again and again unless once is enough.
+// isNews reports whether to log a failure: a new one, and an old one again unless once is enough.
 func (r *reports) isNews(kind, text string, once bool) bool {
 	now := time.Now()
 	r.mu.Lock()

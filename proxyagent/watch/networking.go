@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// allocation is what is kept of an IPAddress. Its address is invalid when the name is none, which the API refuses.
+// allocation is what we keep of an IPAddress. A name that is none (the API refuses it) has no Addr.
 type allocation struct {
 	head
 	model model.Allocation
@@ -46,7 +46,7 @@ func convertIPAddress(in *networkingv1.IPAddress) (*allocation, junk) {
 	out.model.Addr = addr
 	if parent := in.Spec.ParentRef; parent != nil && parent.Group == "" && parent.Resource == "services" {
 		out.model.Service = model.ServiceName{Namespace: wordOf(parent.Namespace).Value(), Name: parent.Name}
-		// Until the API server has let go of a former address, and somebody has relabelled it then, it is not labelled as the operator's.
+		// Renumbering labels a former address as the operator's only once the API server let go of it.
 		out.model.Former = slices.Contains(in.Finalizers, v1alpha1.FinalizerFormer)
 		out.model.Additional = out.model.Former || in.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
 	}
@@ -56,8 +56,8 @@ func convertIPAddress(in *networkingv1.IPAddress) (*allocation, junk) {
 // serviceCIDR is what is kept of a ServiceCIDR.
 type serviceCIDR struct {
 	head
-	// cidrs is empty once it is being deleted. Services with addresses in it are served as before, but its other addresses are not dropped
-	// any more: they may belong to others by then.
+	// cidrs is empty once it is being deleted. Services with addresses in it are served as before, but
+	// its other addresses are not dropped any more: they may be in other use by then.
 	cidrs []netip.Prefix
 }
 

@@ -47,7 +47,7 @@ func TestAPIServerThatIsNotUpYet(t *testing.T) {
 	}
 }
 
-// TestKindsThatAreMissing has kinds that cannot be read, and then can. It has after what time the agent goes on without them.
+// TestKindsThatAreMissing are read later; it has the time after which the agent goes on without.
 func TestKindsThatAreMissing(t *testing.T) {
 	const never = 4 * time.Minute // failures are logged again after five
 	networking := []string{"ipaddresses", "servicecidrs"}
@@ -113,7 +113,7 @@ func TestEnforceFailsWithoutTheAPI(t *testing.T) {
 	}, smallCluster()...)
 }
 
-// A control plane goes back to a version without the API. What is known stays, whatever happens to other kinds, and is compared when the API is back.
+// An older control plane lacks the API: what is known stays, and is compared when the API is back.
 func TestTheAPIGoesAwayAndComesBack(t *testing.T) {
 	for _, mode := range []model.AllocationMode{model.Prefer, model.Enforce} {
 		t.Run(string(mode), func(t *testing.T) {

@@ -15,11 +15,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// peersFor is how long Nodes are still followed after the last Service that asks for them. Otherwise whoever may write a Service could have every node list all Nodes every second.
+// peersFor is how long Nodes are followed after the last Service that asks for them. Otherwise a
+// tenant who may write a Service could have every node list all Nodes every second.
 const peersFor = 5 * time.Minute
 
-// peer is what is kept of a Node, of whichever, for the weights of endpoints. All labels are kept, and not those alone that Services ask for now: for another one all Nodes would have to
-// be listed again.
+// peer is what is kept of any Node, for the weights of endpoints. All its labels are kept, not only
+// those that Services ask for now: for another label all Nodes would have to be listed again.
 type peer struct {
 	head
 	labels map[word]word
@@ -53,8 +54,8 @@ func convertPeer(in *corev1.Node) (*peer, junk) {
 	return out, junk{}
 }
 
-// peers follows all Nodes, but only as long as a Service asks for weights that depend on them: every heartbeat of every kubelet would otherwise reach every node of every cluster. Its
-// methods may be called concurrently.
+// peers follows all Nodes, but only while a Service asks for weights that depend on them: otherwise
+// every heartbeat of every kubelet would reach every node. Its methods may be called concurrently.
 type peers struct {
 	informer func() cache.SharedIndexInformer
 	// changed is called with the names of Nodes that weigh something else, none for all of them.
@@ -113,7 +114,7 @@ func (p *peers) get(node word) (found *peer) {
 	return found
 }
 
-// run follows Nodes whenever somebody asks, until ctx ends.
+// run follows Nodes whenever a Service asks, until ctx ends.
 func (p *peers) run(ctx context.Context) {
 	for p.turnsTo(ctx, true) {
 		p.follow(ctx)
@@ -174,7 +175,7 @@ func (p *peers) use(nodes *informer[*peer]) {
 	p.nodes = nodes
 }
 
-// await waits until Nodes were known once, if somebody asks for them, or until ctx ends.
+// await waits until Nodes were known once, if a Service asks for them, or until ctx ends.
 func (p *peers) await(ctx context.Context) {
 	if len(p.names()) == 0 {
 		return
@@ -185,7 +186,7 @@ func (p *peers) await(ctx context.Context) {
 	}
 }
 
-// nodeChanged leaves out what the first list says: all who ask look again once it is complete.
+// nodeChanged skips the first list: once it is complete, all Services that ask are looked at again.
 func (p *peers) nodeChanged(c change[*peer]) {
 	if !c.initial && !c.old.same(c.new) {
 		p.changed(cmp.Or(c.new, c.old).name)
@@ -207,7 +208,7 @@ func (s *Source) weigher(w *weights) func(sliceAddress) uint8 {
 	}
 }
 
-// peersChanged marks the Services whose endpoints may weigh something else, as a Node has changed, or all have come.
+// peersChanged marks Services whose weights may have changed, as a Node changed or all were listed.
 func (s *Source) peersChanged(node ...string) {
 	names := s.peers.names()
 	if len(node) > 0 {

@@ -65,7 +65,7 @@ func TestNodesAreNotFollowedUnlessAllowed(t *testing.T) {
 	}
 }
 
-// TestNodesAreFollowedWhileAServiceAsks has a Service ask for the cores of a Node, which changes, and not ask any more.
+// TestNodesAreFollowedWhileAServiceAsks for the cores of a Node, which changes, and then no more.
 func TestNodesAreFollowedWhileAServiceAsks(t *testing.T) {
 	inFixture(t, func(w *fixture) {
 		plain := newService("web", "10.96.0.1")

@@ -21,9 +21,9 @@ const defaultAffinitySeconds = 10800
 // service is what is kept of a Service.
 type service struct {
 	version string
-	// served is false for those without virtual IPs, of which only the name is kept: a change of type makes one out of the other.
+	// served is false without virtual IPs, where only the name is kept: a change of type changes it.
 	served bool
-	// renumbering is true for one that says to have its virtual IPs again in a moment: see hold.go. Anybody who may write the Service can say so.
+	// renumbering is true if it says to get its virtual IPs back soon (hold.go), which its tenant may.
 	renumbering bool
 	// foreign is true for one that another proxy serves. served is false then.
 	foreign bool
@@ -73,7 +73,7 @@ func (s *Source) serviceChanged(c change[*service]) {
 // converter returns what reads Services.
 //
 // Those of other proxies are followed too: an address that one of them has is no other Service's,
-// and IPAddresses, which say the same, are not known everywhere. Of them is kept what they claim.
+// and IPAddresses, which say the same, are not known everywhere. Only their claims are kept.
 func converter(o Options) func(*corev1.Service) (*service, junk) {
 	return func(in *corev1.Service) (*service, junk) {
 		name, labelled := in.Labels[labelProxyName]
@@ -121,7 +121,7 @@ func convertService(in *corev1.Service) (*service, junk) {
 	return out, j
 }
 
-// hasVirtualIP looks at the primary address, as kube-proxy does. The watch leaves headless Services out already, by a selector.
+// hasVirtualIP looks at the primary address, as kube-proxy does. The watch omits headless Services.
 func hasVirtualIP(in *corev1.Service) bool {
 	return in.Spec.Type != corev1.ServiceTypeExternalName && in.Spec.ClusterIP != "" && in.Spec.ClusterIP != corev1.ClusterIPNone
 }
@@ -133,9 +133,9 @@ func clusterIPs(in *corev1.Service) []string {
 	return in.Spec.ClusterIPs
 }
 
-// loadBalancerIPs are those at which the load balancer's packets arrive. Where ipMode is Proxy they arrive at something else, and
-// traffic to the address has to leave the node. The type of the Service is not asked: the API server removes the status of what is
-// no load balancer, unless an admin let others write it on purpose.
+// loadBalancerIPs are those at which the load balancer's packets arrive. With ipMode Proxy they
+// arrive elsewhere, and traffic to this one has to leave the node. The Service's type is not asked:
+// the API server clears the status of other types, unless an admin allows writing it.
 func loadBalancerIPs(in *corev1.Service) []string {
 	var out []string
 	for _, ingress := range in.Status.LoadBalancer.Ingress {
@@ -146,7 +146,7 @@ func loadBalancerIPs(in *corev1.Service) []string {
 	return out
 }
 
-// externalLocal ignores the policy where there is no way in from outside; the API server keeps it over a change of type.
+// externalLocal ignores the policy without a way in: the API server keeps it over changes of type.
 func externalLocal(in *corev1.Service) bool {
 	open := in.Spec.Type == corev1.ServiceTypeLoadBalancer || in.Spec.Type == corev1.ServiceTypeNodePort || len(in.Spec.ExternalIPs) > 0
 	return open && in.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
@@ -194,7 +194,7 @@ func portNumber(n int32) (uint16, bool) {
 	return uint16(n), true
 }
 
-// autoscalerTaint is what the cluster autoscaler puts on a node that it is about to remove, with any effect.
+// autoscalerTaint marks a node that the cluster autoscaler is about to remove, with any effect.
 const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 
 // node is what is kept of the own Node.
@@ -203,7 +203,7 @@ type node struct {
 	model model.Node
 }
 
-// same reports whether two Nodes are the same to the agent; nil is one that does not exist. Heartbeats and conditions are no part.
+// same compares what the agent uses of two Nodes, not heartbeats or conditions; nil: there is none.
 func (n *node) same(o *node) bool {
 	if n == nil || o == nil {
 		return n == o
@@ -228,7 +228,7 @@ func convertNode(in *corev1.Node) (*node, junk) {
 	}}, j
 }
 
-// nodeIPs puts the internal addresses first; otherwise the order is the kubelet's, who puts its primary one first.
+// nodeIPs puts internal addresses first, then keeps the kubelet's order: its primary one is first.
 func nodeIPs(in *corev1.Node, j *junk) []netip.Addr {
 	var texts []string
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {

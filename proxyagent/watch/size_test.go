@@ -12,11 +12,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// maxBytesPerService is what one Service with one slice of three endpoints and one IPAddress may take in the stores. The objects as they
-// come from an API server take four times as much.
+// maxBytesPerService is what a Service with a slice of three endpoints and an IPAddress may take in
+// the stores. The objects as they come from an API server take four times as much.
 const maxBytesPerService = 2100
 
-// usual is a Service as one finds it in clusters, with what is in it for others.
+// usual is a Service as in real clusters, with what is in it for other programs.
 func usual(i int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	name := fmt.Sprintf("service-%05d", i)
 	others := map[string]string{"kubectl.kubernetes.io/last-applied-configuration": string(make([]byte, 500))}
@@ -93,7 +93,7 @@ func eventOn(tb testing.TB, s *Source) {
 	}
 }
 
-// TestCostOfAnEvent counts allocations, which a machine that is busy with other things does not change.
+// TestCostOfAnEvent counts allocations, which do not depend on how busy the machine is.
 func TestCostOfAnEvent(t *testing.T) {
 	cost := func(services int) float64 {
 		s := filled(t, services)

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// slice is what is kept of an EndpointSlice. Ports and addresses are multiplied when they are handed out and not before.
+// slice is what is kept of an EndpointSlice. Ports and addresses are multiplied only in Take.
 type slice struct {
 	head
 	// service is the name of the Service, empty for none.
@@ -40,7 +40,7 @@ type sliceAddress struct {
 // hints are where an address should be used. They are shared and not changed.
 type hints struct{ zones, nodes []string }
 
-// owner is the Service that a slice belongs to; the zero name for a slice that does not exist or belongs to none.
+// owner is the Service of a slice; the zero name if the slice does not exist or has no Service.
 func (s *slice) owner() model.ServiceName {
 	if s == nil || s.service.Value() == "" {
 		return model.ServiceName{}
@@ -74,7 +74,7 @@ func (h *hints) same(o *hints) bool {
 	return slices.Equal(h.zones, o.zones) && slices.Equal(h.nodes, o.nodes)
 }
 
-// slicesOf are the EndpointSlices of each Service. An index of client-go would need a map of strings for each Service, several times as much.
+// slicesOf has the EndpointSlices of each Service, in a fraction of the memory of client-go's maps.
 type slicesOf struct {
 	mu sync.Mutex
 	of map[model.ServiceName][]*slice // lists are replaced and not changed
@@ -108,8 +108,8 @@ func (s *slicesOf) set(owner model.ServiceName, all []*slice) {
 	}
 }
 
-// sliceChanged marks the Service, and the one before when the slice moved. Services that do not exist or are not served are left out:
-// they come with an event of their own, and the slice is known by then.
+// sliceChanged marks the Service, and the former one when the slice moved, but none that does not
+// exist or is not served: it comes with an event of its own, and the slice is known by then.
 func (s *Source) sliceChanged(c change[*slice]) {
 	s.slicesOf.replace(c.old, c.new)
 	if c.old.same(c.new) {
@@ -142,8 +142,8 @@ func (s *Source) serves(name model.ServiceName) bool {
 	return known.isServed()
 }
 
-// trigger returns when the pods behind an event changed. It reports false where that does not measure our latency: for objects that
-// are older than the agent, for changes that no pod caused, and for deletions.
+// trigger returns when the pods behind an event changed. It reports false if that is not our
+// latency: for objects older than the agent, changes that no pod caused, and deletions.
 func (s *Source) trigger(c change[*slice]) (time.Time, bool) {
 	if c.initial || c.new == nil || c.new.trigger == 0 || c.old != nil && c.old.trigger == c.new.trigger {
 		return time.Time{}, false
@@ -201,7 +201,7 @@ func familyOf(t discoveryv1.AddressType) model.Family {
 	}
 }
 
-// triggerOf reads the annotation; what cannot be read counts as absent, for it serves a metric alone.
+// triggerOf reads the annotation; if it cannot be read it is absent, for it only serves a metric.
 func triggerOf(in *discoveryv1.EndpointSlice) int64 {
 	at, err := time.Parse(time.RFC3339Nano, in.Annotations[corev1.EndpointsLastChangeTriggerTime])
 	if err != nil {
@@ -210,8 +210,8 @@ func triggerOf(in *discoveryv1.EndpointSlice) int64 {
 	return at.UnixNano()
 }
 
-// convertSlicePorts leaves out ports without a name, which cannot meet a port of the Service, and those without a number, which
-// mean "all" to other consumers.
+// convertSlicePorts omits ports without a name, which match no port of a Service, and those without
+// a number, which mean "all" to other consumers.
 func convertSlicePorts(in []discoveryv1.EndpointPort, j *junk) []slicePort {
 	out := make([]slicePort, 0, len(in))
 	for _, p := range in {
@@ -229,7 +229,7 @@ func convertSlicePorts(in []discoveryv1.EndpointPort, j *junk) []slicePort {
 	return slices.Clip(out)
 }
 
-// convertEndpoint looks at the first address alone. The API defines the others as interchangeable, and no controller writes any.
+// convertEndpoint reads the first address: the API calls all alike, and no controller writes two.
 func convertEndpoint(in *discoveryv1.Endpoint, family model.Family, j *junk) (sliceAddress, bool) {
 	if len(in.Addresses) == 0 {
 		j.add("endpoint", "")

@@ -24,19 +24,19 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// labelProxyName is the label of Services that are for another proxy than the cluster's default one.
+// labelProxyName is the label of Services for a proxy other than the cluster's default one.
 const labelProxyName = "service.kubernetes.io/service-proxy-name"
 
 const (
-	// nodeTimeout is how long to wait for the own Node, from when Services and EndpointSlices are known. Without it there is no zone and
-	// no podCIDR, so that the first rules would soon be replaced; but traffic flows. A Node that is not registered is not waited for: the
-	// agent may start before the kubelet.
+	// nodeTimeout is how long to wait for the own Node once Services and EndpointSlices are known:
+	// without its zone and podCIDRs the first rules would soon be replaced, but traffic flows. An
+	// unregistered Node is not waited for: the agent may start before the kubelet.
 	nodeTimeout = 5 * time.Second
-	// networkingTimeout is the same for IPAddresses and ServiceCIDRs. Some clusters do not let us read them.
+	// networkingTimeout is the same for IPAddresses and ServiceCIDRs, which some clusters withhold.
 	networkingTimeout = 10 * time.Second
 )
 
-// ErrNotServed is returned by [Source.Run] with [model.Enforce] where the API server has no IPAddresses.
+// ErrNotServed is what [Source.Run] returns with [model.Enforce] if no IPAddresses are served.
 var ErrNotServed = errors.New("the API server does not serve IPAddress of networking.k8s.io/v1, and without IPAddresses nothing may be served: " +
 	"use Kubernetes 1.33 or later, or allocations prefer or ignore")
 
@@ -44,14 +44,12 @@ var ErrNotServed = errors.New("the API server does not serve IPAddress of networ
 type Options struct {
 	// NodeName is the Node that the agent runs on.
 	NodeName string
-	// ProxyName serves only Services with this value of the label
-	// service.kubernetes.io/service-proxy-name; empty: only those without the label. The others are
-	// Foreign.
+	// ProxyName serves only Services with this value of service.kubernetes.io/service-proxy-name;
+	// empty: only those without this label. All other Services are Foreign.
 	ProxyName string
-	// FollowNodes lets weights of endpoints depend on Nodes, which are followed then while a
-	// Service asks.
+	// FollowNodes lets endpoint weights depend on Nodes, which are followed while a Service asks.
 	FollowNodes bool
-	// Allocations defaults to [model.Prefer]. It decides what happens without IPAddresses, and nothing else here.
+	// Allocations defaults to [model.Prefer]. Here it decides only what happens without IPAddresses.
 	Allocations model.AllocationMode
 	// Logger gets what goes wrong; its zero value discards that.
 	Logger logr.Logger
@@ -59,7 +57,7 @@ type Options struct {
 
 // Source follows an API server. Its methods may be called concurrently, Run once.
 //
-// Memory follows the number of objects; an event and the Take after it cost what the Services concerned cost.
+// Memory follows the number of objects; an event and the next Take cost what their Services cost.
 type Source struct {
 	options Options
 	server  discovery.ServerVersionInterfaceWithContext
@@ -87,8 +85,8 @@ type Source struct {
 
 // New prepares a Source that follows nothing yet.
 //
-// EndpointSlices are not selected by the proxy's name, as kube-proxy does not: the label counts on the Service alone, and EndpointSlices that
-// were written by hand do not have it.
+// EndpointSlices are not selected by proxy name, as kube-proxy does not: only the label on the
+// Service counts, and EndpointSlices written by hand do not have it.
 func New(client kubernetes.Interface, o Options) (*Source, error) {
 	s := &Source{options: o, pending: newPending(), ready: make(chan struct{}), slicesOf: slicesOf{of: map[model.ServiceName][]*slice{}, ready: map[word]int{}}, last: model.Node{Name: o.NodeName}}
 	s.holds = newHolds(func(n model.ServiceName) { s.pending.mark(func(b *batch) { b.services[n] = struct{}{} }) })
@@ -122,8 +120,8 @@ func selecting(labels, fields string) func(*metav1.ListOptions) {
 	return func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = labels, fields }
 }
 
-// Run follows the API server until ctx ends, and returns nil then. It returns [ErrNotServed] early where allocations are to be enforced
-// and there are none. API servers that do not answer are no error, however long they do not.
+// Run follows the API server until ctx ends, and then returns nil, also if the server never
+// answers. It returns [ErrNotServed] early if allocations are to be enforced and there are none.
 func (s *Source) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(logr.NewContext(ctx, s.options.Logger))
 	defer cancel(nil)
@@ -146,9 +144,8 @@ func (s *Source) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitServer waits until the API server answers anything, or ctx ends. Informers that began while
-// it is away would go on to pause, each by itself and for up to a minute, and the first rules would
-// be written without what some of them follow.
+// awaitServer waits until the API server answers anything, or ctx ends. Informers started before
+// would each pause for up to a minute, and the first rules would lack what some of them follow.
 func (s *Source) awaitServer(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (answers bool, _ error) {
 		ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
@@ -196,20 +193,19 @@ func await[T object](ctx context.Context, i *informer[T]) {
 	}
 }
 
-// Ready returns a channel that is closed once everything has been listed that [Source.Take] has to tell. Where Node, IPAddresses or
-// ServiceCIDRs cannot be read it is closed after a while without them, and they are delivered later; except IPAddresses with
-// [model.Enforce], because then nothing could be served.
+// Ready returns a channel that is closed once all that [Source.Take] has to tell has been listed.
+// If Node, IPAddresses or ServiceCIDRs cannot be read it is closed after a while, and they come
+// later; except IPAddresses with [model.Enforce], without which nothing could be served.
 func (s *Source) Ready() <-chan struct{} { return s.ready }
 
-// Wake returns a channel that holds a token when there is something to take, the first time when the Source becomes ready. One token
-// stands for any number of events.
+// Wake returns a channel that holds a token when there is something to take, first when the Source
+// becomes ready. One token stands for any number of events.
 func (s *Source) Wake() <-chan struct{} { return s.pending.wake }
 
-// Take returns what may have changed since it was called last, the first time everything. Before Ready that is nothing.
+// Take returns what may have changed since the last call, first everything; before Ready nothing.
 //
-// A deleted Node is delivered as it was last, with Leaving set, and one that has no addresses or no
-// podCIDRs yet with the last ones. Slices in the result are shared with later results and not
-// changed.
+// A deleted Node comes as it was last, with Leaving set, and one that has no addresses or podCIDRs
+// yet with the last ones. Slices in the result are shared with later results and not changed.
 func (s *Source) Take() model.Changes {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -246,8 +242,8 @@ func (s *Source) Take() model.Changes {
 	return changes
 }
 
-// build puts a Service together with its endpoints; nil for one that is not served. It reports false for one about which nothing can be said before its event, which the
-// store is ahead of, has arrived.
+// build puts a Service together with its endpoints; nil for one that is not served. It reports
+// false if nothing can be said of the Service until its event arrives, which the store is ahead of.
 func (s *Source) build(name model.ServiceName) (*model.Service, bool) {
 	known, _ := s.services.get(name.String())
 	if known.isRenumbering() {
@@ -287,9 +283,9 @@ func (s *Source) takeNode() *model.Node {
 	} else {
 		now.Leaving = true
 	}
-	// Of a Node that is deleted, or made again, addresses and podCIDRs stay until there are others:
+	// A Node that is deleted, or made again, keeps its addresses and podCIDRs until it has new ones:
 	// pods still run here, and clients come to its node ports. The cloud's and the cluster's
-	// controllers give a new Node both after the kubelet has created it.
+	// controllers set both only after the kubelet has created the new Node.
 	if len(now.IPs) == 0 {
 		now.IPs = s.last.IPs
 	}

@@ -38,7 +38,7 @@ func TestFirstTakeTellsEverything(t *testing.T) {
 	)
 }
 
-// smallCluster has one object of each kind: web with two slices, other, and an alias without virtual IP.
+// smallCluster has one of each kind: web with two slices, other, and alias without virtual IP.
 func smallCluster() []apiObject {
 	return []apiObject{
 		newService("web", "10.96.0.10"), newSlice("web-1", "web", at("10.0.0.1")), newSlice("web-2", "web", at("10.0.0.2")),
@@ -219,7 +219,7 @@ func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
 	}, smallCluster()...)
 }
 
-// The API server was unreachable while much changed. Exactly what is new, changed and deleted is delivered afterwards.
+// The API server was unreachable while much changed. Then exactly the differences are delivered.
 func TestListsAfterAnOutageTellTheDifference(t *testing.T) {
 	inFixture(t, func(w *fixture) {
 		w.start(Options{})

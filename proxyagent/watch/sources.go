@@ -23,8 +23,7 @@ func sourceRanges(texts []string, j *junk) (ranges []netip.Prefix, lost bool) {
 	return slices.Concat(bound(ranges[:v6]), bound(ranges[v6:])), j.count > bad
 }
 
-// merged returns the fewest prefixes that cover the same addresses, sorted. It takes the time of
-// sorting.
+// merged returns the fewest prefixes that cover the same addresses, sorted, in the time of sorting.
 func merged(all []netip.Prefix) (out []netip.Prefix) {
 	slices.SortFunc(all, netip.Prefix.Compare)
 	for _, p := range all {

@@ -7,8 +7,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// tellers is how many nodes tell of a Service what is the same on each of them: enough for one that
-// is down, or without an agent, not to keep it from being told.
+// tellers is how many nodes tell of a Service what is the same on each: enough that it is told if
+// one of them is down, or without an agent.
 const tellers = 3
 
 // Tells reports whether the agent of this node is to tell of a Service what is the same on every
@@ -21,15 +21,14 @@ const tellers = 3
 // them for longer than it takes the cluster to see that. Where too few are known more nodes tell;
 // none is chosen by any other, and nothing is asked of the API server.
 //
-// A tenant that may write EndpointSlices can name nodes that do not exist, and so keep events from being
-// written. Kubernetes gives that right to no tenant, and metrics and logs have each fact on each
-// node.
+// A tenant that may write EndpointSlices can name nodes that do not exist, and so keep events from
+// being written. Kubernetes gives no tenant that right, and each node's metrics and logs tell all.
 func (s *Source) Tells(n model.ServiceName) bool {
 	return s.slicesOf.ahead(s.options.NodeName, n) < tellers
 }
 
 // ahead counts the other nodes with ready endpoints that rank before one. It takes a millisecond
-// for thousands of nodes, and is asked once for each fact.
+// for thousands of nodes, once for each fact.
 func (s *slicesOf) ahead(node string, n model.ServiceName) (nodes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,15 +41,13 @@ func (s *slicesOf) ahead(node string, n model.ServiceName) (nodes int) {
 	return nodes
 }
 
-// rank is by a hash that mixes well: with FNV a few nodes would tell of all Services with similar
-// names.
+// rank is by a hash that mixes well: with FNV a few nodes would tell of all similar names.
 func rank(node string, n model.ServiceName) uint64 {
 	sum := sha256.Sum256([]byte(node + " " + n.String()))
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// countReady adds the ready addresses of a slice to the count of each node; nil is a slice without
-// any. It is called with the lock.
+// countReady adds a slice's ready addresses to each node's count, with the lock; nil has none.
 func (s *slicesOf) countReady(of *slice, by int) {
 	if of == nil {
 		return

@@ -22,7 +22,7 @@ func tellingNodes(nodes int, known *slicesOf, n model.ServiceName) (telling []st
 	return telling
 }
 
-// TestFewNodesTell of many, of each Service others, and the next ones when those are down.
+// TestFewNodesTell of many, different ones for each Service, and the next ones when those are down.
 func TestFewNodesTell(t *testing.T) {
 	const nodes, services = 200, 50
 	known := &slicesOf{of: map[model.ServiceName][]*slice{}, ready: map[word]int{}}

@@ -1,17 +1,17 @@
-// Command bench measures the operator through a real API server, beside what upstream has for the same job, and
-// writes the results into docs/benchmarks.md.
+// Command bench measures the operator through a real API server, beside what upstream has for the
+// same job, and writes the results into docs/benchmarks.md.
 //
-//	go run ./test/bench                                              allocations, then the manager
-//	go run ./test/bench --only allocations --levels 0,500 --rounds 2 a part of it
-//	go run ./test/bench --only allocator --write                     the micro benchmarks that hack/bench.sh has kept
-//	go run ./test/bench --only upgrade --quick                       the way off the bitmap, small, to see that it works
-//	go run ./test/bench --only minors --quick                        one minor version after the other, small
-//	go run ./test/bench --only proxy --quick                         Service proxies, small (needs root)
-//	go run ./test/bench --only proxy-sizes --quick                   the same in an extreme cluster
-//	go run ./test/bench --only ipvs --quick                          Service proxies with IPVS in an emulated machine, small (needs root)
-//	go run ./test/bench --only steering --quick                      the admission webhooks, small
-//	go run ./test/bench --only plugin --quick                        the kubectl plugin, small
-//	go run ./test/bench --only renumber --quick                      Services that get other ClusterIPs, small (needs root)
+//	go run ./test/bench                                 allocations, then the manager
+//	go run ./test/bench --only allocations --levels 0,500 --rounds 2  a part of it
+//	go run ./test/bench --only allocator --write        micro benchmarks, as hack/bench.sh kept them
+//	go run ./test/bench --only upgrade --quick          the way off the bitmap, small, as a check
+//	go run ./test/bench --only minors --quick           one minor version after the other, small
+//	go run ./test/bench --only proxy --quick            Service proxies, small (needs root)
+//	go run ./test/bench --only proxy-sizes --quick      the same in an extreme cluster
+//	go run ./test/bench --only ipvs --quick             the same with IPVS, in an emulated machine
+//	go run ./test/bench --only steering --quick         the admission webhooks, small
+//	go run ./test/bench --only plugin --quick           the kubectl plugin, small
+//	go run ./test/bench --only renumber --quick         Services change ClusterIPs, small (root)
 //
 // Start with parts, the list of what can be measured.
 package main

@@ -17,17 +17,18 @@ var (
 	kubeProxy string
 )
 
-// DeployDNS gives the cluster a DNS server and returns when it answers its probes. Pods reach it when a Service proxy serves 10.96.0.10. Nodes need its image, "coredns".
+// DeployDNS gives the cluster a DNS server and returns when it answers its probes. Pods reach it
+// when a Service proxy serves 10.96.0.10. Nodes need its image, "coredns".
 func (c *Cluster) DeployDNS(ctx context.Context) error {
 	return c.deploy(ctx, "deployment/coredns", "kube-system", dns)
 }
 
-// DeployKubeProxy makes kube-proxy the Service proxy of all nodes, in a mode of its configuration. Nodes need its image, "kube-proxy".
+// DeployKubeProxy makes kube-proxy, the image "kube-proxy", the nodes' Service proxy, in a mode.
 func (c *Cluster) DeployKubeProxy(ctx context.Context, mode string) error {
 	return c.deploy(ctx, "daemonset/kube-proxy", "kube-system", strings.NewReplacer("$APISERVER", c.nodeURL(), "$MODE", mode).Replace(kubeProxy))
 }
 
-// Apply applies a manifest and waits for the pods of a workload, "deployment/name", that is in the namespace default.
+// Apply applies a manifest and waits for a workload's pods, "deployment/name" in namespace default.
 func (c *Cluster) Apply(ctx context.Context, workload, manifest string) error {
 	return c.deploy(ctx, workload, "default", manifest)
 }

@@ -17,14 +17,13 @@ import (
 type Options struct {
 	// Nodes is how many there are, 2 if it is 0.
 	Nodes int
-	// Version is that of the control plane and of the nodes, V137 if it is zero. Fetch must have
-	// built it.
+	// Version is that of control plane and nodes, V137 if it is zero. Fetch must have built it.
 	Version framework.Version
-	// Images that every node has from the start, by their names in hack/images.sh. Fetch must have made them.
+	// Images that every node has at first, by names in hack/images.sh. Fetch must have made them.
 	Images []string
 }
 
-// Cluster is a control plane with nodes. Nodes have no Service proxy and no DNS of their own: whoever starts the cluster deploys them.
+// Cluster is a control plane with nodes without Service proxy and DNS, which callers deploy.
 type Cluster struct {
 	*framework.ControlPlane
 	Nodes []*Node
@@ -36,7 +35,7 @@ type Cluster struct {
 // serviceAddresses are those of the Service kubernetes, at which pods reach the API server.
 var serviceAddresses = []netip.Addr{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00:10:96::1")}
 
-// Start starts a cluster in the network namespace of this process, which has to be its own, and returns when all nodes are ready.
+// Start starts a cluster in this process's network namespace, its own, and waits for ready nodes.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Nodes == 0 {
 		o.Nodes = 2
@@ -84,7 +83,8 @@ func controlPlane(version framework.Version) framework.Options {
 	return framework.Options{Version: version, Addresses: append(first[:], serviceAddresses...)}
 }
 
-// Upgrade starts the API server anew, as one of another version. Nodes and controllers stay what they are. The old one is killed: it would wait half a minute for connections of kubelets.
+// Upgrade restarts the API server as another version; nodes and controllers stay as they are. The
+// old one is killed: it would wait half a minute for connections of kubelets.
 func (c *Cluster) Upgrade(ctx context.Context, version framework.Version) error {
 	if err := c.API.Kill(); err != nil {
 		return err
@@ -104,7 +104,8 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the nodes, then the control plane, and closes the networks. What a node leaves in this process's network namespace, as an agent's rules in the first one, stays as long as the process.
+// Stop ends nodes and control plane, and closes the networks. What the first node, as an agent,
+// leaves in this process's network namespace stays as long as the process.
 func (c *Cluster) Stop() error {
 	var errs []error
 	for _, n := range c.Nodes {

@@ -27,7 +27,9 @@ func apiServer() netip.Addr { return nodeAddresses(1)[0] }
 // nodeURL is that of the API server for nodes.
 func (c *Cluster) nodeURL() string { return fmt.Sprintf("https://%s:%d", apiServer(), c.Port()) }
 
-// Configuration copies config/ to the folder of the cluster and fills in what docs/guides/kube-proxy.md leaves to administrators: where agents reach the API server, and the addresses of pods. It returns the copy.
+// Configuration returns a copy of config/, in the cluster's folder, with what
+// docs/guides/kube-proxy.md leaves to admins: where agents reach the API server, and the addresses
+// of pods.
 func (c *Cluster) Configuration() (string, error) {
 	root, err := framework.ModuleRoot()
 	if err != nil {
@@ -52,7 +54,7 @@ func appendTo(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// startControllers starts kube-controller-manager with all that it does by default, and kube-scheduler.
+// startControllers starts kube-scheduler, and kube-controller-manager with its default controllers.
 func (c *Cluster) startControllers(ctx context.Context, p programs) error {
 	ca, caKey, accounts := c.CA()
 	for name, args := range map[string][]string{

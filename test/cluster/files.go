@@ -32,7 +32,7 @@ func (n *Node) writeFiles(c *Cluster, i int, p programs) error {
 	)
 }
 
-// writeEtcdCertificates writes what a client of etcd shows, as kubeadm leaves it on a node of the control plane.
+// writeEtcdCertificates writes an etcd client's certificate where kubeadm leaves it on such a node.
 func (c *Cluster) writeEtcdCertificates(dir string) error {
 	client, err := c.ConfigForUser("kube-apiserver-etcd-client")
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Cluster) writeEtcdCertificates(dir string) error {
 	)
 }
 
-// containerdConfig keeps containerd from what a node in namespaces may not do: it does not lower its own score with the out-of-memory killer, nor load profiles.
+// containerdConfig keeps containerd from lowering its own OOM score and from loading profiles.
 func containerdConfig(dir string, p programs) string {
 	return fmt.Sprintf(`version = 3
 root = "/var/lib/containerd"
@@ -71,7 +71,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
 `, pauseImage, filepath.Join(p.debian, "usr/lib/cni"), filepath.Join(dir, "cni"), filepath.Join(p.debian, "usr/sbin/runc"))
 }
 
-// kubeletConfig lets disks and memory of the machine be as full as they are, and resolves no names outside.
+// kubeletConfig accepts full disks and memory of the machine, and resolves no names outside.
 func kubeletConfig(dir, ca string) string {
 	return strings.NewReplacer("$DIR", dir, "$CA", ca).Replace(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// bridge is the interface of the first node that the others are connected to. Their own is called eth0.
+// bridge is the interface of the first node to which the eth0 of each other node is connected.
 const bridge = "br0"
 
 // gatewayAddresses are the default gateway's.
@@ -26,18 +26,18 @@ func podRanges(i int) [2]netip.Prefix {
 	return [2]netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i)), netip.MustParsePrefix(fmt.Sprintf("fd00:10:244:%x::/64", i))}
 }
 
-// podBridge makes the bridge that the plugin for pods uses. What goes from pod to pod over it passes iptables, as every installation of Kubernetes has it: otherwise the answer of an endpoint beside its
-// client would not be translated back.
+// podBridge makes the bridge of the plugin for pods. Packets between pods on it pass iptables, as
+// on every Kubernetes node: else an answer of an endpoint beside its client is not translated back.
 const podBridge = "link add cni0 type bridge nf_call_iptables 1 nf_call_ip6tables 1"
 
-// sysctls let a node forward, and use its addresses at once. The bridge between nodes passes no iptables: it stands for a wire.
+// sysctls let a node forward and use addresses at once. The nodes' bridge is a wire: no iptables.
 var sysctls = map[string]string{
 	"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1", "net/ipv6/conf/all/disable_ipv6": "0", "net/ipv6/conf/default/disable_ipv6": "0",
 	"net/ipv6/conf/all/accept_dad": "0", "net/ipv6/conf/default/accept_dad": "0", "net/ipv6/conf/default/accept_ra": "0",
 	"net/bridge/bridge-nf-call-iptables": "0", "net/bridge/bridge-nf-call-ip6tables": "0",
 }
 
-// connect makes the network of so many nodes, and returns the namespaces of all but the first, and the gateway's.
+// connect makes the nodes' network, and returns all namespaces but the first, and the gateway's.
 func connect(ctx context.Context, nodes int) (others []network.Netns, gateway network.Netns, err error) {
 	interfaces, err := net.Interfaces()
 	if err == nil {
@@ -79,7 +79,7 @@ func connect(ctx context.Context, nodes int) (others []network.Netns, gateway ne
 	return others, gateway, attach(ctx, gateway, "gateway", lines)
 }
 
-// mayUse refuses a network namespace with these interfaces if somebody uses it, who may be the machine.
+// mayUse refuses a network namespace with these interfaces if it is in use, like the machine's own.
 func mayUse(interfaces []net.Interface) error {
 	for _, i := range interfaces {
 		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 {
@@ -114,7 +114,7 @@ func attach(ctx context.Context, n network.Netns, port string, lines []string) e
 	)
 }
 
-// nodeLines give the i-th node its addresses, and the ways to the pods of the others.
+// nodeLines give the i-th node its addresses, and the routes to the pods of the other nodes.
 func nodeLines(i int, device string, nodes int) []string {
 	lines := []string{"link set lo up", "link set " + device + " up", podBridge}
 	for family, a := range nodeAddresses(i) {
@@ -135,7 +135,8 @@ func addressLine(a netip.Addr, device string) string {
 	return fmt.Sprintf("addr add %s/64 dev %s nodad", a, device)
 }
 
-// disconnect takes the networks down, and clears that of this process, so that the next cluster finds it as this one did: the first node leaves interfaces, rules, sets and connections there.
+// disconnect closes the networks, and clears this process's, so that the next cluster finds it as
+// this one did: the first node leaves interfaces, rules, sets and connections there.
 func disconnect(all []network.Netns) error {
 	var errs []error
 	for _, n := range all {

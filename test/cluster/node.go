@@ -31,7 +31,7 @@ type Node struct {
 	env     []string
 }
 
-// addNode starts the i-th node, from 1, in a network namespace; the zero Netns is that of this process.
+// addNode starts the i-th node, from 1, in a network namespace; the zero Netns is this process's.
 func (c *Cluster) addNode(ctx context.Context, i int, netns network.Netns, p programs) (*Node, error) {
 	n := &Node{Name: fmt.Sprintf("node-%d", i), Addresses: nodeAddresses(i), index: i, program: p.node}
 	n.dir = filepath.Join(c.Dir(), n.Name)
@@ -58,7 +58,8 @@ func (c *Cluster) boot(ctx context.Context, n *Node, netns network.Netns) (err e
 	return err
 }
 
-// Reboot throws the namespaces of a node away, with all that a machine does not keep on its disk, and starts it in new ones. It is not for the first node, whose network is this process's.
+// Reboot gives a node new namespaces: only what a machine keeps on its disk stays. It is not for
+// the first node, whose network is this process's.
 func (c *Cluster) Reboot(ctx context.Context, n *Node) error {
 	if n.index == 1 {
 		return fmt.Errorf("rebooting %s: the control plane is in its network", n.Name)
@@ -75,7 +76,7 @@ func (c *Cluster) Reboot(ctx context.Context, n *Node) error {
 	return c.boot(ctx, n, netns)
 }
 
-// register creates the Node object of the i-th node, with the ranges that kube-controller-manager would give it. There are three zones.
+// register creates the i-th node's Node, in one of three zones, with controller-manager's ranges.
 func (c *Cluster) register(ctx context.Context, name string, i int) error {
 	ranges := podRanges(i)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -95,7 +96,7 @@ func (n *Node) Command(ctx context.Context, program string, args ...string) *exe
 	return cmd
 }
 
-// Run runs a program on the node and returns what it printed. The error holds what it printed to stderr.
+// Run runs a program on the node and returns its stdout. The error holds what it wrote to stderr.
 func (n *Node) Run(ctx context.Context, program string, args ...string) (string, error) {
 	var complaint strings.Builder
 	cmd := n.Command(ctx, program, args...)

@@ -9,7 +9,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// programs are the folders of what nodes and their control plane consist of, and the program that is a node.
+// programs are the folders of the programs of nodes and control plane, and the program of a node.
 type programs struct{ kubernetes, containerd, debian, node string }
 
 // findPrograms builds or fetches what is missing; a first time takes some minutes.
@@ -61,7 +61,7 @@ func Fetch(ctx context.Context, images []string, versions ...framework.Version) 
 	return os.Setenv(imagesVariable, dir)
 }
 
-// Images is the folder where Fetch has left images, NAME.tar, and the files that they consist of, GOARCH/NAME.
+// Images is the folder of Fetch's images, NAME.tar, and of the files in them, GOARCH/NAME.
 func Images() string { return os.Getenv(imagesVariable) }
 
 func archive(name string) string { return filepath.Join(Images(), name+".tar") }

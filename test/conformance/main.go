@@ -1,4 +1,5 @@
-// Command conformance writes into docs/proxy-conformance.md what test/e2e/signetwork has reported: what the specs of sig-network say of each Service proxy, and which specs did not run and why.
+// Command conformance writes docs/proxy-conformance.md from test/e2e/signetwork's reports: what the
+// sig-network specs say of each Service proxy, and which did not run and why.
 //
 //	go run ./test/conformance bin/sig-network docs/proxy-conformance.md
 package main

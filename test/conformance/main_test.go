@@ -38,7 +38,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// A spec that was left out and that nobody explains is an error, and so is one that only some were asked.
+// A skipped spec without a reason is an error, and so is one that only some proxies were asked.
 func TestWhatIsNotExplained(t *testing.T) {
 	unknown := types.Report{SpecReports: types.SpecReports{spec("a", types.SpecStateSkipped, "")}}
 	if _, _, err := tables([]string{"ours"}, []types.Report{unknown}); err == nil || !strings.Contains(err.Error(), "nobody knows why") {

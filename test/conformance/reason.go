@@ -24,7 +24,7 @@ var reasons = map[string]string{
 	"Feature:NetworkPolicy":          "needs a network plugin with NetworkPolicy",
 }
 
-// unsuitable is why a spec is not for the cluster of test/e2e/signetwork, as its labels say; empty if it is. One has no label for it.
+// unsuitable is why, by its labels, a spec is not for test/e2e/signetwork; one spec has no label.
 func unsuitable(s types.SpecReport) string {
 	if strings.Contains(s.FullText(), "should forward PTR records lookup to upstream nameserver") {
 		return "needs a network outside"

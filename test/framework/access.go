@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Access is how to connect to one API server, as whom one likes. It stays good when the API server is started
-// again, also with another version. Its methods may be called concurrently.
+// Access is how to connect to one API server, as any user. It stays good when the API server is
+// started again, also with another version. Its methods may be called concurrently.
 type Access struct {
 	pki  *pki
 	dir  string
@@ -25,7 +25,7 @@ type Access struct {
 	clients atomic.Pointer[clients]
 }
 
-// clients are the administrator's clients, renewed with each start because the version may be another.
+// clients are the administrator's, renewed with each start since the version may be another.
 type clients struct {
 	kubernetes kubernetes.Interface
 	networking networkingv1client.NetworkingV1Interface
@@ -60,21 +60,21 @@ func (a *Access) URL() string { return fmt.Sprintf("https://%s:%d", loopback, a.
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (a *Access) Kubeconfig() string { return filepath.Join(a.dir, "admin.kubeconfig") }
 
-// AdminConfig returns how an administrator (system:masters) connects. Like every config of this package it limits no
-// requests, and the caller may change it.
+// AdminConfig returns how an administrator (system:masters) connects. Like every config of this
+// package it limits no requests, and the caller may change it.
 func (a *Access) AdminConfig() *rest.Config { return rest.CopyConfig(a.admin) }
 
 // Client returns the administrator's client.
 func (a *Access) Client() kubernetes.Interface { return a.clients.Load().kubernetes }
 
-// Networking returns the administrator's client for IPAddresses and ServiceCIDRs in the version that is served;
-// see [NetworkingFor].
+// Networking returns the administrator's client for IPAddresses and ServiceCIDRs in the served
+// version; see [NetworkingFor].
 func (a *Access) Networking() networkingv1client.NetworkingV1Interface {
 	return a.clients.Load().networking
 }
 
-// ConfigForUser returns how a user with a client certificate connects. It has no rights but those that RBAC gives to
-// the name or the groups.
+// ConfigForUser returns how a user with a client certificate connects, with only the rights that
+// RBAC gives to the name or the groups.
 func (a *Access) ConfigForUser(name string, groups ...string) (*rest.Config, error) {
 	cert, key, err := a.pki.userCert(name, groups...)
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *Access) ConfigForUser(name string, groups ...string) (*rest.Config, err
 	return config, nil
 }
 
-// ServerCert returns a certificate, and its key, for a server that is reached by names and on addresses. Clients trust it that trust the API server.
+// ServerCert returns a server's certificate and key, for names and addresses. API clients trust it.
 func (a *Access) ServerCert(names []string, addresses ...netip.Addr) (certPEM, keyPEM []byte, err error) {
 	return a.pki.serverCert(names, addresses...)
 }
@@ -93,12 +93,12 @@ func (a *Access) ServerCert(names []string, addresses ...netip.Addr) (certPEM, k
 // Port returns the port of the API server.
 func (a *Access) Port() int { return a.port }
 
-// CA returns the files of the certificate and the key of the CA, and of the key that signs tokens of ServiceAccounts.
+// CA returns the files of the CA's certificate and key, and of the ServiceAccount token key.
 func (a *Access) CA() (cert, key, accounts string) {
 	return a.pki.path(caCert), a.pki.path(caKey), a.pki.path(accountsKey)
 }
 
-// TokenFor returns a token of an existing ServiceAccount, good for an hour on every API server of the control plane.
+// TokenFor returns a ServiceAccount's token, good for an hour on the control plane's API servers.
 func (a *Access) TokenFor(ctx context.Context, namespace, serviceAccount string) (string, error) {
 	request, err := a.Client().CoreV1().ServiceAccounts(namespace).
 		CreateToken(ctx, serviceAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -108,7 +108,7 @@ func (a *Access) TokenFor(ctx context.Context, namespace, serviceAccount string)
 	return request.Status.Token, nil
 }
 
-// ConfigForServiceAccount returns how an existing ServiceAccount connects: with a token and nothing else.
+// ConfigForServiceAccount returns how an existing ServiceAccount connects: with only a token.
 func (a *Access) ConfigForServiceAccount(ctx context.Context, namespace, serviceAccount string) (*rest.Config, error) {
 	token, err := a.TokenFor(ctx, namespace, serviceAccount)
 	if err != nil {

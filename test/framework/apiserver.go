@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// DefaultServiceClusterIPRange is what an API server allocates from if its Options do not say otherwise.
+// DefaultServiceClusterIPRange is what an API server allocates from without other Options.
 const DefaultServiceClusterIPRange = "10.96.0.0/16,fd00:10:96::/112"
 
 // Options say how to run an API server. The zero Options are Kubernetes 1.37 with two IP families.
@@ -24,10 +24,11 @@ type Options struct {
 	ServiceClusterIPRange string
 	// FeatureGates are set after those of the version.
 	FeatureGates map[string]bool
-	// Addresses are those of the node that the API server is on, for a cluster that has nodes: it listens everywhere, publishes the first one as the endpoint of the Service kubernetes, and admits
-	// kubelets and ServiceAccounts of pods; and etcd listens with TLS, too, on 127.0.0.1:2379. Without any it serves on loopback alone.
+	// Addresses are those of the API server's node in a cluster with nodes. It listens everywhere,
+	// with the first as endpoint of the Service kubernetes, and admits kubelets and ServiceAccounts of
+	// pods; etcd listens with TLS, too, on 127.0.0.1:2379. Without any it serves on loopback alone.
 	Addresses []netip.Addr
-	// Args are further flags, "--name=value". They come last: of a flag that takes one value, the last wins.
+	// Args are further flags, "--name=value". They come last: the last value of a flag wins.
 	Args []string
 
 	// Dir keeps the data, certificates and logs of the control plane, and whatever was there is used
@@ -58,8 +59,8 @@ func newAPIServer(etcd *Etcd, pki *pki, dir string, n int) (*APIServer, error) {
 	return a, nil
 }
 
-// Start starts an API server that does not run, with the options that it had last, and waits until it serves.
-// An API server that was ready before keeps its port. See [Process.Start] for the rest.
+// Start starts an API server that does not run, with its last options, and waits until it serves.
+// One that was ready before keeps its port. See [Process.Start] for the rest.
 func (a *APIServer) Start(ctx context.Context) error { return a.startWith(ctx, a.options) }
 
 // startWith is Start with other options.
@@ -104,9 +105,10 @@ func (a *APIServer) args() []string {
 	}, a.placeArgs(), a.options.Version.args, featureGates(a.options.FeatureGates), a.options.Args)
 }
 
-// placeArgs depend on whether there are nodes. Without any, no endpoints are published for the kubernetes Service: a loopback address would be refused, and none of ours is reachable
-// elsewhere. The advertised address comes from a documentation range, since the default asks the machine for a network interface. And nobody creates the ServiceAccount "default" that
-// the admission plugin would demand for pods.
+// placeArgs depend on whether there are nodes. Without, the kubernetes Service has no endpoints:
+// the API server refuses a loopback address, and we have no other. The default advertised address
+// needs an interface of the machine, hence one for documentation. No controller here creates the
+// ServiceAccount "default" that the admission plugin demands for pods, so it is off.
 func (a *APIServer) placeArgs() []string {
 	if len(a.options.Addresses) == 0 {
 		return []string{
@@ -133,9 +135,9 @@ func featureGates(gates map[string]bool) []string {
 	return []string{"--feature-gates=" + strings.Join(pairs, ",")}
 }
 
-// serves answers nil once /readyz is content and the kubernetes Service exists. The API server creates that Service, and
-// the namespace default before it, some moments after it calls itself ready, and allocates its address
-// like any other: from then on a test's own Service is not too early.
+// serves answers nil once /readyz is content and the kubernetes Service exists. The API server
+// creates that and the namespace default some moments after it calls itself ready, and allocates
+// its address like any other: from then on a test's own Service is not too early.
 func (a *APIServer) serves(ctx context.Context) error {
 	client, err := rest.HTTPClientFor(a.admin)
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 // The islands under hack/tools whose programs this package runs.
 const (
 	islandEtcd = "etcd"
-	// island137 has the programs of the newest control plane, its kubectl, and the kube-proxy that
-	// all is measured beside.
+	// island137 has the newest control plane, its kubectl, and the kube-proxy to compare all with.
 	island137 = "kubernetes-1.37"
 )
 
@@ -27,9 +26,9 @@ const modulePath = "github.com/clusterip-operator/clusterip-operator"
 // assets holds one lookup for each selection of programs, so that a process asks build.sh once.
 var assets sync.Map // selection string -> func() (string, error)
 
-// Assets returns the folder with programs of an island of hack/tools, all of them if none are named, and builds those that this machine
-// has never built. A first build of a control plane takes minutes; its progress goes to stderr.
-// The answer, and also a failure, is remembered for the life of the process. Safe for concurrent use.
+// Assets returns the folder with an island's programs of hack/tools, all if none are named, and
+// builds what this machine never built. A control plane takes minutes; its progress goes to stderr.
+// The answer, or failure, is remembered for the life of the process. Safe for concurrent use.
 func Assets(island string, programs ...string) (string, error) {
 	selection := island
 	if len(programs) > 0 {
@@ -70,7 +69,7 @@ func program(island, name string) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// Programs returns the paths of etcd and of the API server of the zero Version, for a control plane that envtest starts.
+// Programs returns the paths of the zero Version's etcd and API server, for envtest to start.
 func Programs() (etcd, apiServer string, err error) {
 	etcd, etcdErr := program(islandEtcd, "etcd")
 	apiServer, err = program(defaultVersion().island, "kube-apiserver")
@@ -87,8 +86,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// ModuleRoot walks up from the working directory to the folder of this module. It looks for the module's
-// name, not just for a go.mod, because the islands under hack/tools are modules of their own.
+// ModuleRoot walks up from the working directory to this module's folder. It looks for the name,
+// not just a go.mod, because the islands under hack/tools are modules of their own.
 func ModuleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -108,17 +107,17 @@ func ModuleRoot() (string, error) {
 	}
 }
 
-// Packages returns a folder with what packages of Debian consist of, and what they depend on, for this machine; it is kept in the cache. Nothing is installed.
+// Packages returns a cached folder with Debian packages and their dependencies, not installed.
 func Packages(ctx context.Context, names ...string) (string, error) {
 	return cached("debian-"+strings.Join(names, "-"), func(_, dir string) error {
 		return Script(ctx, nil, "packages.sh", append([]string{runtime.GOARCH, dir}, names...)...)
 	})
 }
 
-// previous is the version that tests update from: a commit of the main branch, which moves on with each release. None has been made yet.
+// previous is what tests update from: a commit of main, to move on with each release (none yet).
 const previous = "f6241a4d7c9d4fd39982de81694cedb68af87bd5"
 
-// PreviousVersion returns a folder with the files of the version before this one; it is kept in the cache. It needs the history of this repository.
+// PreviousVersion returns a cached folder of the last version's files, from the git history.
 func PreviousVersion(ctx context.Context) (string, error) {
 	return cached("previous-"+previous, func(root, dir string) error {
 		cmd := exec.CommandContext(ctx, "bash", "-c", `set -o pipefail; git archive "$0" | tar -x -C "$1"`, previous, dir)
@@ -143,7 +142,7 @@ func PreviousProgram(ctx context.Context, name string) (string, error) {
 	return path, nil
 }
 
-// cached returns a folder of the cache. If it is not there, fill fills an empty one, which takes its place; it is told the root of this module.
+// cached returns a folder of the cache; fill, told the module's root, fills it if it is missing.
 func cached(name string, fill func(root, dir string) error) (string, error) {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -170,7 +169,7 @@ func cached(name string, fill func(root, dir string) error) (string, error) {
 	return dir, nil
 }
 
-// Images makes images of hack/images.sh for this machine, and returns the folder of the archives, NAME.tar. Its progress goes to stderr.
+// Images makes images of hack/images.sh, and returns the folder of NAME.tar. Progress is on stderr.
 func Images(ctx context.Context, names ...string) (string, error) {
 	_, dir, err := checkout()
 	if err != nil {
@@ -180,7 +179,7 @@ func Images(ctx context.Context, names ...string) (string, error) {
 	return dir, Script(ctx, []string{"OUT=" + dir, "ARCHS=" + runtime.GOARCH, "IMAGES=" + strings.Join(names, " ")}, "images.sh")
 }
 
-// Script runs a script of hack/ with more in its environment. What it prints goes to stderr, and into the error if it fails.
+// Script runs a script of hack/ with env. Its output is on stderr, and in the error if it fails.
 func Script(ctx context.Context, env []string, name string, args ...string) error {
 	root, err := ModuleRoot()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// probeInterval is how often a balancer asks its backends whether they are ready, as a kubelet and the watchers of
-	// EndpointSlices do together, only faster.
+	// probeInterval is how often a balancer asks its backends whether they are ready, as kubelet and
+	// the watchers of EndpointSlices together do, only faster.
 	probeInterval = 100 * time.Millisecond
 	// probeTimeout is how long a backend may take to answer. One that is frozen is not ready.
 	probeTimeout = time.Second
@@ -27,18 +27,18 @@ type Backend struct {
 	Ready func(context.Context) error
 }
 
-// Trouble is what a [Balancer] does to connections, new ones and those that exist. The zero Trouble is none.
+// Trouble is what a [Balancer] does to all connections. The zero Trouble is none.
 type Trouble struct {
-	// Refuse resets every new connection, as if nobody listened.
+	// Refuse resets every new connection, as if no backend listened.
 	Refuse bool
-	// SlowRequests holds back what clients send for this long, SlowReplies what backends send. What is held back
-	// arrives in the end, also when nobody waits for it any more.
+	// SlowRequests delays what clients send, SlowReplies what backends send. What is held back arrives
+	// in the end, also when its receiver does not wait for it any more.
 	SlowRequests, SlowReplies time.Duration
 }
 
-// Balancer is what a Service is between an API server and the replicas of a webhook: a port of loopback whose connections go to the
-// backends that are ready, one after the other. A connection stays where it is, also when its backend is not ready any more.
-// Its methods may be called concurrently.
+// Balancer is what a Service is between an API server and a webhook's replicas: a loopback port
+// whose connections go to the ready backends in turn. A connection stays with its backend, also
+// when that is not ready any more. Its methods may be called concurrently.
 type Balancer struct {
 	listener net.Listener
 	life     context.Context // until Stop
@@ -61,7 +61,7 @@ type backend struct {
 // link is a connection of a client with the one to its backend.
 type link struct{ client, backend net.Conn }
 
-// StartBalancer starts a balancer without backends, which refuses everything. It ends with the control plane.
+// StartBalancer starts a balancer without backends, which refuses all. The control plane ends it.
 func (c *ControlPlane) StartBalancer() (*Balancer, error) {
 	b, err := newBalancer()
 	if err != nil {
@@ -217,7 +217,7 @@ func (b *Balancer) forget(l *link) {
 	delete(b.open, l)
 }
 
-// carry hands on what one side says, late if that is the trouble, and tells the other when there is no more.
+// carry hands on what one side says, late if Trouble wants, and tells the other when that ends.
 func (b *Balancer) carry(from, to net.Conn, late func(Trouble) time.Duration) {
 	_, err := io.Copy(writer(func(piece []byte) (int, error) {
 		b.mu.Lock()

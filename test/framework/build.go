@@ -17,12 +17,12 @@ var (
 	plugin  = builder("kubectl-clusterip")
 )
 
-// programsVariable names a folder with programs that hack/test.sh has built before the first test: plain/manager, race/manager and so on.
-// A build takes minutes on a cold machine, which no spec's deadline allows for.
+// programsVariable names a folder of programs that hack/test.sh built before the first test:
+// plain/manager, race/manager and so on. A cold build takes minutes, more than a spec's deadline.
 const programsVariable = "CLUSTERIP_PROGRAMS"
 
-// builder returns how to get one of our programs, plain or with the race detector. What is not in the folder of programsVariable is built,
-// once per process.
+// builder returns how to get one of our programs, plain or with the race detector. What the folder
+// of programsVariable lacks is built, once per process.
 func builder(name string) func(race bool) (string, error) {
 	plain := sync.OnceValues(func() (string, error) { return programPath(name, "plain") })
 	racy := sync.OnceValues(func() (string, error) { return programPath(name, "race", "-race") })
@@ -44,9 +44,9 @@ func programPath(name, variant string, flags ...string) (string, error) {
 // TestProgram builds a program that tests need, a package as "./test/...", and returns its path.
 func TestProgram(path string) (string, error) { return buildProgram(path, "test") }
 
-// buildProgram builds a program and leaves it in the cache, so that the next run links it again only if something has
-// changed. GOTMPDIR is on the same file system, so that go build replaces the program by a rename: neither
-// processes that run from it nor other test programs that start it are disturbed.
+// buildProgram builds a program into the cache, so that the next run links it again only after
+// changes. GOTMPDIR is on the same file system, so go build replaces it by a rename: neither
+// running processes nor other test programs that start it are disturbed.
 func buildProgram(path, variant string, flags ...string) (string, error) {
 	name := filepath.Base(path)
 	root, dir, err := checkout()
@@ -64,7 +64,7 @@ func buildProgram(path, variant string, flags ...string) (string, error) {
 	return out, nil
 }
 
-// checkout returns the folder of this module, and creates one in the cache that belongs to it alone.
+// checkout returns the folder of this module, and creates its own folder in the cache.
 func checkout() (root, dir string, err error) {
 	if root, err = ModuleRoot(); err != nil {
 		return "", "", err

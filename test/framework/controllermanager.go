@@ -8,11 +8,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ServiceCIDRController is kube-controller-manager's name for the twin of our ServiceCIDR controller.
+// ServiceCIDRController is kube-controller-manager's counterpart of our ServiceCIDR controller.
 const ServiceCIDRController = "service-cidr-controller"
 
-// ControllerManager is a kube-controller-manager 1.37 that runs chosen controllers, without leader
-// election.
+// ControllerManager is a kube-controller-manager 1.37 with chosen controllers, no leader election.
 type ControllerManager struct {
 	Process
 
@@ -21,7 +20,7 @@ type ControllerManager struct {
 	port        int
 }
 
-// StartControllerManager starts a kube-controller-manager that runs the named controllers and no others.
+// StartControllerManager starts a kube-controller-manager with only the named controllers.
 func (c *ControlPlane) StartControllerManager(ctx context.Context, controllers ...string) (*ControllerManager, error) {
 	const name = "kube-controller-manager"
 	path, err := program(island137, name)

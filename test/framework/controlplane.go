@@ -11,9 +11,9 @@ import (
 	"sync"
 )
 
-// ControlPlane is an etcd with an API server, and whatever else a test starts beside them. Stop ends it all.
-// The embedded Access leads to the API server. Its methods may be called concurrently, but Restart and Stop not
-// beside each other.
+// ControlPlane is an etcd with an API server, and what else a test starts beside them. Stop ends
+// all. The embedded Access leads to the API server. Its methods may be called concurrently, but
+// Restart and Stop not beside each other.
 type ControlPlane struct {
 	*Access
 	Etcd *Etcd
@@ -70,8 +70,8 @@ func (c *ControlPlane) start(ctx context.Context, options Options) error {
 	return nil
 }
 
-// AddAPIServer starts a further API server on the same etcd, with the same certificates and keys: what one
-// issues, all accept.
+// AddAPIServer starts a further API server on the same etcd, with the same certificates and keys:
+// what one issues, all accept.
 func (c *ControlPlane) AddAPIServer(ctx context.Context, options Options) (*APIServer, error) {
 	return c.startAPIServer(ctx, c.pki, options)
 }
@@ -93,9 +93,9 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, pki *pki, options Opt
 	return a, nil
 }
 
-// Restart stops the API server, if it runs, and starts it with other options, maybe of another version, on the
-// same data. Its port, certificates and keys stay, so that clients, kubeconfigs and tokens remain good. To
-// start it again with the same options, say API.Stop or API.Kill and API.Start.
+// Restart stops a running API server, and starts it with other options, maybe of another version,
+// on the same data. Port, certificates and keys stay, so clients, kubeconfigs and tokens remain
+// good. To start it with the same options, say API.Stop or API.Kill and API.Start.
 func (c *ControlPlane) Restart(ctx context.Context, options Options) error {
 	if err := c.API.Stop(); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (c *ControlPlane) Restart(ctx context.Context, options Options) error {
 // Dir returns the folder with the data, certificates and logs.
 func (c *ControlPlane) Dir() string { return c.dir }
 
-// Stop ends everything that was started on this control plane, the latest first, and removes the folder if it is
-// a temporary one. What is down already is no error. A stopped control plane stays down.
+// Stop ends everything started on this control plane, the latest first, and removes a temporary
+// folder. What is down already is no error. A stopped control plane stays down.
 func (c *ControlPlane) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +127,8 @@ func (c *ControlPlane) Stop() error {
 	return nil
 }
 
-// end stops a program. What etcd and API servers leave in a temporary folder nobody reads: they are killed, for an API server takes more than a
-// second to end by itself.
+// end stops a program. In a temporary folder no test reads what etcd and API servers leave: they
+// are killed, since an API server takes more than a second to end by itself.
 func (c *ControlPlane) end(running stopper) error {
 	if c.temporary {
 		switch program := running.(type) {
@@ -169,8 +169,7 @@ func (c *ControlPlane) logFor(name string) string {
 }
 
 // Version is a Kubernetes version that this package can run, with the flags that bring its API
-// server into the shape that the operator supports. The zero Version stands for [V137], or for what
-// CLUSTERIP_KUBERNETES names.
+// server into the shape that the operator supports. The zero one is [V137] or CLUSTERIP_KUBERNETES.
 type Version struct {
 	// Name is the release, for the names of files and specs.
 	Name string
@@ -206,8 +205,8 @@ var (
 	V136 = Version{Name: "1.36.3", NetworkingVersion: "v1", island: "kubernetes-1.36"}
 )
 
-// WithoutDualWrite are feature gates for specs in which two Services get one ClusterIP, as they can when its IPAddress was deleted. API servers of 1.33 look
-// into the bitmap, too, and refuse that unless they are told not to; later ones do not look there by default.
+// WithoutDualWrite lets specs give two Services one ClusterIP, as can happen when its IPAddress was
+// deleted. 1.33 alone looks into the bitmap too by default, and would refuse that.
 var WithoutDualWrite = map[string]bool{"DisableAllocatorDualWrite": true}
 
 // Versions are all of them, the oldest first.

@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// servedTimeout is how long an API server may take until it serves a new resource. Mostly it takes less than a second.
+// servedTimeout is how long an API server may take to serve a new resource, mostly under a second.
 const servedTimeout = 30 * time.Second
 
-// InstallCRDs applies every CustomResourceDefinition of config/crd and waits until the API server serves what they define: objects
-// can be created, listed and watched at once. Calling it again applies what has changed since.
+// InstallCRDs applies all CustomResourceDefinitions of config/crd and waits until their objects can
+// be created, listed and watched. Calling it again applies what has changed since.
 func (a *Access) InstallCRDs(ctx context.Context) error {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -74,9 +74,9 @@ func (a *Access) installCRD(ctx context.Context, client dynamic.Interface, path 
 	return a.waitUntilServed(ctx, client, schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
 }
 
-// waitUntilServed asks for the objects themselves, whatever the conditions of the definition say: the handler of a new resource is
-// there some moments later. Discovery, where clients look a kind up before they create an object of it, is filled by another
-// controller and may be later still.
+// waitUntilServed asks for the objects themselves, whatever the definition's conditions say: a new
+// resource's handler is there moments later. Discovery, where clients look a kind up first, is
+// filled by another controller and may be later still.
 func (a *Access) waitUntilServed(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) error {
 	known, err := discovery.NewDiscoveryClientForConfig(a.AdminConfig())
 	if err != nil {

@@ -13,9 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// InstallEnforcement applies the ValidatingAdmissionPolicy of config/enforcement and its keeper, as
-// an admin does who applies config/default. Without the binding that the operator writes they do
-// nothing.
+// InstallEnforcement applies config/enforcement's ValidatingAdmissionPolicy and its keeper, as
+// config/default does. Without the binding that the operator writes they do nothing.
 func (a *Access) InstallEnforcement(ctx context.Context) error {
 	root, err := ModuleRoot()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Etcd is one etcd member. Its data survive Stop and Kill: Start opens them again, under the same URL.
+// Etcd is one etcd member. Start after a Stop or Kill opens the same data under the same URL.
 type Etcd struct {
 	Process
 
@@ -21,8 +21,8 @@ type Etcd struct {
 // etcdTLS is where etcd listens on a control plane with nodes, where kubeadm has it.
 const etcdTLS = "https://" + loopback + ":2379"
 
-// StartEtcd starts an etcd that keeps its data and its log in dir. args are further flags. [Start] does this
-// for a control plane; alone it serves those who need no API server.
+// StartEtcd starts an etcd that keeps its data and its log in dir. args are further flags. [Start]
+// does this for a control plane; alone it is for callers without an API server.
 func StartEtcd(ctx context.Context, dir string, args ...string) (*Etcd, error) {
 	return startEtcd(ctx, dir, nil, args)
 }
@@ -49,8 +49,8 @@ func (e *Etcd) pickPorts() (err error) {
 	return err
 }
 
-// args leaves the data to the page cache (no fsync): they survive the death of etcd, and only that is asked here.
-// A short election timeout saves most of a second at each start; a member without peers can lose no election.
+// args leaves the data to the page cache (no fsync): they survive etcd's death, no more is asked. A
+// short election timeout saves most of a second per start; without peers, no election is lost.
 func (e *Etcd) args() []string {
 	listen, tls := e.URL(), []string(nil)
 	if e.pki != nil {

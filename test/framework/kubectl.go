@@ -14,8 +14,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubectl runs kubectl 1.37 and returns what it printed to stdout. The error holds what it printed
-// to stderr.
+// Kubectl runs kubectl 1.37 and returns its stdout. The error holds what it printed to stderr.
 func Kubectl(ctx context.Context, kubeconfig string, args ...string) (string, error) {
 	return KubectlWithInput(ctx, kubeconfig, "", args...)
 }
@@ -43,8 +42,8 @@ func KubectlWithInput(ctx context.Context, kubeconfig, stdin string, args ...str
 	return out.String(), nil
 }
 
-// WriteKubeconfig writes a kubeconfig for programs that shall connect as config says. Of the credentials
-// it knows certificates and tokens in memory.
+// WriteKubeconfig writes a kubeconfig for programs that shall connect as config says. Of the
+// credentials it knows certificates and tokens in memory.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "test"
 	content := clientcmdapi.NewConfig()

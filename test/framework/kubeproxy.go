@@ -41,7 +41,7 @@ func KubeProxyVersion(ctx context.Context) (string, error) {
 	return strings.TrimPrefix(strings.TrimSpace(string(said)), "Kubernetes "), nil
 }
 
-// StartKubeProxy starts a kube-proxy and waits until it calls itself healthy; its rules may come a moment later.
+// StartKubeProxy starts a kube-proxy and waits until it says it is healthy. Rules may come later.
 func (c *ControlPlane) StartKubeProxy(ctx context.Context, options KubeProxyOptions) (*KubeProxy, error) {
 	path, err := program(island137, "kube-proxy")
 	if err != nil {

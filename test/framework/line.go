@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Line lies between a client and a server, for a test to stretch and to cut. Bytes arrive late, all by the same delay, so that a moment between two requests becomes
-// long enough to be hit. Its methods may be called concurrently.
+// Line lies between a client and a server, for tests to stretch and cut. All bytes are late alike,
+// so a test can hit the moment between two requests. Its methods may be called concurrently.
 type Line struct {
 	listener    net.Listener
 	target      string
@@ -69,7 +69,7 @@ func (l *Line) serve() {
 	}
 }
 
-// forward copies until either side ends. Each piece waits on its own, so that a delay is no limit to what passes.
+// forward copies until either side ends. Pieces wait independently: a delay limits no throughput.
 func forward(from, to net.Conn, delay time.Duration) {
 	type piece struct {
 		bytes []byte

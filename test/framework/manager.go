@@ -13,10 +13,10 @@ import (
 // metricsTimeout is how long a manager may be ready and not serve metrics.
 const metricsTimeout = 5 * time.Second
 
-// ManagerOptions say how to run our manager. The zero options run it as administrator of the control plane, without
-// leader election and with open metrics.
+// ManagerOptions say how to run our manager. The zero options run it as administrator of the
+// control plane, without leader election and with open metrics.
 type ManagerOptions struct {
-	// Program is the path of a manager that was built elsewhere, from another commit for one. Empty builds that of this tree.
+	// Program is the path of a manager from elsewhere, say another commit; empty builds this tree's.
 	Program string
 	// Kubeconfig defaults to the administrator's.
 	Kubeconfig string
@@ -28,7 +28,7 @@ type ManagerOptions struct {
 	Race bool
 	// SecureMetrics leaves metrics behind TLS and authentication, as in production.
 	SecureMetrics bool
-	// Webhooks lets it serve webhooks on a port of loopback, under the name localhost. See WebhookAddress.
+	// Webhooks serves webhooks on a loopback port, under the name localhost. See WebhookAddress.
 	Webhooks bool
 	// NoWait makes Start return before the manager is ready. WaitReady waits later.
 	NoWait bool
@@ -56,15 +56,15 @@ func (c *ControlPlane) StartManager(ctx context.Context, options ManagerOptions)
 	options.Kubeconfig = cmp.Or(options.Kubeconfig, c.Kubeconfig())
 	m := &Manager{options: options}
 	m.name, m.program, m.log = "manager", path, c.logFor("manager")
-	// One that is killed leaves its temporary files behind; the folder of the control plane goes with it.
+	// A killed one leaves temporary files behind; they go with the folder of the control plane.
 	m.env = append([]string{"TMPDIR=" + c.Dir()}, options.Env...)
 	m.Process.args, m.ports, m.ready, m.noWait = m.args, m.pickPorts, m.readyz, options.NoWait
 	return m, c.run(ctx, m)
 }
 
-// RunManager runs the manager to its end with the given arguments, for subcommands ("cleanup", "--dry-run") and for flags
-// that it refuses. Of the options it reads Kubeconfig (given to it as KUBECONFIG), Args, Env and Race. It returns what the manager
-// printed to stdout and stderr and its exit code; err speaks of failures to run it, and of ctx.
+// RunManager runs the manager to its end, for subcommands ("cleanup", "--dry-run") and for flags
+// that it refuses. Of the options it reads Kubeconfig (as KUBECONFIG), Args, Env and Race. It
+// returns stdout and stderr and the exit code; err speaks of failures to run it, and of ctx.
 func (c *ControlPlane) RunManager(ctx context.Context, options ManagerOptions) (output string, exitCode int, err error) {
 	path, err := manager(options.Race)
 	if err != nil {
@@ -103,12 +103,12 @@ func (m *Manager) webhookArgs() []string {
 // WebhookPort returns the port of WebhookAddress.
 func (m *Manager) WebhookPort() int { return m.webhookPort }
 
-// WebhookAddress returns where it serves webhooks, "127.0.0.1:port", if ManagerOptions.Webhooks says so.
+// WebhookAddress returns where it serves webhooks, "127.0.0.1:port", with ManagerOptions.Webhooks.
 func (m *Manager) WebhookAddress() string { return fmt.Sprintf("%s:%d", loopback, m.webhookPort) }
 
 func (m *Manager) readyz(ctx context.Context) error { return m.Healthy(ctx, "/readyz") }
 
-// Healthy returns nil if a health endpoint, "/healthz" or "/readyz", answers 200, and what it says otherwise.
+// Healthy returns nil if "/healthz" or "/readyz", the path, answers 200, else what it says.
 func (m *Manager) Healthy(ctx context.Context, path string) error {
 	return askOK(ctx, plainClient(), fmt.Sprintf("http://%s:%d%s", loopback, m.healthPort, path))
 }
@@ -125,8 +125,8 @@ func (m *Manager) MetricsURL() string {
 // Metrics scrapes the open metrics.
 func (m *Manager) Metrics(ctx context.Context) (Metrics, error) { return m.MetricsAs(ctx, "") }
 
-// MetricsAs scrapes the metrics with a bearer token. It waits for a manager that does not listen yet: it opens its metrics at about the time at which it is ready,
-// not before.
+// MetricsAs scrapes the metrics with a bearer token. It waits for a manager that does not listen
+// yet, since metrics open at about the time of readiness, not before.
 func (m *Manager) MetricsAs(ctx context.Context, token string) (metrics Metrics, err error) {
 	for deadline := time.Now().Add(metricsTimeout); ; time.Sleep(pollInterval) {
 		metrics, err = Scrape(ctx, m.MetricsURL(), token)

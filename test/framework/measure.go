@@ -11,7 +11,7 @@ import (
 
 // What is measured here comes from /proc: elsewhere than on Linux it is an error.
 
-// clockTicks is the unit of CPU times in /proc: a hundredth of a second on every Linux architecture that Go knows.
+// clockTicks is the unit of CPU times in /proc: 10 ms on every Linux architecture that Go knows.
 const clockTicks = 100
 
 // RSS returns the memory that the process occupies at this moment, in bytes.
@@ -34,13 +34,13 @@ func (p *Process) memory(key string) (int64, error) {
 	return 0, fmt.Errorf("reading the memory of %s: no %s in /proc (has it ended?)", p.name, key)
 }
 
-// CPUTime returns the processor time that the process has used since its start, in user and kernel mode.
+// CPUTime returns the processor time that the process has used since its start, user and kernel.
 func (p *Process) CPUTime() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
 	if err != nil {
 		return 0, fmt.Errorf("reading the CPU time of %s: %w", p.name, err)
 	}
-	// The second field, the name in parentheses, may hold anything. utime and stime are fields 14 and 15.
+	// Field 2, the name in parentheses, may hold anything; utime and stime are fields 14 and 15.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("reading the CPU time of %s: %q is too short", p.name, stat)

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Metrics are the samples of one scrape. Histograms appear as their _count, _sum and _bucket samples.
+// Metrics are one scrape's samples. Histograms appear as _count, _sum and _bucket samples.
 type Metrics model.Vector
 
 // ParseMetrics reads the text format of Prometheus.
@@ -32,8 +32,8 @@ func ParseMetrics(text string) (Metrics, error) {
 	return Metrics(samples), nil
 }
 
-// Value returns the sum of all samples of a metric that carry the given labels (name, value, name, value...), and
-// whether there is one at all.
+// Value returns the sum of a metric's samples with the given labels (name, value, name, value...),
+// and whether there is one at all.
 func (m Metrics) Value(name string, labels ...string) (value float64, found bool) {
 	for _, sample := range m {
 		if string(sample.Metric[model.MetricNameLabel]) == name && carries(sample.Metric, labels) {
@@ -52,7 +52,7 @@ func carries(metric model.Metric, labels []string) bool {
 	return true
 }
 
-// Text returns the samples whose metric begins with a prefix, one on a line and sorted: for the eye and for failures.
+// Text returns the samples whose metric has a prefix, one on a line and sorted: for readers.
 func (m Metrics) Text(prefix string) string {
 	var lines []string
 	for _, sample := range m {
@@ -70,7 +70,7 @@ func askOK(ctx context.Context, client *http.Client, url string) error {
 	return err
 }
 
-// Scrape reads the metrics at a URL with a bearer token. Any certificate is good: a manager signs its own.
+// Scrape reads metrics at a URL with a bearer token. Any certificate is good: managers sign theirs.
 func Scrape(ctx context.Context, url, token string) (Metrics, error) {
 	client := plainClient()
 	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above

@@ -22,7 +22,7 @@ const (
 	proxyMetrics = "http://127.0.0.1:10249"
 )
 
-// nodeProxy is what [ProxyAgent] and [KubeProxy] have in common: a Service proxy in the namespace of a node.
+// nodeProxy is what [ProxyAgent] and [KubeProxy] share: a Service proxy in a node's namespace.
 type nodeProxy struct {
 	Process
 
@@ -37,7 +37,7 @@ func (p *nodeProxy) inNamespace(n *network.Namespace, program string, args []str
 	p.env = append(p.env, "XTABLES_LOCKFILE="+n.LockFile())
 }
 
-// Healthy returns nil if a path of the health address, "/healthz" or "/livez", answers 200, and what it says otherwise.
+// Healthy returns nil if "/healthz" or "/livez" of the health address answers 200, else the answer.
 func (p *nodeProxy) Healthy(ctx context.Context, path string) error {
 	return askOK(ctx, p.namespace.HTTPClient(), proxyHealth+path)
 }
@@ -58,8 +58,8 @@ func (p *nodeProxy) Metrics(ctx context.Context) (Metrics, error) {
 	return ParseMetrics(text)
 }
 
-// kubeconfigInside writes a kubeconfig with which programs in a namespace reach the API server, through a forwarder that lives as long
-// as the namespace.
+// kubeconfigInside writes a kubeconfig with which programs in a namespace reach the API server,
+// through a forwarder that lives as long as the namespace.
 func (c *ControlPlane) kubeconfigInside(n *network.Namespace, as *rest.Config, path string) error {
 	address, err := n.Forward(fmt.Sprintf("%s:%d", loopback, c.port))
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *ControlPlane) kubeconfigInside(n *network.Namespace, as *rest.Config, p
 	return WriteKubeconfig(path, inside)
 }
 
-// proxyFiles writes a kubeconfig and a configuration beside the log of a proxy, and returns the flags that name them.
+// proxyFiles writes a kubeconfig and a configuration beside a proxy's log, and returns their flags.
 func (c *ControlPlane) proxyFiles(
 	log string, n *network.Namespace, as *rest.Config, node, mode string, fields map[string]any,
 ) (flags []string, err error) {
@@ -88,8 +88,9 @@ func (c *ControlPlane) proxyFiles(
 	return []string{"--config=" + base + ".yaml", "--kubeconfig=" + base + ".kubeconfig"}, os.WriteFile(base+".yaml", text, 0o600)
 }
 
-// proxyConfiguration returns a KubeProxyConfiguration for a node of a [network.Topology]: pods are told by the cluster's range, conntrack is
-// left alone, changes are programmed soon. The given fields replace and complete it, maps field by field.
+// proxyConfiguration returns a KubeProxyConfiguration for a [network.Topology]'s node: the
+// cluster's range tells pods, conntrack is left alone, changes come soon. fields replace and
+// complete it, maps field by field.
 func proxyConfiguration(node, kubeconfig, mode string, fields map[string]any) map[string]any {
 	config := map[string]any{
 		"apiVersion":       "kubeproxy.config.k8s.io/v1alpha1",
@@ -115,8 +116,8 @@ func proxyConfiguration(node, kubeconfig, mode string, fields map[string]any) ma
 	return config
 }
 
-// IPTables returns a folder in which iptables, ip6tables, their -save and -restore are those of one variant, "nft" or "legacy". In front
-// of PATH it decides which one a program uses that knows but one name.
+// IPTables returns a folder in which iptables, ip6tables, -save and -restore are of one variant,
+// "nft" or "legacy". At the front of PATH it decides for programs that know one name.
 func IPTables(variant string) (string, error) {
 	_, dir, err := checkout()
 	if err != nil {

@@ -87,8 +87,8 @@ func NewServiceCIDR(name string, cidrs ...string) *networkingv1.ServiceCIDR {
 // IPAddressOption changes an IPAddress under construction.
 type IPAddressOption func(*networkingv1.IPAddress)
 
-// NewIPAddress builds the IPAddress that the API server's allocator would write for a Service, labels included.
-// It panics if the address is none.
+// NewIPAddress builds the IPAddress that the API server's allocator would write for a Service,
+// labels included. It panics if the address is none.
 func NewIPAddress(address, namespace, service string, options ...IPAddressOption) *networkingv1.IPAddress {
 	ip := &networkingv1.IPAddress{
 		ObjectMeta: metav1.ObjectMeta{
@@ -136,8 +136,8 @@ func WithParent(parent networkingv1.ParentReference) IPAddressOption {
 	return func(ip *networkingv1.IPAddress) { ip.Spec.ParentRef = &parent }
 }
 
-// CreateServices creates the Services build(0) to build(n-1) with a number of workers and returns what the API server
-// made of them, in that order. It gives up at the first refusal. build is called concurrently.
+// CreateServices creates the Services build(0) to build(n-1) with some workers and returns what the
+// API server made of them, in order. It stops at the first refusal. build is called concurrently.
 func CreateServices(
 	ctx context.Context, client kubernetes.Interface, n, workers int, build func(i int) *corev1.Service,
 ) ([]*corev1.Service, error) {
@@ -160,8 +160,8 @@ func CreateServices(
 	return created, nil
 }
 
-// NetworkingFor returns a client for IPAddresses and ServiceCIDRs that takes and gives v1 objects and speaks the given
-// version of networking.k8s.io on the wire, "v1" or "v1beta1".
+// NetworkingFor returns a client for IPAddresses and ServiceCIDRs that takes and gives v1 objects
+// and speaks version, "v1" or "v1beta1", on the wire.
 func NetworkingFor(config *rest.Config, version string) (networkingv1client.NetworkingV1Interface, error) {
 	served := schema.GroupVersion{Group: networkingv1.GroupName, Version: version}
 	scheme := runtime.NewScheme()

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// pki is the trust of a control plane: one CA that signs servers and users, and the key that signs service
-// account tokens. All API servers of a control plane share it, in time and side by side, so that a token
+// pki is the trust of a control plane: one CA that signs servers and users, and the key that signs
+// service account tokens. All its API servers share it, in time and side by side, so that a token
 // or a kubeconfig is good for each.
 type pki struct {
 	dir string
@@ -102,8 +102,8 @@ func (p *pki) create(addresses []netip.Addr) (err error) {
 	)
 }
 
-// userCert returns a client certificate and its key: the API server reads the user from the common name and
-// its groups from the organisations.
+// userCert returns a client certificate and its key: the API server reads the user from the common
+// name and its groups from the organisations.
 func (p *pki) userCert(name string, groups ...string) (certPEM, keyPEM []byte, err error) {
 	return p.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, Organization: groups},
@@ -111,7 +111,7 @@ func (p *pki) userCert(name string, groups ...string) (certPEM, keyPEM []byte, e
 	})
 }
 
-// serverCert returns a certificate for a server that is reached by names, the first of which is its common name, on loopback and on addresses.
+// serverCert returns a certificate for a server on loopback, addresses and names; the first is CN.
 func (p *pki) serverCert(names []string, addresses ...netip.Addr) (certPEM, keyPEM []byte, err error) {
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, IPAddresses: []net.IP{net.ParseIP(loopback)},
@@ -123,7 +123,7 @@ func (p *pki) serverCert(names []string, addresses ...netip.Addr) (certPEM, keyP
 	return p.issue(template)
 }
 
-// issue signs a certificate with a life from an hour ago, for clocks that step, to a year from now, for tours that stay.
+// issue signs a certificate for a year, and an hour back, for tours that stay and clocks that step.
 func (p *pki) issue(template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(1, 0, 0)

@@ -15,7 +15,7 @@ import (
 // NoKubeconfig as PluginOptions.Kubeconfig runs the plugin where no API server is configured.
 const NoKubeconfig = "none"
 
-// PluginOptions say how to run our kubectl plugin. The zero options run it as administrator of the control plane.
+// PluginOptions say how to run our kubectl plugin; the zero ones, as the control plane's admin.
 type PluginOptions struct {
 	// Args are what follows the program's name: "migrate", "check".
 	Args []string
@@ -25,8 +25,8 @@ type PluginOptions struct {
 	Stdin string
 	// Race runs a plugin that was built with the race detector: one that saw a race ends with code 66.
 	Race bool
-	// Kubeconfig defaults to the administrator's. The plugin is told of it by KUBECONFIG, as by a shell, so that a
-	// --kubeconfig of Args is stronger. See also NoKubeconfig.
+	// Kubeconfig defaults to the administrator's. The plugin is told of it by KUBECONFIG, as by a
+	// shell, so a --kubeconfig of Args is stronger. See also NoKubeconfig.
 	Kubeconfig string
 }
 
@@ -41,15 +41,15 @@ func (r PluginResult) String() string {
 	return fmt.Sprintf("exit code %d\nstdout:\n%s\nstderr:\n%s", r.ExitCode, r.Stdout, r.Stderr)
 }
 
-// Plugin is a process of our own kubectl plugin, cmd/kubectl-clusterip, that was not waited for. Its log holds both stdout
-// and stderr.
+// Plugin is a process of our own kubectl plugin, cmd/kubectl-clusterip, that no test waited for.
+// Its log holds stdout and stderr.
 type Plugin struct{ Process }
 
 // PluginProgram builds the plugin, once per process, and returns its path.
 func PluginProgram() (string, error) { return plugin(false) }
 
-// RunPlugin builds the plugin, once per process, and runs it to its end. err speaks of failures to run it, and of ctx; how the
-// plugin itself ended is in the result, also then as far as it is known.
+// RunPlugin builds the plugin, once per process, and runs it to its end. err speaks of failures to
+// run it, and of ctx; the result has how it ended, also then as far as it is known.
 func (c *ControlPlane) RunPlugin(ctx context.Context, options PluginOptions) (PluginResult, error) {
 	path, err := plugin(options.Race)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Plugin) Wait(ctx context.Context) (exitCode int, err error) {
 	}
 }
 
-// WaitPrinted waits until the plugin has printed a text. It fails when the plugin ends without having done so.
+// WaitPrinted waits until the plugin has printed a text. It fails when the plugin ends before.
 func (p *Plugin) WaitPrinted(ctx context.Context, text string) error {
 	for {
 		running := p.Running() // asked first, so that the last words of a plugin are read

@@ -14,8 +14,8 @@ import (
 // loopback is the only address on which anything of this package listens.
 const loopback = "127.0.0.1"
 
-// FreePort returns a port of 127.0.0.1 on which nobody listens at this moment. Another program may take it
-// before its user does: who starts a server on it must be ready to ask for another one.
+// FreePort returns a port of 127.0.0.1 without a listener at this moment. Another program may take
+// it before its user: a caller that starts a server on it must be ready to ask for another one.
 func FreePort() (int, error) {
 	ports, err := freePorts(1)
 	if err != nil {
@@ -24,8 +24,8 @@ func FreePort() (int, error) {
 	return ports[0], nil
 }
 
-// The ports that are given out lie below those that Linux gives to whoever asks for any, clients included, and below node ports: while a process is
-// being started again, nobody else happens to get the one that its clients know. Those that were given out stay with this process until it ends.
+// Ports come from below those that Linux gives to any asker, and below node ports: another program
+// does not get one by chance while its process restarts. They stay with this process until it ends.
 const firstPort, lastPort = 21000, 29999
 
 // freePorts returns n different ports. All are held until the last is found.
@@ -41,11 +41,11 @@ func freePorts(n int) (ports []int, err error) {
 	return ports, nil
 }
 
-// claimed are the locked files of this process's ports. A file that is collected as garbage is closed, and then no lock any more.
+// claimed are this process's locked port files: collected as garbage, they would be unlocked.
 var claimed sync.Map
 
-// claim keeps a port for this process until it ends, against other processes of this framework: one of their programs may pick the port of a program that is
-// down for a moment, and whose clients wait at it.
+// claim keeps a port until this process ends, from other processes of this framework: one could
+// pick the port of a program that is down for a moment, while its clients wait there.
 func claim(port int) bool {
 	folder := filepath.Join(os.TempDir(), "clusterip-operator-ports")
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // there are only names in it
@@ -63,7 +63,7 @@ func claim(port int) bool {
 	return true
 }
 
-// listenAnywhere tries ports at random: the processes of two packages that are tested at once are not to try the same ones.
+// listenAnywhere tries random ports, so that packages tested at once do not try the same ones.
 func listenAnywhere() (listener net.Listener, err error) {
 	const attempts = 100
 	for range attempts {

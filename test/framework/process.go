@@ -34,9 +34,9 @@ const (
 // errPortTaken says that another program listens where the process wanted to.
 var errPortTaken = errors.New("the port is taken")
 
-// Process is one child process with its log: what [Etcd], [APIServer], [ControllerManager] and [Manager] have
-// in common. Use it through them; the zero Process cannot be started. Its methods may be called concurrently,
-// but not two Starts.
+// Process is one child process with its log: the common part of [Etcd], [APIServer],
+// [ControllerManager] and [Manager]. Use it through them; the zero Process cannot be started. Its
+// methods may be called concurrently, but not two Starts.
 type Process struct {
 	name string
 	log  string
@@ -61,9 +61,9 @@ type life struct {
 	done chan struct{} // closed at the end; cmd.ProcessState is valid afterwards
 }
 
-// Start starts a process that does not run and waits until it is ready. A process that was ready before
-// keeps its ports. ctx bounds the start, not the life. If the process does not become ready it is killed, and the
-// error holds the end of its log.
+// Start starts a process that does not run and waits until it is ready. A process that was ready
+// before keeps its ports. ctx bounds the start, not the life. A process that does not become ready
+// is killed, and the error holds the end of its log.
 func (p *Process) Start(ctx context.Context) error {
 	if p.Running() {
 		return fmt.Errorf("starting %s: it runs already as process %d", p.name, p.Pid())
@@ -99,9 +99,9 @@ func (p *Process) startOnce(ctx context.Context) error {
 	return nil
 }
 
-// launch runs the program. The thread that forks must outlive the child, because Linux sends the child its
-// death signal when that thread ends and not only when the whole parent does. So one goroutine holds one
-// thread for the whole life.
+// launch runs the program. The thread that forks must outlive the child: Linux sends the child its
+// death signal when that thread ends and not only when the whole parent does. So one goroutine
+// holds one thread for the whole life.
 func (p *Process) launch() error {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -135,7 +135,7 @@ func (p *Process) launch() error {
 	return nil
 }
 
-// WaitReady waits until the process serves, for a minute if ctx has no deadline. It is for one whose Start did not wait.
+// WaitReady waits for a process whose Start did not, for a minute if ctx has no deadline.
 func (p *Process) WaitReady(ctx context.Context) error {
 	ctx, cancel := withDefaultTimeout(ctx, startTimeout)
 	defer cancel()
@@ -173,8 +173,8 @@ func (p *Process) failedStart(cause error, before int64) error {
 	return errors.Join(fmt.Errorf("starting %s: %w; the end of %s:\n%s", p.name, cause, p.log, tail), killed)
 }
 
-// Stop asks the process to end (SIGTERM) and waits for it. One that has not ended after half a minute is killed,
-// and that is an error. Stopping a process that does not run is none.
+// Stop asks the process to end (SIGTERM) and waits for it. One that has not ended after half a
+// minute is killed, and that is an error. Stopping a process that does not run is none.
 func (p *Process) Stop() error {
 	grace := cmp.Or(p.grace, stopTimeout)
 	err := p.end(syscall.SIGTERM, grace)
@@ -188,8 +188,7 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Kill ends the process without a warning (SIGKILL) and waits for it. Killing a process that does not run is
-// no error.
+// Kill ends the process at once (SIGKILL) and waits. Killing one that does not run is no error.
 func (p *Process) Kill() error {
 	if err := p.end(syscall.SIGKILL, stopTimeout); err != nil {
 		return fmt.Errorf("killing %s: %w", p.name, err)
@@ -216,8 +215,8 @@ func (p *Process) end(signal syscall.Signal, timeout time.Duration) error {
 	}
 }
 
-// Pause freezes the process (SIGSTOP) until Resume, as a machine does that is out of memory or suspended.
-// Its connections stay open.
+// Pause freezes the process (SIGSTOP) until Resume, as if the machine were out of memory or
+// suspended. Its connections stay open.
 func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP) }
 
 // Resume lets a paused process continue (SIGCONT).
@@ -240,7 +239,7 @@ func (p *Process) Running() bool {
 	return life != nil && !life.over()
 }
 
-// Done returns a channel that is closed when the current run ends. It is nil before the first start.
+// Done returns a channel that closes at the end of the current run; nil before the first start.
 func (p *Process) Done() <-chan struct{} {
 	if life := p.current(); life != nil {
 		return life.done
@@ -256,7 +255,7 @@ func (p *Process) Pid() int {
 	return 0
 }
 
-// ExitCode returns how the process ended: -1 if it runs, never ran, or was ended by a signal that it did not handle.
+// ExitCode returns how it ended: -1 if it runs, never ran, or an unhandled signal ended it.
 func (p *Process) ExitCode() int {
 	life := p.current()
 	if life == nil || !life.over() {
@@ -265,7 +264,7 @@ func (p *Process) ExitCode() int {
 	return life.cmd.ProcessState.ExitCode()
 }
 
-// LogFile returns the path of the file that receives stdout and stderr. Starting again appends to it.
+// LogFile returns the path of the file with stdout and stderr. Starting again appends to it.
 func (p *Process) LogFile() string { return p.log }
 
 // LogTail returns the last n lines of the log, or what went wrong when reading it.
@@ -292,7 +291,7 @@ func (l *life) over() bool {
 	}
 }
 
-// runToEnd runs a command and returns its exit code, -1 if it has none. err speaks of failures to run it, and of ctx.
+// runToEnd runs a command and returns its exit code, or -1. err is a failure to run it, or ctx's.
 func runToEnd(ctx context.Context, cmd *exec.Cmd) (exitCode int, err error) {
 	var exit *exec.ExitError
 	err = cmd.Run()
@@ -342,8 +341,8 @@ func tailOf(path string, offset int64, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// childAttributes puts the child into a process group of its own, so that Ctrl-C reaches the parent alone and
-// the parent ends its children in order; and has it killed should the parent die without doing so.
+// childAttributes gives the child its own process group, so that Ctrl-C reaches the parent alone,
+// which ends its children in order; and has it killed should the parent die before.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

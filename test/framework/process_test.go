@@ -38,7 +38,7 @@ func TestStopKillsAProcessThatIgnoresSIGTERM(t *testing.T) {
 	}
 }
 
-// A process that finds its port taken tries another one, until it has been ready once: from then on clients know its port.
+// A process that finds its port taken tries another until it has been ready: then clients know it.
 func TestProcessPicksAnotherPortWhenItsPortIsTaken(t *testing.T) {
 	picks := 0
 	p := shell(t.TempDir(), "")
@@ -62,7 +62,7 @@ func TestProcessPicksAnotherPortWhenItsPortIsTaken(t *testing.T) {
 	}
 }
 
-// The test program runs this test a second time, as the parent: that starts a child, prints its id and is killed.
+// The test program runs this test again as the parent, which starts a child and is killed.
 func TestChildrenDieWithTheirParent(t *testing.T) {
 	const variable = "FRAMEWORK_PARENT_DIR"
 	if dir := os.Getenv(variable); dir != "" {

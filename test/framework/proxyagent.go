@@ -20,13 +20,13 @@ type ProxyAgentOptions struct {
 	Namespace *network.Namespace
 	// Node is the name of the Node.
 	Node string
-	// Mode is the kind of iptables, "nft" or "legacy", or "nftables", or "ipvs"; empty lets the agent choose a kind of iptables.
+	// Mode is "nftables", "ipvs", or iptables' "nft" or "legacy", of which the agent chooses if empty.
 	Mode string
-	// Config replaces and completes fields of the KubeProxyConfiguration that the agent reads by default.
+	// Config replaces and completes fields of the KubeProxyConfiguration that the agent reads.
 	Config map[string]any
 	// As is who connects to the API server; nil means the administrator.
 	As *rest.Config
-	// Program is the path of an agent that was built elsewhere, from another commit for one. Empty builds that of this tree.
+	// Program is the path of an agent from elsewhere, say another commit; empty builds this tree's.
 	Program string
 	// Args are further flags. They come last and win.
 	Args []string
@@ -41,8 +41,8 @@ type ProxyAgentOptions struct {
 // ProxyAgent is a process of our own node agent, cmd/proxyagent.
 type ProxyAgent struct{ nodeProxy }
 
-// StartProxyAgent builds the agent, once per process, starts it and waits for /healthz: all that the API server had at the start
-// is programmed then. It runs until Stop, at the latest that of the control plane.
+// StartProxyAgent builds the agent, once per process, starts it and waits for /healthz: what the
+// API server had at the start is programmed then. It runs until Stop, or the control plane's.
 func (c *ControlPlane) StartProxyAgent(ctx context.Context, options ProxyAgentOptions) (*ProxyAgent, error) {
 	path := options.Program
 	if path == "" {
@@ -87,5 +87,5 @@ func RunProxyAgent(ctx context.Context, options ProxyAgentOptions) (output strin
 	return combined(ctx, env, line[0], line[1:]...)
 }
 
-// ProxyAgentProgram returns the path of our node agent, built once per process, for tests that start it in a way of their own.
+// ProxyAgentProgram returns our node agent's path, built once per process, for tests to start it.
 func ProxyAgentProgram() (string, error) { return proxyAgent(false) }

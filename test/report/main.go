@@ -1,9 +1,9 @@
-// Command report merges the JSON reports that Ginkgo leaves of each package into one, tells failed specs as Go tells failed tests, and
-// prints the slowest specs.
+// Command report merges Ginkgo's JSON reports of each package into one, tells failed specs as Go
+// tells failed tests, and prints the slowest specs.
 //
 //	report FOLDER FILE
 //
-// It reads all reports in FOLDER and writes FILE, which holds what `ginkgo --json-report` would, but for what specs that passed have said.
+// It reads all in FOLDER. FILE is as from `ginkgo --json-report`, less what passed specs have said.
 package main
 
 import (

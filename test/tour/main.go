@@ -1,9 +1,9 @@
-// Command tour is `make run`: it starts a real etcd and kube-apiserver on loopback, installs and runs the operator on
-// them, and shows what an admin would look at. Every step checks that it did what it says.
+// Command tour is `make run`: it starts etcd and kube-apiserver on loopback, installs and runs the
+// operator, and shows what an admin would look at. Every step checks that it did what it says.
 //
 //	go run ./test/tour          stays up after the tour, until Ctrl-C
 //	go run ./test/tour --once   ends after the tour, with status 0 only if every step held
-//	go run ./test/tour --nodes  deploys operator and agent in pods, on a control plane with two nodes (Linux, root)
+//	go run ./test/tour --nodes  has operator and agent in pods, with two nodes (Linux, root)
 package main
 
 import (

@@ -101,7 +101,7 @@ func (t *tour) podMetrics(ctx context.Context) (framework.Metrics, error) {
 	return framework.Scrape(ctx, fmt.Sprintf("https://%s:8443/metrics", pods.Items[0].Status.PodIP), token)
 }
 
-// deployDemo asks the application at the addresses of its Service, of both families, until every replica has answered.
+// deployDemo asks the application's Service, at both addresses, until every replica has answered.
 func (t *tour) deployDemo(ctx context.Context) error {
 	for _, args := range [][]string{
 		{"create", "deployment", "demo", "--image=clusterip-operator/demo:dev", "--replicas=2"},

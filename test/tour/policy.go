@@ -37,7 +37,7 @@ func (t *tour) create(ctx context.Context, namespace, name string) (service *cor
 	return service, nil
 }
 
-// each fails unless there is an address in each of the ranges, and no other. A range may be a single address.
+// each fails unless an address is in each range, and no other. A range may be a single address.
 func each(addresses []string, cidrs ...string) error {
 	for _, cidr := range cidrs {
 		if !slices.ContainsFunc(addresses, func(a string) bool { return inside(a, cidr) }) {
@@ -56,7 +56,7 @@ func inside(address, cidr string) bool {
 	return err == nil && netip.MustParsePrefix(cidr).Contains(a)
 }
 
-// tenantRange gives a tenant a range, and keeps others out of it.
+// tenantRange gives a tenant a range, and keeps other tenants out of it.
 func (t *tour) tenantRange(ctx context.Context) error {
 	const tenant = "sample-tenant" // the namespace too
 	if err := t.program(ctx, "config/samples/servicecidrpolicy_tenant.yaml", tenant); err != nil {
@@ -137,7 +137,7 @@ func (t *tour) addMore(ctx context.Context) error {
 	return t.showKept(ctx, v1alpha1.PurposeAdditional, cidrs...)
 }
 
-// showKept shows the IPAddresses that the operator keeps for a purpose, once there is one in each of the ranges and no other.
+// showKept shows the operator's IPAddresses for a purpose, once there is just one in each range.
 func (t *tour) showKept(ctx context.Context, purpose string, cidrs ...string) error {
 	ours := labels.Set{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator, v1alpha1.LabelPurpose: purpose}
 	var names []string

@@ -42,7 +42,7 @@ func (t *tour) apply(ctx context.Context, flag, path string) error {
 
 func (t *tour) applyConfig(ctx context.Context) error { return t.apply(ctx, "-k", "config/default") }
 
-// startManager runs the manager as a process beside the API server, because there is no kubelet to run pods.
+// startManager runs the manager as a process beside the API server: there is no kubelet for pods.
 func (t *tour) startManager(ctx context.Context) error {
 	account, err := t.plane.ConfigForServiceAccount(ctx, operatorNamespace, operatorAccount)
 	if err != nil {
@@ -76,8 +76,8 @@ func (t *tour) awaitOperator(ctx context.Context) error {
 	})
 }
 
-// applySamples applies twice at the most: Services with an address of their own are refused until the API
-// server has taken notice of their ServiceCIDR.
+// applySamples applies twice at most: the API server refuses Services with an address of their own
+// until it has taken notice of their ServiceCIDR.
 func (t *tour) applySamples(ctx context.Context) error {
 	return eventually(ctx, "the samples", 30*time.Second, func() (bool, error) {
 		err := t.apply(ctx, "-k", "config/samples")
@@ -85,8 +85,8 @@ func (t *tour) applySamples(ctx context.Context) error {
 	})
 }
 
-// showAddresses prints columns of its own: the API server prints IPAddresses with an age but without its column, so
-// that kubectl's -L stands under the wrong head.
+// showAddresses prints columns of its own: the API server prints IPAddresses with an age but
+// without its column, so kubectl's -L stands under the wrong head.
 func (t *tour) showAddresses(ctx context.Context) error {
 	unlabelled := func() (bool, error) {
 		list, err := t.plane.Networking().IPAddresses().List(ctx, metav1.ListOptions{LabelSelector: "!" + v1alpha1.LabelBand})
@@ -137,7 +137,7 @@ func (t *tour) showRanges(ctx context.Context) error {
 	return nil
 }
 
-// deleteAddress shows that users are kept from it, and the repair of both families of a Service when a controller does it.
+// deleteAddress shows that users may not do it, and both families' repair when a controller does.
 func (t *tour) deleteAddress(ctx context.Context) error {
 	svc, err := t.plane.Client().CoreV1().Services(samples).Get(ctx, "sample-dual-stack", metav1.GetOptions{})
 	if err != nil {
@@ -182,7 +182,7 @@ func (t *tour) deleteRange(ctx context.Context) error {
 	return nil
 }
 
-// unblockRange deletes every Service with an address in the range; the API server may have drawn from it.
+// unblockRange deletes all Services in the range, from which the API server may have drawn.
 func (t *tour) unblockRange(ctx context.Context) error {
 	services, err := t.plane.Client().CoreV1().Services(samples).List(ctx, metav1.ListOptions{})
 	if err != nil {

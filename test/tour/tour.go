@@ -27,14 +27,14 @@ type tour struct {
 	manager *framework.Manager
 	// metrics are those of a manager.
 	metrics func(ctx context.Context) (framework.Metrics, error)
-	// prefix is what kubectl needs before it to reach the API server, goOn what else there is to look at when everything stays up.
+	// prefix is what kubectl needs before it to reach the API server, goOn tells what else to look at.
 	prefix string
 	goOn   func() string
 	// config is config/ as an administrator has filled it in; only with nodes.
 	config string
 }
 
-// step is a part of the tour: what it says it does, and the doing, which fails if it did not come true.
+// step is a part of the tour: what it says it does, and the doing, which fails if that is not so.
 type step struct {
 	title string
 	do    func(context.Context) error

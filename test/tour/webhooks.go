@@ -19,9 +19,9 @@ import (
 // webhooks is the name of both webhook configurations.
 const webhooks = "clusterip-operator"
 
-// leadWebhooks leads the API server's questions to the manager on loopback: behind the Service that config/default names are no pods here. It
-// gives the manager ten seconds for an answer, for machines on which people try things are busy. The manager enters by itself whom the API server
-// may trust, perhaps at this very moment.
+// leadWebhooks leads the API server's questions to the manager on loopback: config/default's
+// Service has no pods here. It gives the manager ten seconds for an answer, as the machine may be
+// busy. The manager itself enters whom the API server may trust, perhaps at this very moment.
 func (t *tour) leadWebhooks(ctx context.Context) error {
 	client, err := dynamic.NewForConfig(t.plane.AdminConfig())
 	if err != nil {
@@ -56,7 +56,7 @@ func (t *tour) webhookPort() string {
 	return port
 }
 
-// asks reports whether the manager hears of somebody who would like to create a Service.
+// asks reports whether the API server asks the manager about a new Service.
 func (t *tour) asks(ctx context.Context) (bool, error) {
 	_, err := t.plane.Client().CoreV1().Services(metav1.NamespaceDefault).Create(ctx,
 		framework.NewService(metav1.NamespaceDefault, "is-anybody-there"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -71,7 +71,7 @@ func (t *tour) asks(ctx context.Context) (bool, error) {
 	return decisions > 0, nil
 }
 
-// refusedService shows that nobody gets a Service with an address that is not for him.
+// refusedService shows that a Service is refused an address that is not meant for it.
 func (t *tour) refusedService(ctx context.Context, reason, name, address string) error {
 	return t.refused(ctx, reason, "-n", samples, "create", "service", "clusterip", name, "--tcp=80", "--clusterip="+address)
 }

@@ -129,7 +129,7 @@ func stored(ctx context.Context, s server) (string, error) {
 	return path.Base(value.APIVersion), err
 }
 
-// gate asks the metrics whether a feature gate is on, and the program whether it takes the opposite.
+// gate asks the metrics for a feature gate's state, and whether the program takes the opposite.
 func gate(name string) func(context.Context, server) (string, error) {
 	return func(ctx context.Context, s server) (string, error) {
 		value, found := s.metrics.Value("kubernetes_feature_enabled", "name", name)
@@ -201,7 +201,7 @@ func fromEtcd(ctx context.Context, etcd *framework.Etcd, key string) (migration.
 	return value, errors.Join(err, value.Err, store.Close())
 }
 
-// columns asks for a resource as kubectl does, as a table, and returns what it heads the columns with.
+// columns asks for a resource as a table, as kubectl does, and returns the heads of its columns.
 func columns(resource string) func(context.Context, server) (string, error) {
 	return func(ctx context.Context, s server) (string, error) {
 		raw, err := s.Client().Discovery().RESTClient().Get().AbsPath("/apis/networking.k8s.io", s.version.NetworkingVersion, resource).

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// feature is a row of the table: what the specs of some packages prove, or those of some of their files.
+// feature is a row of the table: what the specs of some packages, or some of their files, prove.
 type feature struct {
 	name    string
 	sources []source
-	// on are the minor releases on which it has to be proven. Elsewhere a cell tells how many specs there are all the same.
+	// on are the minor releases that must prove it. On other releases a cell still counts specs.
 	on []string
 	// notes say in a word what specs prove on a release where that is not what the row says.
 	notes map[string]string
 }
 
-// source is a package, by its folder from the root of the module, or some of its files, by their names without _test.go.
+// source is a package, by folder from the module's root, or some files, without _test.go.
 type source struct {
 	folder string
 	files  []string
@@ -79,7 +79,7 @@ func suites(minor string) (packages []string) {
 	return slices.Compact(packages)
 }
 
-// has reports whether the specs of a file, by its path from the root of the module, belong to the feature.
+// has reports whether a file's specs, by path from the module's root, belong to the feature.
 func (f feature) has(file string) bool {
 	return slices.ContainsFunc(f.sources, func(s source) bool { return s.has(file) })
 }

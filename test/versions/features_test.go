@@ -136,7 +136,7 @@ func TestStateOfAFeatureGate(t *testing.T) {
 // itself is how a file that has specs looks.
 var itself = regexp.MustCompile(`(?m)\b(It|Entry)\(`)
 
-// A file that is renamed, or one that comes, is noticed here, and not after the hours that the specs take.
+// A file that is renamed or new is noticed here, and not after the hours that the specs take.
 func TestEveryFileWithSpecsBelongsToAFeature(t *testing.T) {
 	for _, f := range features {
 		for _, s := range f.sources {

@@ -1,12 +1,11 @@
-// Command versions writes into docs/versions.md on which versions of Kubernetes which features are proven, and in what these versions differ.
+// Command versions writes into docs/versions.md which features are proven on which versions of
+// Kubernetes, and in what these versions differ.
 //
-//	versions suites MINOR        the packages whose specs have to run on a minor release, 1.34 for one
-//	versions table FOLDER FILE   the tables, of the reports FOLDER/MINOR.json that hack/test.sh left, and of an API server of each version
+//	versions suites MINOR        the packages whose specs have to run on a minor release, say 1.34
+//	versions table FOLDER FILE   the tables, from hack/test.sh's FOLDER/MINOR.json and API servers
 //
-// It promises that a cell is a number of specs that passed: a spec that failed, a suite that did not run and a spec of which no feature knows are
-// errors, and nothing is written.
-//
-// Start with features.go.
+// It promises that a cell is a number of passed specs: a failed spec, a suite that did not run and
+// a spec of which no feature knows are errors, and it writes nothing. Start with features.go.
 package main
 
 import (

@@ -51,7 +51,8 @@ func read(file string) (suites []types.Report, err error) {
 	return suites, nil
 }
 
-// judge returns the cells of a version, one for each feature. An error names every suite that failed or did not run, and every spec of no feature.
+// judge returns a version's cells, one per feature. Its error names failed and missing suites, and
+// specs of no feature.
 func judge(minor, root string, suites []types.Report) (cells []string, err error) {
 	passed := map[string]int{} // by file
 	var errs []error
@@ -77,7 +78,7 @@ func judge(minor, root string, suites []types.Report) (cells []string, err error
 	return cells, errors.Join(errs...)
 }
 
-// cell is how many specs passed on a release, by file. Where the feature has to be proven, each of its packages needs some.
+// cell is how many specs passed on a release. Where it has to be proven, each package needs some.
 func (f feature) cell(minor string, passed map[string]int) (string, error) {
 	sum := 0
 	for _, s := range f.sources {

@@ -29,7 +29,7 @@ func Default() ManagerConfiguration {
 	}
 }
 
-// Load reads a file over the defaults. It does not validate values; Validate does, when the flags are in.
+// Load reads a file over the defaults. It validates no values: Validate does, once flags are in.
 func Load(path string) (ManagerConfiguration, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -42,8 +42,8 @@ func Load(path string) (ManagerConfiguration, error) {
 	return c, nil
 }
 
-// Parse reads YAML or JSON over the defaults. Fields that do not exist, or stand twice, are refused, all of
-// them in one error: a misspelt field would otherwise be a default that nobody chose.
+// Parse reads YAML or JSON over the defaults. Unknown and duplicate fields are refused, all in one
+// error: a misspelt field would otherwise be a default that no admin chose.
 func Parse(text []byte) (ManagerConfiguration, error) {
 	c := Default()
 	err := parse(text, &c, &c.TypeMeta, Kind)
@@ -70,7 +70,7 @@ func decode(body []byte, into any, is *metav1.TypeMeta, kind string) error {
 	return errors.Join(strict...)
 }
 
-// DefaultProxyAgent returns the configuration of a node agent without file and flags. What kube-proxy has too has kube-proxy's default.
+// DefaultProxyAgent returns the node agent's defaults: kube-proxy's for settings that it has too.
 func DefaultProxyAgent() ProxyAgentConfiguration {
 	return ProxyAgentConfiguration{
 		TypeMeta:                metav1.TypeMeta{APIVersion: APIVersion, Kind: ProxyAgentKind},
@@ -99,9 +99,9 @@ func DefaultProxyAgent() ProxyAgentConfiguration {
 	}
 }
 
-// ParseProxyAgent reads one document as [Parse] does, with what the version before wrote in other
-// places, which the warnings name. It does not validate values; Validate does, when the flags are
-// in. Beside an error it returns what it could read.
+// ParseProxyAgent reads one document as [Parse] does. It also takes what the version before wrote
+// in other places, which the warnings name. It does not validate values; Validate does, once the
+// flags are in. Beside an error it returns what it could read.
 func ParseProxyAgent(text []byte) (ProxyAgentConfiguration, []string, error) {
 	c := DefaultProxyAgent()
 	body, err := yaml.YAMLToJSONStrict(text)
@@ -115,8 +115,7 @@ func ParseProxyAgent(text []byte) (ProxyAgentConfiguration, []string, error) {
 // formerlyIPTables are the settings that the version before reads in the section iptables.
 var formerlyIPTables = []string{"masqueradeAll", "masqueradeBit", "localhostNodePorts", "dropInvalid", "minSyncPeriod", "syncPeriod", "probePeriod"}
 
-// hoist takes them out of the section. What cannot be read as an object is left for decode to
-// complain of.
+// hoist takes them out of the section. What is not an object is left for decode to complain of.
 func hoist(body []byte) (hoisted []byte, warnings []string, err error) {
 	var file, section map[string]json.RawMessage
 	if json.Unmarshal(body, &file) != nil || file["iptables"] == nil || json.Unmarshal(file["iptables"], &section) != nil {

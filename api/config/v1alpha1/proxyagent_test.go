@@ -26,7 +26,7 @@ func TestParseProxyAgentOverDefaults(t *testing.T) {
 	}
 }
 
-// A field that is written out with its default must not change anything; this also pins the defaults that the comments promise.
+// Writing out a field's default changes nothing; this also pins the defaults that comments promise.
 func TestParseProxyAgentDefaultsWrittenOut(t *testing.T) {
 	got, _, err := ParseProxyAgent([]byte(agentHead + `
 allocations: prefer

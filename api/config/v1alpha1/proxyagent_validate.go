@@ -58,7 +58,7 @@ func (m *mistakes) nodePortAddresses(addresses []string) {
 	}
 }
 
-// network is cidr without IPv4 in the guise of IPv6.
+// network is cidr that refuses IPv4 in the guise of IPv6.
 func (m *mistakes) network(at, text string) (netip.Prefix, bool) {
 	p, ok := m.cidr(at, text, "10.244.0.0/16 or fd00:244::/56")
 	m.unless(!p.Addr().Is4In6(), at, text, "must be written as an IPv4 CIDR")
@@ -87,7 +87,7 @@ func (m *mistakes) detectLocal(d DetectLocal) {
 	m.networkInterface("detectLocal.interfaceNamePrefix", d.InterfaceNamePrefix, d.Mode, DetectInterfaceNamePrefix)
 }
 
-// interfaceName keeps out what iptables would read as something else: its wildcard +, its negation !, blanks and quotes.
+// interfaceName keeps out what iptables reads otherwise: wildcard +, negation !, blanks, quotes.
 var interfaceName = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,14}$`)
 
 // networkInterface wants a name exactly in the mode that uses it.

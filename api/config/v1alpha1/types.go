@@ -11,13 +11,13 @@ const (
 	Kind = "ManagerConfiguration"
 )
 
-// ManagerConfiguration is what `manager --config FILE` reads. Its zero value is not usable; begin with Default.
+// ManagerConfiguration is what `manager --config FILE` reads; begin with Default, not with zero.
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// ServiceClusterIPRange is the value of kube-apiserver's flag: one CIDR, or two of different families.
-	// It is needed on Kubernetes 1.31 and 1.32, where the operator creates the default ServiceCIDR from it;
-	// on later ones the operator then reports a default ServiceCIDR that differs.
+	// ServiceClusterIPRange is the value of kube-apiserver's flag: one CIDR, or two of different
+	// families. Kubernetes 1.31 and 1.32 need it: there the operator creates the default ServiceCIDR
+	// from it. On later versions the operator reports a default ServiceCIDR that differs.
 	ServiceClusterIPRange []string `json:"serviceClusterIPRange,omitempty"`
 	// ReservedNetworks are networks that no Service range may overlap without being reported.
 	ReservedNetworks []ReservedNetwork `json:"reservedNetworks,omitempty"`
@@ -25,8 +25,8 @@ type ManagerConfiguration struct {
 	BandLabels BandLabels `json:"bandLabels"`
 	// NearlyFull says when a ServiceCIDR is reported as nearly full.
 	NearlyFull NearlyFull `json:"nearlyFull"`
-	// Namespace is where the operator keeps its Lease and the Secret with the certificate of its webhooks. Default: the namespace of the
-	// pod. Without webhooks and leader election nothing needs it.
+	// Namespace is where the operator keeps its Lease and the Secret with its webhooks' certificate.
+	// Default: the pod's namespace. Without webhooks and leader election nothing needs it.
 	Namespace string `json:"namespace,omitempty"`
 	// LeaderElection decides which of several replicas works.
 	LeaderElection LeaderElection `json:"leaderElection"`
@@ -44,7 +44,7 @@ type ManagerConfiguration struct {
 
 // ReservedNetwork is a network in use by something else than Services.
 type ReservedNetwork struct {
-	// Name says whose it is; it appears in conditions and events.
+	// Name says whose network it is; it appears in conditions and events.
 	Name string `json:"name"`
 	// CIDR of the network.
 	CIDR string `json:"cidr"`
@@ -76,29 +76,31 @@ type LeaderElection struct {
 
 // Webhook serves the admission webhooks: each replica, whether it leads or not.
 type Webhook struct {
-	// BindAddress to serve on by https, "0" for no webhooks. Default "0"; config/default serves on ":9443".
+	// BindAddress to serve https on, "0" for no webhooks. Default "0"; config/default has ":9443".
 	BindAddress string `json:"bindAddress"`
 	// DNSNames are further names in the certificate, beside SERVICE.NAMESPACE.svc.
 	DNSNames []string `json:"dnsNames,omitempty"`
-	// CertDir is a folder with tls.crt and tls.key, which somebody else renews, as cert-manager does. Default: the operator issues and
-	// renews a certificate itself, keeps it in the Secret clusterip-operator-webhook, and enters its authority into the webhook configurations.
+	// CertDir is a folder with tls.crt and tls.key, which another program such as cert-manager renews.
+	// Default: the operator issues and renews a certificate itself, keeps it in the Secret
+	// clusterip-operator-webhook, and enters its authority into the webhook configurations.
 	CertDir string `json:"certDir,omitempty"`
-	// Service is the name of the Service by which the API server calls. Default "clusterip-operator-webhook".
+	// Service is the Service by which the API server calls. Default "clusterip-operator-webhook".
 	Service string `json:"service"`
-	// Configuration is the name of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration. Default "clusterip-operator".
+	// Configuration is the name of the MutatingWebhookConfiguration and of the
+	// ValidatingWebhookConfiguration. Default "clusterip-operator".
 	Configuration string `json:"configuration"`
-	// NetworkOverlap is what happens to a ServiceCIDR that overlaps the network of a node, of pods, or a reserved one: Warn, Deny or
-	// Ignore. Default Warn.
+	// NetworkOverlap is what happens to a ServiceCIDR that overlaps the network of a node, of pods, or
+	// a reserved one: Warn, Deny or Ignore. Default Warn.
 	NetworkOverlap string `json:"networkOverlap"`
 }
 
 // Values of NetworkOverlap.
 const (
-	// NetworkOverlapWarn tells whoever creates the ServiceCIDR.
+	// NetworkOverlapWarn warns the client that creates the ServiceCIDR.
 	NetworkOverlapWarn = "Warn"
 	// NetworkOverlapDeny refuses the ServiceCIDR.
 	NetworkOverlapDeny = "Deny"
-	// NetworkOverlapIgnore says nothing at admission. The condition NetworkOverlap tells it all the same.
+	// NetworkOverlapIgnore says nothing at admission; the condition NetworkOverlap still tells it.
 	NetworkOverlapIgnore = "Ignore"
 )
 
@@ -110,7 +112,7 @@ type Metrics struct {
 	Secure bool `json:"secure"`
 }
 
-// Health is the endpoint of the probes: /healthz and /readyz of the manager, /healthz and /livez of the node agent.
+// Health is the endpoint of the probes: /healthz, and /readyz (manager) or /livez (node agent).
 type Health struct {
 	// BindAddress, "0" for none. Default ":8081", and "0.0.0.0:10256" of the node agent.
 	BindAddress string `json:"bindAddress"`

@@ -48,7 +48,7 @@ func (m *mistakes) label(path, name string) {
 	}
 }
 
-// cidr reads a CIDR, and reports false with a mistake for what is none or has bits beyond its prefix.
+// cidr reads a CIDR. One that is none or has bits beyond its prefix is a mistake, and false.
 func (m *mistakes) cidr(path, text, example string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(text)
 	m.unless(err == nil, path, text, "must be a CIDR such as "+example)
@@ -68,7 +68,7 @@ func (m *mistakes) address(path, address string) bool {
 	return err == nil
 }
 
-// port wants a number that others can be told.
+// port wants a number that clients can be told: not 0.
 func (m *mistakes) port(path, address string) {
 	_, port, _ := net.SplitHostPort(address)
 	n, err := strconv.ParseUint(port, 10, 16)
@@ -101,8 +101,8 @@ func (c *ManagerConfiguration) Validate() error {
 	return field.ErrorList(m).ToAggregate()
 }
 
-// serviceRange follows kube-apiserver: one CIDR, or two of different families, the first of which is the
-// cluster's default family.
+// serviceRange follows kube-apiserver: one CIDR, or two of different families, the first of which
+// is the cluster's default family.
 func (m *mistakes) serviceRange(path string, cidrs []string) {
 	var families []bool
 	for i, text := range cidrs {

@@ -12,8 +12,9 @@ import (
 // openers are the programs by which desktops open a file.
 var openers = map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}
 
-// Open has the user's browser open a URL, and returns what takes away what that needed. failed hears of it when the program that opens browsers ends with an error. Other
-// users see the arguments of programs, and the URL has the token; so the browser is given a file that leads to the URL, and that only the user can read.
+// Open has the user's browser open a URL. clean removes what that needed, and failed gets the error
+// of the program that opens browsers. Other users see the arguments of programs, and the URL has
+// the token: the browser is given a file that only the user can read, and that leads to the URL.
 func Open(url string, failed func(error)) (clean func(), err error) {
 	dir, err := os.MkdirTemp("", "clusterip-console-") // 0700
 	if err != nil {

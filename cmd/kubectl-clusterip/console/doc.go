@@ -1,13 +1,14 @@
 // Package console serves a page to one user of this machine: `kubectl clusterip console`.
 //
-// The page is static and embedded; what it shows are the answers of sources, which the caller gives by name, as JSON. A page that is open asks every
-// two seconds, and is sent only what has changed.
+// The page is static and embedded. It shows the answers, as JSON, of sources that the caller gives
+// by name. An open page asks every two seconds, and is sent only what has changed.
 //
-// Other users of the machine can connect to its port, and so can pages of other web sites in the user's own browser. Neither gets anything: all paths begin with
-// a random token, requests for another host are refused (a name that was bound to the loopback address anew), and so are those that a page of another
-// origin sends. There is no cookie, for cookies are shared by all ports of a host. Nothing can be written.
+// Other users of the machine can connect to its port, and so can pages of other web sites in the
+// user's browser. Neither gets anything: all paths begin with a random token, and requests for
+// another host (a name bound anew to the loopback address) or from a page of another origin are
+// refused. There is no cookie, for all ports of a host share cookies. Nothing can be written.
 //
-// assets/uplot.js and uplot.css are uPlot 1.6.32 as npm has it (dist/uPlot.iife.min.js, dist/uPlot.min.css), unchanged.
+// assets/uplot.* are npm's uPlot 1.6.32 (dist/uPlot.iife.min.js, dist/uPlot.min.css), unchanged.
 //
 // Start with server.go; assets/app.js is where the page begins.
 package console

@@ -24,13 +24,13 @@ import (
 //go:embed assets
 var embedded embed.FS
 
-// Source answers what the page asks: with a value that becomes JSON, or with an error whose text the user sees. It may be called by several goroutines.
+// Source answers the page: a value for JSON, or an error for the user. It may run concurrently.
 type Source func(ctx context.Context, query url.Values) (any, error)
 
 // ErrQuestion marks errors of a Source that are the question's fault.
 var ErrQuestion = errors.New("the question is wrong")
 
-// NewToken returns what the path of every request has to begin with. Nobody can guess it.
+// NewToken returns the word that begins the path of every request. It cannot be guessed.
 func NewToken() string { return rand.Text() }
 
 // Serve answers on a listener until ctx ends; then it returns nil.
@@ -71,7 +71,7 @@ func Handler(token string, sources map[string]Source) http.Handler {
 	})
 }
 
-// loopback reports whether a Host header names this machine as we do. Any other name that leads here was made to.
+// loopback reports whether a Host header is a name of ours. Any other one was made to lead here.
 func loopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -81,13 +81,13 @@ func loopback(host string) bool {
 	return name == "localhost" || err == nil && a.IsLoopback()
 }
 
-// foreign reports whether a browser says that a page of another origin sends the request. Programs without an origin say nothing.
+// foreign reports whether a browser names another origin as the sender. Other programs name none.
 func foreign(r *http.Request) bool {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	return site != "" && site != "same-origin" && site != "none" || origin != "" && origin != "http://"+r.Host
 }
 
-// secure has browsers run nothing but our own scripts, show the page in no frame, keep nothing, and tell nobody the token.
+// secure has browsers run only our scripts, show the page in no frame, and not keep or leak it.
 func secure(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'")
 	h.Set("Referrer-Policy", "no-referrer")

@@ -19,7 +19,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 )
 
-// Numbers of the kernel that golang.org/x/sys does not name: linux/netfilter/nfnetlink.h and nfnetlink_log.h.
+// Kernel numbers that golang.org/x/sys lacks: linux/netfilter/nfnetlink.h and nfnetlink_log.h.
 const (
 	groupOfTraces = 9
 	ulog          = 4
@@ -42,7 +42,7 @@ type listener struct {
 	restore func() error
 }
 
-// listen starts to listen. The log of netfilter is listened to only where rules of iptables-legacy exist: for that the node's log of that family is switched over until Close.
+// listen starts to listen. Rules of iptables-legacy make it switch the family's log until Close.
 func listen(f model.Family) (*listener, error) {
 	c, err := nfnetlink.Open(groupOfTraces)
 	if err != nil {
@@ -74,7 +74,8 @@ func (l *listener) listenToLog(f model.Family) error {
 	return l.switchLog(f)
 }
 
-// switchLog lets netfilter log to sockets. In a container without privileges /proc/sys is read-only, and our DaemonSet has the node's elsewhere.
+// switchLog has netfilter log to sockets. In a container without privileges /proc/sys is read-only,
+// and our DaemonSet mounts the node's below /host.
 func (l *listener) switchLog(f model.Family) error {
 	number := map[model.Family]int{model.IPv4: unix.AF_INET, model.IPv6: unix.AF_INET6}[f]
 	var errs []error
@@ -132,7 +133,7 @@ func (s step) dropped() bool {
 	return !s.legacy && s.verdict == 0 && s.kind != unix.NFT_TRACETYPE_RETURN
 }
 
-// stepOf reads a message. Others than traces are none.
+// stepOf reads a message; ok is false unless it is a trace.
 func stepOf(m nfnetlink.Message) (s step, ok bool) {
 	attrs := maps.Collect(m.Attrs.All())
 	if m.Subsystem == ulog && m.Command == ulogPacket {

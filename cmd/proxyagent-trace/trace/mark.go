@@ -15,15 +15,16 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Our table, and its chains behind all others.
+// table is ours; toHere and away are its chains behind all other chains.
 const (
 	table  = "cipa-trace"
 	toHere = "input"
 	away   = "postrouting"
 )
 
-// table has the chains before and behind all others: the first ones start the trace, the last ones drop the packet, whatever has become of its addresses in between.
-// A rule of somebody may have told connection tracking to leave it alone; then its addresses are what they were. Other packets between the two are spared but for one in 65,536.
+// table has chains before and behind all other chains: the first start the trace, the last drop the
+// packet, whatever became of its addresses. They stay as they were if another program's rule
+// exempts it from connection tracking. One in 65,536 other packets between the two is hit.
 func (p packet) table() string {
 	ip, mark := "ip", fmt.Sprintf("ip id %d", p.mark)
 	if p.family() == model.IPv6 {
@@ -39,10 +40,10 @@ func (p packet) table() string {
 	return fmt.Sprintf("create table inet %s\ntable inet %s {\n%s}\n", table, table, &b)
 }
 
-// unlikely is a mark that the packets of others carry once in 65,536 times, at random. Zero would be filled in by the kernel.
+// unlikely is a mark that one in 65,536 other packets has by chance. The kernel replaces zero.
 func unlikely() uint16 { return uint16(1 + rand.N(1<<16-1)) }
 
-// Remove takes away what a Run that was killed may have left: our table, and our pair of interfaces.
+// Remove takes away what a killed Run may have left: our table, and our pair of interfaces.
 func Remove(ctx context.Context) error {
 	link, err := netlink.LinkByName(outside)
 	if err == nil {

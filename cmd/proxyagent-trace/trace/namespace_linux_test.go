@@ -36,8 +36,8 @@ func eachVariant(t *testing.T, run func(t *testing.T, v variant)) {
 	}
 }
 
-// makeNode gives the namespace two addresses of each family behind eth0, the way out, and cni0 for pods. There is no host
-// at their other ends, and the neighbours are permanent entries: a failed resolution would be reported to the sender.
+// makeNode sets up eth0, the way out, with two addresses of each family, and cni0 for pods.
+// Neighbours without hosts are permanent entries: the sender would hear of a failed resolution.
 func makeNode(t *testing.T) {
 	t.Helper()
 	network.NeedIsolation(t)

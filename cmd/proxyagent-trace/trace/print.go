@@ -50,12 +50,12 @@ func (s step) where() string {
 
 var familyNames = map[uint8]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev", unix.NFPROTO_BRIDGE: "bridge", unix.NFPROTO_ARP: "arp"}
 
-// refusal matches the end of a packet in the words of nft and of iptables. The words of a set's or a chain's name are none.
+// refusal matches a packet's end in the words of nft and iptables, not in a set's or chain's name.
 var refusal = regexp.MustCompile(`(^|[ \t])(drop|reject|policy DROP|-j DROP|-j REJECT)([ \t]|$)`)
 
 func refuses(rule string) bool { return refusal.MatchString(rule) }
 
-// verdict is what became of the packet. Only a packet that nobody stopped meets the chains of ours behind all others.
+// verdict is what became of the packet. Only a packet that no rule stopped meets our last chains.
 func (p packet) verdict(steps []step, last string) string {
 	if len(steps) == 0 {
 		return "the packet did not come as far as the rules: its interface is down, or something drops packets before them (XDP, tc)"
@@ -107,7 +107,7 @@ type ruleset struct {
 	family uint8
 }
 
-// text is empty for the end of a chain that lets the packet go on. It never fails: what the kernel said is worth more than how it is spelled.
+// text is empty if a chain's end accepts. It never fails: the report matters more than its wording.
 func (r rules) text(s step) string {
 	find := r.nft
 	if s.legacy {
@@ -123,10 +123,10 @@ func (r rules) text(s step) string {
 	return t
 }
 
-// policy is how iptables and we say what happens at the end of a chain. A chain that is no hook's has none: it says -.
+// policy begins the text of a chain's end, as iptables writes it. A chain without a hook has "-".
 const policy = "policy "
 
-// nft says a rule in the words of iptables if the table is one of iptables-nft, for nft leaves out what it cannot say, such as the name of an ipset.
+// nft words a rule of iptables-nft like iptables: nft itself leaves out, say, the name of an ipset.
 func (r rules) nft(s step) (string, error) {
 	if s.rule == 0 || s.kind != unix.NFT_TRACETYPE_RULE {
 		return policy + map[bool]string{true: "DROP", false: "ACCEPT"}[s.dropped()], nil
@@ -162,7 +162,8 @@ var (
 	handled = regexp.MustCompile(`(?m)^.* # handle \d+$`)
 )
 
-// iptables finds the rule with that number in its chain, from 1. The policy is behind the last one, and the kernel calls the rules without a condition so too.
+// iptables finds a rule by its number in its chain, from 1. The policy has the number behind the
+// last rule; the kernel reports rules without a condition as policies, too.
 func (r rules) iptables(s step) (string, error) {
 	v := ruleset{iptables.NFT, s.family}
 	if s.legacy {
@@ -189,7 +190,7 @@ func (r rules) iptables(s step) (string, error) {
 	return rules[s.rule], nil
 }
 
-// chains sorts the lines of iptables-save by tables and chains. The first line of a chain is its policy.
+// chains sorts iptables-save's lines by tables and chains. A chain's first line is its policy.
 func chains(text string) map[string][]string {
 	all := map[string][]string{}
 	var table string

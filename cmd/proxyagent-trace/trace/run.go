@@ -19,7 +19,7 @@ import (
 type Options struct {
 	// Protocol is TCP when zero.
 	Protocol model.Protocol
-	// Src is where the packet comes from. One of this node's addresses, and the zero Addr, stand for the node itself.
+	// Src is the packet's source; one of this node's addresses, or the zero Addr, is the node itself.
 	Src netip.Addr
 	// Dst is where it is sent.
 	Dst netip.AddrPort
@@ -27,9 +27,11 @@ type Options struct {
 	InInterface string
 }
 
-// Run sends the first packet of a connection through the rules of this node, in the network namespace of the process, and writes which of them matched and what became of it.
-// It needs CAP_NET_ADMIN, CAP_NET_RAW and the program nft, and iptables-legacy-save where rules of iptables-legacy exist. What it adds to the node it removes, also what a Run that
-// was killed has left. In a network namespace there can be one at a time: a second one takes away what the first has added, and the first may then see less.
+// Run sends the first packet of a connection through this node's rules, in the network namespace of
+// the process, and writes which of them matched and what became of it. It needs CAP_NET_ADMIN,
+// CAP_NET_RAW and nft, and iptables-legacy-save for rules of iptables-legacy. It removes what it
+// adds to the node, and what a killed Run left. Run only one in a network namespace: a second one
+// takes away what the first has added, and the first may then see less.
 func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	p, err := o.packet()
 	if err != nil {
@@ -86,7 +88,7 @@ func (o Options) packet() (packet, error) {
 	return p, err
 }
 
-// sender finds out who sends a packet: the node itself, which has no interface, or somebody behind one.
+// sender tells what sends a packet: the node itself, without an interface, or a host behind one.
 func sender(src, dst netip.Addr, in string) (netip.Addr, string, error) {
 	if !src.IsValid() {
 		r, err := routeTo(dst)

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// cluster is a plan with one Service of each kind that trace is asked about, as the agent programs it.
+// cluster is a plan with one Service of each kind that the tests trace, as the agent programs it.
 type cluster struct {
 	variant
 	vip, lonely, dns, near, far, pod, node, client netip.Addr

@@ -26,7 +26,7 @@ const (
 // port is one of those that connections are made from.
 func port() uint16 { return uint16(32768 + rand.N(28000)) }
 
-// send lets the packet be received or sent by this node. A rule that drops what the node itself sends is told to the sender as EPERM: that is no fault.
+// send has the node receive or send it. EPERM is no fault: a rule dropped what the node sends.
 func (p packet) send() error {
 	if p.in != "" {
 		return p.comeIn()
@@ -62,8 +62,8 @@ func (p packet) address() unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: p.dst.Addr().As16()}
 }
 
-// comeIn sends the packet over a pair of interfaces of our own, whose other end hands all that it receives to the interface that the packet shall come in by, so that
-// rules on interfaces and the reverse path filter see what they see of a real one. A TUN device would need the node's /dev.
+// comeIn sends the packet over our own pair of interfaces, whose far end redirects it to p.in:
+// rules on interfaces and the reverse path filter see a real packet. TUN needs the node's /dev.
 func (p packet) comeIn() error {
 	in, err := netlink.LinkByName(p.in)
 	if err != nil {
@@ -105,7 +105,7 @@ func lay() (wire, far netlink.Link, err error) {
 	return ends[0], ends[1], nil
 }
 
-// transmit sends the packet in a frame, beside the queue of the interface: that drops everything until the kernel has seen that it is up.
+// transmit bypasses the queue of the interface, which drops all until the kernel has seen it is up.
 func (p packet) transmit(from netlink.Link, to net.HardwareAddr) error {
 	kind := layers.EthernetTypeIPv4
 	if p.family() == model.IPv6 {
@@ -123,7 +123,7 @@ func (p packet) transmit(from netlink.Link, to net.HardwareAddr) error {
 	})
 }
 
-// bytes are the packet behind other headers: a SYN, an empty datagram, or an INIT, with a right checksum, without which connection tracking calls it invalid.
+// bytes are a SYN, empty datagram or INIT behind headers. Connection tracking checks its checksum.
 func (p packet) bytes(below ...gopacket.SerializableLayer) ([]byte, error) {
 	ip, network := p.ip()
 	transport := p.transport()

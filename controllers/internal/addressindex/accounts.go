@@ -16,9 +16,8 @@ const (
 	yieldAfter = time.Second
 	// yieldUnshown is the same while the watch has shown nothing: it may be behind.
 	yieldUnshown = 3 * time.Second
-	// yieldSoonest is the age at which an address in flight yields, however few of its namespace
-	// arrive: the API server needs some milliseconds between our answer and its IPAddress. A slow
-	// one needs more: pace.
+	// yieldSoonest is the least age at which an address in flight yields, however few of its namespace
+	// arrive: the API server needs some milliseconds to write the IPAddress, a slow one more (pace).
 	yieldSoonest = 50 * time.Millisecond
 	// overtakenFor is how old an address in flight is that counts as one which does not arrive, if
 	// the watch has shown one that was handed out later; unshownFor is the same while it has not.
@@ -33,9 +32,9 @@ const (
 
 // patience is the age at which an address in flight yields, handed out at a time, of a namespace of
 // which so many have not arrived lately. Each of these but the two that one slow Service may have
-// shortens it: so a namespace whose creations fail now and then is treated as others, and one whose
-// creations all fail keeps no more than what it asked for in the last 50 ms, whatever its rate; or
-// in twice the time that other addresses took to arrive, for the API server may still write it.
+// shortens it: a namespace whose creations fail now and then is treated like the rest, and one
+// whose creations all fail keeps only what it asked for in the last 50 ms, whatever its rate; or in
+// twice the time that other addresses took to arrive, because the API server may still write it.
 func (r *register) patience(since time.Time, missing float64, now time.Time) time.Duration {
 	whole := yieldUnshown
 	if since.Before(r.shown) {
@@ -79,8 +78,7 @@ type account struct {
 	// missing is how many addresses had not arrived at a time; see count.
 	missing float64
 	at      time.Time
-	// rank orders accounts by their counts: as all of them fade alike, it holds at any time, and
-	// comparing costs nothing.
+	// rank orders accounts by count without computing it: all counts fade alike, so it always holds.
 	rank    float64
 	failing bool
 }
@@ -91,8 +89,7 @@ func (a *account) set(missing float64, now time.Time) {
 	a.rank = math.Log2(missing) + float64(now.UnixNano())/float64(halfLife)
 }
 
-// count is how many addresses of the namespace have not arrived, those that are longer ago counting
-// less.
+// count is how many addresses of the namespace have not arrived; older ones count less.
 func (a *account) count(now time.Time) float64 {
 	if a.missing == 0 {
 		return 0
@@ -136,8 +133,7 @@ func (s *accounts) tidy(a *account) {
 	}
 }
 
-// age counts the flights that should have arrived by now, each once. It costs nothing but for
-// these.
+// age counts the flights that should have arrived by now, each once, and visits no other.
 func (r *register) age(now time.Time) {
 	s := &r.accounts
 	for len(s.young) > 0 {
@@ -184,10 +180,10 @@ func (r *register) replace(f *flight, now time.Time) {
 	r.remove(f)
 }
 
-// renew takes a flight out whose Service asks for the address anew, and returns the one that is to
-// be entered instead. Slow creations count once, as without that, and not at all when they arrive:
-// an API server asks once more about one. A tenant that asks again and again, only to keep the
-// address from others, counts each time.
+// renew takes a flight out whose Service asks for the address anew, and returns the one to enter
+// instead. Slow creations count once, as without that, and not at all when they arrive: an API
+// server asks once more about one. A tenant that asks again and again, only to keep other tenants
+// from the address, counts each time.
 func (r *register) renew(f *flight, now time.Time) *flight {
 	next := &flight{address: f.address, late: f.late, renewed: true}
 	if now.Sub(f.since) >= yieldSoonest && (!f.late || f.renewed) {
@@ -198,15 +194,14 @@ func (r *register) renew(f *flight, now time.Time) *flight {
 	return next
 }
 
-// settle takes back that a flight counts as one that does not arrive: it has arrived, or was given
-// back.
+// settle takes back that a flight counts as one that does not arrive: it arrived or was given back.
 func (s *accounts) settle(f *flight, now time.Time) {
 	if f.late && f.of != nil {
 		f.of.set(max(0, f.of.count(now)-1), now)
 	}
 }
 
-// excuse treats a namespace as others.
+// excuse treats a namespace like one whose addresses arrive.
 func (s *accounts) excuse(a *account) {
 	a.failing, a.missing = false, 0
 	s.failing = slices.DeleteFunc(s.failing, func(b *account) bool { return a == b })
@@ -222,8 +217,7 @@ func (s *accounts) forgive(now time.Time) {
 	}
 }
 
-// worst is the account that has something in flight and of which most has not arrived, nil if all
-// arrives.
+// worst is the account that has something in flight and fails most, nil if all addresses arrive.
 func (s *accounts) worst() (worst *account) {
 	for _, a := range s.failing {
 		if a.flights.Len() > 0 && (worst == nil || a.rank > worst.rank) {
@@ -248,8 +242,7 @@ func (r *register) yieldsFirst(order []*allocator.Tier, now time.Time) *flight {
 	return first
 }
 
-// yieldsAt is when a flight of some tiers may yield that does not yet; false if none is in flight
-// there.
+// yieldsAt is when a flight of some tiers may yield; false if none is in flight there.
 func (r *register) yieldsAt(order []*allocator.Tier, now time.Time) (at time.Time, ok bool) {
 	_, since, ok := r.handed.OldestIn(order)
 	if !ok {

@@ -16,8 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// ParseClusterIP reads an entry of spec.clusterIPs. Services written before Kubernetes 1.22 may hold leading
-// zeros ("10.096.0.1"), which net/netip refuses and the API server still reads as decimal.
+// ParseClusterIP reads an entry of spec.clusterIPs. Services from before Kubernetes 1.22 may hold
+// leading zeros ("10.096.0.1"), which net/netip refuses and the API server reads as decimal.
 func ParseClusterIP(text string) (netip.Addr, bool) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return a.Unmap(), true
@@ -37,8 +37,8 @@ func Misspells(s *corev1.Service, a netip.Addr) bool {
 	})
 }
 
-// ClusterIPs returns the addresses that a Service claims; headless and ExternalName Services claim none, and
-// what is no address is left out (the service controller reports it).
+// ClusterIPs returns the addresses that a Service claims: none of a headless or ExternalName one,
+// and without what is no address (the service controller reports it).
 func ClusterIPs(s *corev1.Service) []netip.Addr {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -52,8 +52,8 @@ func ClusterIPs(s *corev1.Service) []netip.Addr {
 	return out
 }
 
-// stateOf says what an IPAddress uses its address for: the API server's and those that lost their label are allocations, ours are
-// what they are kept for, everybody else's are reservations.
+// stateOf says what an IPAddress uses its address for. The API server's, and those without label,
+// are allocations; ours are what they are kept for; those of other managers are reservations.
 func stateOf(o *networkingv1.IPAddress) allocator.State {
 	switch {
 	case ours(o):
@@ -65,7 +65,8 @@ func stateOf(o *networkingv1.IPAddress) allocator.State {
 	}
 }
 
-// handler calls changed with what an object was, nil for an addition, and what it is, nil for a deletion; initial: the first listing has it.
+// handler calls changed for each event. before is nil for an addition, now for a deletion; initial
+// says that the object is in the first listing.
 func handler[T any](changed func(before, now *T, initial bool)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    func(o any, initial bool) { changed(nil, o.(*T), initial) },
@@ -95,7 +96,7 @@ func (l *Index) ipAddressChanged(before, now *networkingv1.IPAddress, initial bo
 	}
 }
 
-// putObject indexes an IPAddress under its name, which the API server has validated as a canonical address.
+// putObject indexes an IPAddress by its name, which the API server has validated as canonical.
 func (l *Index) putObject(o *networkingv1.IPAddress) {
 	a, err := netip.ParseAddr(o.Name)
 	if err != nil {
@@ -115,7 +116,7 @@ func (l *Index) putObject(o *networkingv1.IPAddress) {
 	})
 }
 
-// dropObject removes an IPAddress. Where nobody claims the address, free still has to know whether it was one of ours.
+// dropObject removes an IPAddress. If no Service claims it, free must know whether it was ours.
 func (l *Index) dropObject(name string) {
 	a, err := netip.ParseAddr(name)
 	if err != nil {
@@ -148,7 +149,7 @@ func (l *Index) countAllocation(o *networkingv1.IPAddress) {
 	}
 }
 
-// serviceChanged indexes the addresses that a Service claims, and drops those that it held before and no longer does.
+// serviceChanged indexes what a Service claims, and drops what it held before and no longer does.
 func (l *Index) serviceChanged(before, now *corev1.Service, _ bool) {
 	var held, claimed []netip.Addr
 	var service types.NamespacedName
@@ -158,8 +159,8 @@ func (l *Index) serviceChanged(before, now *corev1.Service, _ bool) {
 	if now != nil {
 		claimed, service = ClusterIPs(now), client.ObjectKeyFromObject(now)
 	}
-	// Nearly all updates leave the addresses alone. Another UID is a Service deleted and created anew while the watch was broken: its age, and so its
-	// right, is another.
+	// Nearly all updates leave the addresses alone. With another UID the Service was deleted and
+	// created anew while the watch was broken: its age, and so its right, is another.
 	if before != nil && now != nil && before.UID == now.UID && slices.Equal(held, claimed) {
 		return
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// Rules say which addresses are reserved, and for how long freed ones cool down. Their methods are asked while the address index holds its
-// lock, and must neither block nor ask the address index.
+// Rules say which addresses are reserved, and for how long freed ones cool down. The index calls
+// them with its lock held: they must neither block nor ask the index.
 type Rules interface {
 	// CoolsDown returns how long a freed address cools down; 0 for not at all.
 	CoolsDown(netip.Addr) time.Duration
@@ -29,24 +29,24 @@ func (noRules) Reserves(netip.Addr) bool { return false }
 
 // CoolDown is that of an address whose Service is gone.
 type CoolDown struct {
-	// Service is who had it.
+	// Service is the Service that had it.
 	Service types.NamespacedName
 	// Released is when it was freed.
 	Released time.Time
-	// doubtful: its Service has not been seen. The watches of IPAddresses and Services have no order between them.
+	// doubtful: its Service has not been seen. Watches of IPAddresses and Services have no order.
 	doubtful bool
 	// Surplus: later addresses of its namespace take the place of its cool-down, which ends early.
 	Surplus bool
-	// over: its time is over, and whoever listens was told, but its IPAddress is still there.
+	// over: its time is over, and the listeners were told, but its IPAddress is still there.
 	over bool
 }
 
-// doubt is how long an address cools down of which only the IPAddress was seen: its Service may have been there nevertheless. If it was
-// not, the creation had failed, and there is nobody for whose sake the address should cool down.
+// doubt is how long an address cools down of which only the IPAddress was seen. Its Service may
+// have been there nevertheless; if not, the creation failed, and no Service needs the cool-down.
 const doubt = 2 * time.Second
 
-// Cooling returns who had an address that cools down, whether an IPAddress says so or this process alone; also while it is in flight, for it cools on
-// if it is not used. State tells the difference.
+// Cooling returns which Service had a cooling address, by an IPAddress or this process alone (State
+// tells which); also while the address is in flight, because it cools on if it is not used.
 func (l *Index) Cooling(a netip.Addr) (CoolDown, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -55,24 +55,23 @@ func (l *Index) Cooling(a netip.Addr) (CoolDown, bool) {
 	return c, ok && !c.doubtful
 }
 
-// SetRules replaces the rules. What has cooled for long enough by the new ones is free after the next Sweep.
+// SetRules replaces the rules. What has cooled long enough by them is free after the next Sweep.
 func (l *Index) SetRules(r Rules) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rules = r
 }
 
-// Sweep ends flights and cool-downs whose time is over, and wakes those who listen to these
-// addresses. Call it about once a second. It visits the flights that end, and each address that
-// cools down: how long one does the rules say, and they may have changed.
+// Sweep ends flights and cool-downs whose time is over, and wakes the listeners of these addresses.
+// Call it about once a second. It visits the flights that end and each address that cools down,
+// because the rules, which say for how long, may have changed.
 func (l *Index) Sweep() {
 	for _, a := range l.overdue() {
 		l.Wake(a)
 	}
 }
 
-// atATime is how many addresses a Sweep visits before it lets go of the lock for a moment:
-// creations wait for it.
+// atATime is how many addresses a Sweep visits before it lets waiting creations have the lock.
 const atATime = 256
 
 func (l *Index) overdue() (ended []netip.Addr) {
@@ -103,8 +102,8 @@ func (l *Index) overdue() (ended []netip.Addr) {
 	return ended
 }
 
-// endCoolDown frees an address that has cooled for long enough, unless its IPAddress is still there. It reports whether somebody has to be told; the
-// caller holds mu.
+// endCoolDown frees an address that has cooled for long enough, unless its IPAddress is still
+// there. It reports whether listeners must be told; the caller holds mu.
 func (l *Index) endCoolDown(a netip.Addr, now time.Time) bool {
 	c, ok := l.coolDowns.at[a]
 	if !ok || l.pool.State(a) == allocator.Assumed {

@@ -61,7 +61,7 @@ func (b timed) pass(d time.Duration) {
 	b.Sweep()
 }
 
-// serve lets the API server give an address to a Service, release takes it back: the events as they come.
+// serve lets the API server give an address to a Service, release takes it back, event by event.
 func (b timed) serve(name, ip string) {
 	b.objects.OnAdd(allocated(ip, name), false)
 	b.services.OnAdd(service(name, ip), false)
@@ -143,7 +143,7 @@ func tier(t *testing.T, texts ...string) []*allocator.Tier {
 	return []*allocator.Tier{tier}
 }
 
-// An IPAddress whose Service was never seen is most likely that of a creation that failed; it cools no longer than it takes to see the Service.
+// An IPAddress whose Service was never seen is of a failed creation, probably: it cools briefly.
 func TestNothingCoolsThatNoServiceHad(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{coolDown: time.Minute})
@@ -170,8 +170,8 @@ func TestNothingCoolsThatNoServiceHad(t *testing.T) {
 	}
 }
 
-// The watches of Services and of IPAddresses have no order between them: whichever is ahead, and however far, a Service that came and went
-// leaves an address that cools, for as long as it should, in its name.
+// The watches of Services and IPAddresses have no common order: whichever is ahead, and however
+// far, a Service that came and went leaves an address that cools, for its time and in its name.
 func TestAddressCoolsWhicheverWatchIsAhead(t *testing.T) {
 	ip := "fd00::200"
 	events := map[string]func(b timed){
@@ -214,7 +214,8 @@ func TestAdditionalAddressesCool(t *testing.T) {
 	}
 }
 
-// A former address stays its Service's, whatever its labels are, until the IPAddress is gone: that it is deleted is not yet that. Then it cools, as one that the Service has.
+// A former address stays its Service's, whatever its labels, until the IPAddress is gone; being
+// deleted is not enough. Then it cools like any address of the Service.
 func TestFormerAddresses(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{coolDown: time.Minute})
@@ -291,7 +292,7 @@ func TestCoolingAddressesYieldInOrder(t *testing.T) {
 	}
 }
 
-// After a restart the objects alone say what cools since when. Their order on the watch does not matter.
+// After a restart the objects alone say what cools since when, in whatever order they come.
 func TestCoolDownsSurviveARestart(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	ips := []string{"fd00::3", "fd00::1", "fd00::4", "fd00::2", "fd00::5"}
@@ -316,7 +317,7 @@ func TestCoolDownsSurviveARestart(t *testing.T) {
 	}
 }
 
-// A cool-down that is over in memory stays until its object is gone; whoever keeps it is woken for that.
+// A cool-down that is over stays until its object is gone; the controller that keeps it is woken.
 func TestObjectOutlivesTheCoolDownUntilItIsDeleted(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{coolDown: time.Minute})
@@ -379,7 +380,7 @@ func TestCoolDownsFollowTheRules(t *testing.T) {
 	}
 }
 
-// A Service that takes its cooling address again, and then fails to be created, lets it cool on: it was never in use again.
+// A Service that takes its cooling address again, and whose creation then fails, lets it cool on.
 func TestFailedCreationDoesNotEndACoolDown(t *testing.T) {
 	ip := "10.0.0.200"
 	b := newTimed(rules{coolDown: time.Hour})

@@ -106,7 +106,7 @@ func (d *coolDowns) drop(a netip.Addr) {
 	delete(d.at, a)
 }
 
-// yields is the address of some tiers that is drawn when all others are taken; false if none of
+// yields is the address of some tiers that is drawn when all the rest are taken; false if none of
 // them cools. What is surplus comes first; then the oldest of the namespace that has the most
 // addresses cooling anywhere. So a tenant that creates and deletes Services in a loop shortens its
 // own cool-downs, and not those of its neighbours. Then it is the oldest of all: ask the pool.
@@ -148,8 +148,7 @@ func (f *coolers) grown(c *cooler) {
 	f.swap(c.rank, sort.Search(c.rank, func(i int) bool { return f.ranked[i].cooling.Len() < n }))
 }
 
-// shrunk brings the ranks in line after an account has lost one address, and forgets one that is
-// empty.
+// shrunk restores the ranks after an account has lost one address, and forgets an empty one.
 func (f *coolers) shrunk(c *cooler) {
 	n, behind := c.cooling.Len(), f.ranked[c.rank+1:]
 	f.swap(c.rank, c.rank+sort.Search(len(behind), func(i int) bool { return behind[i].cooling.Len() <= n }))

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// recently is how long a release counts, for two things. A full range is worth waiting for
-	// while addresses come free there. And an address that came free is left alone while there are
-	// others, because the API server may not be through with it: its repair loop and its deletion
-	// of the Service both delete the IPAddress by its name, and the later deletion hits the
-	// IPAddress of the next Service.
+	// recently is how long a release counts, for two things. A full range is worth waiting for while
+	// addresses come free there. And an address that came free is left alone while another is free,
+	// because the API server may not be through with it: its repair loop and its deletion of the
+	// Service both delete the IPAddress by its name, and the later deletion hits the IPAddress of the
+	// next Service.
 	recently = time.Second
 	// rememberedReleases is how many of the addresses that came free are remembered at most:
 	// several times as many as an API server deletes in a second.
@@ -68,8 +68,7 @@ func (l *Index) draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error
 	return drawn, nil
 }
 
-// drawAgain draws an address that is in flight or cools, and returns the flight that yields; the
-// caller holds mu.
+// drawAgain draws what is in flight or cools, and returns what yields; the caller holds mu.
 func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, *flight, error) {
 	now := l.clock.Now()
 	if f := l.flights.yields(order, now); f != nil {
@@ -83,9 +82,8 @@ func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, *flight, er
 	return drawn, nil, err
 }
 
-// moving reports whether ranges that are full may have room again in a moment: one of their
-// addresses is in flight, or came free recently, so that Services come and go there. The caller
-// holds mu.
+// moving reports whether full ranges may have room in a moment: one of their addresses is in flight
+// or came free recently, so Services come and go there. The caller holds mu.
 func (l *Index) moving(order []*allocator.Tier) bool {
 	if l.flights.moving(order) {
 		return true
@@ -99,9 +97,8 @@ func within(order []*allocator.Tier, a netip.Addr) bool {
 	return slices.ContainsFunc(order, func(t *allocator.Tier) bool { return t.Contains(a) })
 }
 
-// drawFree draws a free address, if possible none that came free recently; the caller holds mu.
-// Instead of such an address it takes another one of the same tier, or the one of some that came
-// free first.
+// drawFree draws a free address, if possible none that came free recently; instead it takes another
+// of the same tier, or of some the one that came free first. The caller holds mu.
 func (l *Index) drawFree(order []*allocator.Tier) (allocator.Drawn, error) {
 	first, err := l.pool.Draw(allocator.Request{Tiers: order})
 	if err != nil || l.freed(first.Addr).IsZero() {

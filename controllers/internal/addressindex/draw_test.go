@@ -7,7 +7,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// What came free just now is left alone while there are others in the same tier, and otherwise what came free first goes first.
+// What just came free is left alone if its tier has another; otherwise the first freed goes first.
 func TestFreshOnesAreLeftAlone(t *testing.T) {
 	for _, ips := range [][]string{{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, {"fd00::1", "fd00::2", "fd00::3"}} {
 		for name, tc := range map[string]struct {

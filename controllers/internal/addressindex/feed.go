@@ -32,7 +32,7 @@ func (l *listeners[T]) tell(key T) {
 	}
 }
 
-// Map turns the keys of one source into those of another. Keys that are held back are held back before, and so turned once for all that was told of them.
+// Map turns the keys of one source into those of another, once for all that delay holds back.
 func Map[T, U comparable](f *Feed[T], to func(T) []U) *Feed[U] {
 	return &Feed[U]{
 		name: f.name, index: f.index,
@@ -52,7 +52,7 @@ func Map[T, U comparable](f *Feed[T], to func(T) []U) *Feed[U] {
 	}
 }
 
-// holdBack returns a function that does something with a key after a delay, once for all calls until then. Without a delay it is done at once.
+// holdBack returns a function that calls do with a key after delay, once for all calls until then.
 func holdBack[T comparable](delay time.Duration, do func(T)) func(T) {
 	if delay == 0 {
 		return do
@@ -69,8 +69,8 @@ func holdBack[T comparable](delay time.Duration, do func(T)) func(T) {
 	}
 }
 
-// Feed is a controller's source: all that is indexed when the controller starts, then every key told.
-// Addresses, Covers, Ranges and Map make one.
+// Feed is a controller's source: all that is indexed at its start, then every key told. Addresses,
+// Covers, Ranges and Map make one.
 type Feed[T comparable] struct {
 	name    string
 	index   *Index
@@ -94,8 +94,8 @@ func (l *Index) Ranges() *Feed[string] {
 	return &Feed[string]{name: "ranges", index: l, connect: l.rangeListeners.add, known: func() []string { return known(l, l.ranges) }}
 }
 
-// RangeUsage wakes a controller for every ServiceCIDR whose used addresses or overlapping networks changed. Keys are held
-// back for delay, so that a burst of allocations is one look at the range.
+// RangeUsage wakes a controller for every ServiceCIDR whose used addresses or overlapping networks
+// changed. Keys are held back for delay, so that a burst of allocations is one look at the range.
 func (l *Index) RangeUsage(delay time.Duration) *Feed[string] {
 	return &Feed[string]{name: "usage", index: l, connect: l.usageListeners.add, delay: delay, known: nothing[string]}
 }
@@ -110,8 +110,8 @@ func known[K comparable, V any](l *Index, of map[K]V) []K {
 	return slices.Collect(maps.Keys(of))
 }
 
-// Start implements source.TypedSource. It connects before it reads what is known, so that nothing falls
-// between the two; a key added twice is one key in the queue.
+// Start implements source.TypedSource. It connects before it reads what is known, so that nothing
+// falls between the two; a key added twice is one key in the queue.
 func (f *Feed[T]) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[T]) error {
 	add := func(key T) { queue.Add(key) }
 	if f.delay > 0 {
@@ -136,7 +136,7 @@ func (f *Feed[T]) WaitForSync(ctx context.Context) error {
 // String names the source in the controller's log.
 func (f *Feed[T]) String() string { return "address index " + f.name }
 
-// Wake tells those who listen to addresses, and to the ranges that offer it, to look again.
+// Wake tells the listeners of an address, and of the ranges that offer it, to look again.
 func (l *Index) Wake(a netip.Addr) {
 	l.addressListeners.tell(a)
 	for _, c := range l.Covering(a) {

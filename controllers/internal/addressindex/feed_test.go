@@ -34,7 +34,7 @@ func (a *adding) expect(t *testing.T, want ...string) {
 	}
 }
 
-// A thousand policies may have one range, and what an event costs must not depend on how many: they are looked up once for all events of a while.
+// A thousand policies may have one range: they are looked up once for all events of a while.
 func TestMapAfterDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tell func(string)

@@ -22,10 +22,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// Index is the address index. Make one with New, connect it with Watch; all methods are safe for concurrent use.
+// Index is the address index. New makes one, Watch connects it; it is safe for concurrent use.
 //
-// Cost: an event on an address is O(log used + ranges); Usage and Blockers are O(log used) for each span that
-// the question breaks into. Nothing depends on the number of Services.
+// Cost: an event on an address is O(log used + ranges); Usage and Blockers are O(log used) for each
+// span that the question breaks into. Nothing depends on the number of Services.
 type Index struct {
 	pool *allocator.Pool
 
@@ -35,7 +35,7 @@ type Index struct {
 	nodes     map[string][]netip.Prefix
 	// declared are ranges of the default ServiceCIDR that its object cannot tell; see Declare.
 	declared []allocator.Range
-	// claimed is how many addresses Services hold, covered how many of these have their IPAddress; see Relation.
+	// claimed counts the addresses that Services hold, covered those with their IPAddress (Relation).
 	claimed, covered int
 	// allocations counts what appeared in each band of each ServiceCIDR since the start.
 	allocations map[string]map[RangeBand]uint64
@@ -45,11 +45,10 @@ type Index struct {
 	usageListeners   listeners[string] // how much of it is used, or what else uses it
 	coverListeners   listeners[netip.Addr]
 
-	// owned are the IPAddresses of ours, additional those of them that Services have beside their ClusterIPs.
+	// owned are the IPAddresses of ours, additional those that Services have beside their ClusterIPs.
 	owned      map[netip.Addr]OwnedIPAddress
 	additional map[types.NamespacedName][]netip.Addr
-	// flights are the addresses that this process hands out or writes, coolDowns those that cool
-	// down.
+	// flights are the addresses that this process hands out or writes, coolDowns those that cool.
 	flights   register
 	coolDowns coolDowns
 	released  releases
@@ -62,8 +61,8 @@ type Index struct {
 	synced []toolscache.InformerSynced // by kind
 }
 
-// entry is one address: what the IPAddress object makes of it, and who claims it.
-// An entry without object and claims is dropped from the map.
+// entry is one address: what the IPAddress object makes of it, and which Services claim it. An
+// entry without object and claims is dropped from the map.
 type entry struct {
 	object allocator.State // Free: no IPAddress
 	// held: a Service has had the address. One whose creation failed has not.
@@ -75,7 +74,7 @@ type entry struct {
 // New returns an empty address index; see SetRules.
 func New() *Index { return NewWithClock(clock.RealClock{}) }
 
-// NewWithClock is New with a clock of the caller's, which measures how long addresses cool down and are in flight.
+// NewWithClock is New with a clock for the time that addresses cool down and are in flight.
 func NewWithClock(c clock.PassiveClock) *Index {
 	return &Index{
 		owned:       map[netip.Addr]OwnedIPAddress{},
@@ -90,13 +89,13 @@ func NewWithClock(c clock.PassiveClock) *Index {
 	}
 }
 
-// Watch connects the address index to the informers of the cache. It returns at once; WaitForSync tells when the
-// first listings are indexed. Call it once, before the controllers start.
+// Watch connects the address index to the informers of the cache. It returns at once; Synced tells
+// when the first listings are indexed. Call it once, before the controllers start.
 func (l *Index) Watch(ctx context.Context, informers cache.Informers) error {
 	return errors.Join(l.WatchAddresses(ctx, informers), l.watch(ctx, informers, &corev1.Node{}, handler(l.nodeChanged)))
 }
 
-// WatchAddresses is Watch without Nodes, for somebody who asks for no overlaps.
+// WatchAddresses is Watch without Nodes, for a caller that asks for no overlaps.
 func (l *Index) WatchAddresses(ctx context.Context, informers cache.Informers) error {
 	return errors.Join(
 		l.watch(ctx, informers, &networkingv1.ServiceCIDR{}, handler(l.serviceCIDRChanged)),
@@ -123,7 +122,7 @@ func (l *Index) Synced() bool {
 	return !slices.ContainsFunc(l.synced, func(synced toolscache.InformerSynced) bool { return !synced() })
 }
 
-// Claims returns the Services whose spec.clusterIPs hold the address, in the order in which they were seen.
+// Claims returns the Services whose spec.clusterIPs hold the address, in the order first seen.
 func (l *Index) Claims(a netip.Addr) []types.NamespacedName {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -146,8 +145,8 @@ func (l *Index) Used(s allocator.Span, limit int) []netip.Addr { return l.pool.U
 // State returns what the address is used for.
 func (l *Index) State(a netip.Addr) allocator.State { return l.pool.State(a) }
 
-// record changes the entry of one address and brings the pool in line. It is the only writer of both,
-// so that they agree whenever mu is free.
+// record changes the entry of one address and brings the pool in line. It is the only writer of
+// both, so that they agree whenever mu is free.
 func (l *Index) record(a netip.Addr, change func(*entry)) {
 	l.mu.Lock()
 	before := l.addresses[a]
@@ -169,8 +168,8 @@ func (l *Index) record(a netip.Addr, change func(*entry)) {
 	l.Wake(a)
 }
 
-// had reports whether an IPAddress is that of a Service which has come and gone already: the watch of Services was ahead. The caller
-// holds mu.
+// had reports whether an IPAddress is that of a Service which has already come and gone: the watch
+// of Services was ahead. The caller holds mu.
 func (l *Index) had(a netip.Addr, e entry) bool {
 	r, cools := l.coolDowns.at[a]
 	return cools && !r.doubtful && e.object == allocator.Allocated && r.Service == e.parent
@@ -184,8 +183,9 @@ func (e entry) last() types.NamespacedName {
 	return e.parent
 }
 
-// observe brings the pool in line with an entry; the caller holds mu. What is in flight stays so until what it waits for has arrived. A Service that
-// has the address outranks the labels of the IPAddress, which people may change.
+// observe brings the pool in line with an entry; the caller holds mu. What is in flight stays so
+// until what it waits for has arrived. A Service that has the address outranks the labels of the
+// IPAddress, which users may change.
 func (l *Index) observe(a netip.Addr, e entry) {
 	if f := l.flights.at[a]; f != nil {
 		if !l.arrived(a, e, f) {
@@ -208,10 +208,10 @@ func (l *Index) observe(a netip.Addr, e entry) {
 	}
 }
 
-// free says what becomes of an address that neither an IPAddress nor a Service has any more; the caller holds mu.
+// free says what becomes of an address that has neither IPAddress nor Service; the caller holds mu.
 //
-// When an IPAddress of ours goes although it is still wanted, somebody has handed the address out, and the API server is about to show
-// to whom. Until then nobody else may have it.
+// When an IPAddress of ours goes although it is still wanted, another process has handed the
+// address out, and the API server is about to show to which Service. Until then it stays taken.
 func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	now := l.clock.Now()
 	k, owned := l.disown(a)
@@ -247,11 +247,12 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	}
 }
 
-// handedElsewhere is how long an address stays taken whose IPAddress of ours went although it was wanted: another replica has deleted it, and the API
-// server needs some milliseconds, or the leader has, which knows newer policies.
+// handedElsewhere is how long an address stays taken whose IPAddress of ours went although wanted:
+// another replica or the leader, which knows newer policies, deleted it, and the API server needs
+// some milliseconds to write its own.
 const handedElsewhere = 2 * time.Second
 
-// wanted reports whether an IPAddress of ours, which is gone, is wanted by the rules; the caller holds mu.
+// wanted reports whether the rules want an IPAddress of ours that is gone; the caller holds mu.
 func (l *Index) wanted(a netip.Addr, k OwnedIPAddress, now time.Time) bool {
 	switch k.Purpose {
 	case v1alpha1.PurposeReservation:
@@ -274,15 +275,15 @@ func (l *Index) count(e entry, by int) {
 	}
 }
 
-// Relation returns how many addresses Services hold, and how many of these have the IPAddress that they should have: of the API
-// server's allocator, and naming the only Service that holds the address.
+// Relation returns how many addresses Services hold, and how many of these have the right
+// IPAddress: of the API server's allocator, and naming the only Service that holds the address.
 func (l *Index) Relation() (claimed, covered int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.claimed, l.covered
 }
 
-// state is what the pool should hold: what the IPAddress says, unless a Service has the address in its spec.
+// state is what the pool should hold: the IPAddress's, unless a Service claims the address.
 func (e entry) state() allocator.State {
 	if len(e.claims) > 0 {
 		return allocator.Allocated

@@ -143,7 +143,7 @@ func TestBandOf(t *testing.T) {
 	}
 }
 
-// An event must wake exactly those who can be concerned.
+// An event must wake exactly the listeners that it can concern.
 func TestListeners(t *testing.T) {
 	b := newIndex()
 	var addresses, covers []netip.Addr
@@ -252,7 +252,7 @@ func mustRange(text string) allocator.Range {
 	return r
 }
 
-// Whatever the order of events on the two watches, the index must end up as if they had been kept in order:
+// Whatever the order of events on the two watches, the index must end up as if it had been kept:
 // used is what has an object or a claim.
 func TestRandomHistoryAgainstRecount(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -60,8 +60,7 @@ func (l *Index) TakeOver(a netip.Addr, to Holder) bool {
 	return true
 }
 
-// enterFlight enters an address that the pool assumes, and that is in no flight; the caller holds
-// mu.
+// enterFlight enters an address that the pool assumes and no flight has; the caller holds mu.
 func (l *Index) enterFlight(f *flight, to Holder) {
 	f.since = l.clock.Now()
 	if f.until.IsZero() {
@@ -75,7 +74,7 @@ func (l *Index) enterFlight(f *flight, to Holder) {
 	}
 }
 
-// offer lets those who wait have an address whose flight has ended, and tells those who listen.
+// offer gives waiting requests an address whose flight has ended, and tells the listeners.
 func (l *Index) offer(a netip.Addr) {
 	l.mu.Lock()
 	l.serve(a)
@@ -95,8 +94,7 @@ func (l *Index) land(f *flight) {
 	}
 }
 
-// held is the flight of an address that a holder was handed and still has, nil if it has not; the
-// caller holds mu.
+// held is the flight of an address that a holder still has, nil if none; the caller holds mu.
 func (l *Index) held(a netip.Addr, by Holder) *flight {
 	if f := l.flights.at[a]; f != nil && f.holder() == by {
 		return f
@@ -176,8 +174,7 @@ func (l *Index) NotWritten(a netip.Addr, by Holder, err error) error {
 	return err
 }
 
-// InFlight is the number of addresses that were handed out, or are being written, and that the
-// cluster does not show yet.
+// InFlight counts the addresses handed out or being written that the cluster does not show yet.
 func (l *Index) InFlight() int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -226,8 +223,7 @@ func (l *Index) EndWrite(a netip.Addr, written *networkingv1.IPAddress, gone typ
 	l.Wake(a)
 }
 
-// Writing returns how much longer to wait for the last write at an address to be seen, 0 if there
-// is none.
+// Writing returns how much longer to wait until the watch shows the last write, 0 for none.
 func (l *Index) Writing(a netip.Addr) time.Duration {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -254,7 +250,7 @@ func (l *Index) arrived(a netip.Addr, e entry, f *flight) bool {
 	}
 }
 
-// show notes that the watch has shown an address that was in flight, and counts it if it is another
+// show notes that the watch has shown an address in flight, and counts it if it is another
 // Service's; the caller holds mu.
 func (l *Index) show(e entry, f *flight) {
 	l.flights.show(f, l.clock.Now())

@@ -18,7 +18,7 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// forService is who an address is handed out to: a Service of a name.
+// forService is the Holder of an address: a Service of a name.
 func forService(name string) Holder { return Holder{Service: named(name)} }
 
 // left is how much a register remembers of flights.
@@ -90,7 +90,7 @@ func TestFlightEnds(t *testing.T) {
 	}
 }
 
-// Nobody is handed what somebody was handed, by whatever way.
+// No Service is handed what another was handed, by whatever way.
 func TestInFlightIsNobodyElses(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{})
@@ -145,8 +145,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// A tenant that asks for the same address again and again, and never creates the Service, does not
-// keep it from others.
+// A tenant that takes the same address again and again, and never creates the Service, does not
+// keep it from other Services.
 func TestTakingOverKeepsNobodyOut(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{})
@@ -222,8 +222,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// The way of an address that is kept for a Service and then handed to it: ours is deleted, the API server's appears. At no moment can
-// anybody else have it.
+// The way of an address that is kept for a Service and then handed to it: our IPAddress is deleted,
+// the API server's appears. At no moment can another Service have it.
 func TestMakingRoom(t *testing.T) {
 	for _, tc := range []struct{ name, purpose string }{
 		{"a reservation", v1alpha1.PurposeReservation}, {"a cooling address", v1alpha1.PurposeCooling},
@@ -249,7 +249,7 @@ func TestMakingRoom(t *testing.T) {
 	}
 }
 
-// The watch of Services is behind: one that had the address before, and is gone, is told after the address was handed out again.
+// The watch of Services is late: it tells of the former Service of an address after the next draw.
 func TestLateNewsOfTheServiceBefore(t *testing.T) {
 	for _, ip := range []string{"10.0.0.9", "fd00::9"} {
 		b := newTimed(rules{})
@@ -266,8 +266,8 @@ func TestLateNewsOfTheServiceBefore(t *testing.T) {
 	}
 }
 
-// What has been in flight for more than a second yields when the watch shows a later one, the oldest first, before anything that cools down and before
-// a refusal.
+// What has been in flight for more than a second yields when the watch shows a later one, the
+// oldest first, before anything that cools down and before a refusal.
 func TestInFlightYields(t *testing.T) {
 	for _, ips := range [][]string{{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, {"fd00::1", "fd00::2", "fd00::3"}} {
 		b := newTimed(rules{coolDown: time.Hour})
@@ -302,7 +302,7 @@ func TestInFlightYields(t *testing.T) {
 	}
 }
 
-// A tenant whose creations all fail does not keep others out of a small range, and uses up no cool-down.
+// A tenant whose creations all fail leaves room in a small range, and uses up no cool-down.
 func TestFailingCreationsKeepNobodyOut(t *testing.T) {
 	b := newTimed(rules{coolDown: time.Hour})
 	var ips []string
@@ -397,7 +397,7 @@ func TestInFlightIsBounded(t *testing.T) {
 	}
 }
 
-// Nobody is handed an address at which an IPAddress of ours is being written or deleted, until the watch has shown what came of it.
+// No Service is handed an address where we write or delete an IPAddress, until the watch shows it.
 func TestWrites(t *testing.T) {
 	for _, ip := range both {
 		for name, tc := range map[string]struct {
@@ -484,7 +484,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// An additional address that this process has written belongs to its Service before the watch shows it.
+// An additional address that this process has written is its Service's before the watch shows it.
 func TestWrittenAdditionalAddress(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{})
@@ -505,8 +505,8 @@ func TestWrittenAdditionalAddress(t *testing.T) {
 	}
 }
 
-// An IPAddress of ours that goes although it is wanted was deleted by another replica, which hands the address out. It stays taken for a moment; what
-// was cooling cools on.
+// An IPAddress of ours that goes although it is wanted was deleted by another replica, which hands
+// the address out. It stays taken for a moment; what was cooling cools on.
 func TestAnotherReplicaMakesRoom(t *testing.T) {
 	for name, tc := range map[string]struct {
 		purpose string
@@ -537,7 +537,7 @@ func TestAnotherReplicaMakesRoom(t *testing.T) {
 	}
 }
 
-// The labels of an IPAddress are open to whoever may write them. The address of a living Service stays that Service's.
+// Users may edit an IPAddress's labels. The address of a living Service stays that Service's.
 func TestClaimsOutrankLabels(t *testing.T) {
 	for _, ip := range both {
 		for _, purpose := range []string{v1alpha1.PurposeCooling, v1alpha1.PurposeReservation, v1alpha1.PurposeAdditional, "", "nonsense"} {
@@ -559,7 +559,7 @@ func TestClaimsOutrankLabels(t *testing.T) {
 	}
 }
 
-// Whoever got an address that was handed to somebody else is counted once.
+// A Service that got an address which was handed to another Service is counted once.
 func TestCollisions(t *testing.T) {
 	b := newTimed(rules{})
 	for i, tc := range []struct {
@@ -585,7 +585,7 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
-// What turned out to be somebody else's is nobody's until the watch had the time to show whose it is.
+// What turned out to be another Service's is not drawn until the watch has had time to show it.
 func TestLost(t *testing.T) {
 	for _, ip := range both {
 		b := newTimed(rules{})

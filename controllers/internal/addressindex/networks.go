@@ -10,13 +10,13 @@ import (
 
 // Network is a range in use by something else than Services.
 type Network struct {
-	// Owner says whose it is, for people: "node worker-1", "network corporate".
+	// Owner names the owner, for messages: "node worker-1", "network corporate".
 	Owner  string
 	Prefix netip.Prefix
 }
 
-// Overlaps returns the networks that meet any of the prefixes, by owner: pod CIDRs and addresses of nodes, and those that were declared as used by
-// something else.
+// Overlaps returns the networks that meet any of the prefixes, by owner: pod CIDRs and addresses of
+// nodes, and those declared as used by something else.
 func (l *Index) Overlaps(prefixes []netip.Prefix, declared []Network) []Network {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -47,8 +47,8 @@ func nodeNetworks(n *corev1.Node) []netip.Prefix {
 	return out
 }
 
-// nodeChanged indexes the networks of a node and wakes the ranges that meet them. Most node updates are
-// heartbeats and change nothing here.
+// nodeChanged indexes the networks of a node and wakes the ranges that meet them. Most node updates
+// are heartbeats and change nothing here.
 func (l *Index) nodeChanged(before, now *corev1.Node, _ bool) {
 	node, networks := before, []netip.Prefix(nil)
 	if now != nil {

@@ -14,26 +14,26 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 )
 
-// OwnedIPAddress is an IPAddress that the operator owns. Fields that its purpose has no use for are zero.
+// OwnedIPAddress is an IPAddress that the operator owns. Fields that its purpose lacks are zero.
 type OwnedIPAddress struct {
 	UID types.UID
-	// Purpose is one of v1alpha1.Purpose..., or empty when somebody took the label away.
+	// Purpose is one of v1alpha1.Purpose..., or empty when the label was removed.
 	Purpose string
 	// Policy and Reservation say whose a reservation or a cooling address is.
 	Policy, Reservation string
-	// Service is who had a cooling address, and whose an additional one is.
+	// Service is the Service that had a cooling address, or that has an additional one.
 	Service types.NamespacedName
 	// ServiceUID and ServiceCIDR are those of an additional address.
 	ServiceUID  types.UID
 	ServiceCIDR string
-	// Former: renumbering holds the address for its Service, which had it. Deleted is when it was let go of, zero if it was not.
+	// Former: renumbering holds the address for its former Service. Deleted is when it was let go of.
 	Former  bool
 	Deleted time.Time
 	// Released is when a cooling address was freed; the object's creation when that cannot be read.
 	Released time.Time
 }
 
-// newOwned reads an IPAddress of ours. What cannot be read is left out: labels and annotations are open to everybody who may write them.
+// newOwned reads what can be read of an IPAddress of ours: other writers may edit its metadata.
 func newOwned(o *networkingv1.IPAddress) OwnedIPAddress {
 	k := OwnedIPAddress{
 		UID: o.UID, Purpose: o.Labels[v1alpha1.LabelPurpose], Service: upstream.Service(o), Policy: upstream.Policy(o),
@@ -53,8 +53,8 @@ func newOwned(o *networkingv1.IPAddress) OwnedIPAddress {
 	return k
 }
 
-// ReadCoolDown reads from the annotations of a cooling IPAddress who had the address, and when it was freed: at the latest when the object
-// was created. A time that cannot be read, or lies after that, is replaced by it.
+// ReadCoolDown reads from the annotations of a cooling IPAddress which Service had the address, and
+// when it was freed: the object's creation if that cannot be read or is later.
 func ReadCoolDown(annotations map[string]string, created time.Time) CoolDown {
 	namespace, name, _ := strings.Cut(annotations[v1alpha1.AnnotationLastService], "/")
 	c := CoolDown{Service: types.NamespacedName{Namespace: namespace, Name: name}, Released: created}
@@ -76,8 +76,8 @@ func (k OwnedIPAddress) state() allocator.State {
 	}
 }
 
-// ours reports whether an IPAddress is one that the operator owns. That of a former address is, as an additional one of its Service, from the moment that the API
-// server has let go of it; it gets the labels later, or never.
+// ours reports whether the operator owns an IPAddress. It owns that of a former address, as an
+// additional one of its Service, once the API server let go of it; labels come later or never.
 func ours(o *networkingv1.IPAddress) bool {
 	return o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator || upstream.Former(o)
 }
@@ -90,8 +90,9 @@ func (l *Index) Owned(a netip.Addr) (OwnedIPAddress, bool) {
 	return k, ok
 }
 
-// Additional returns the additional IPAddresses of a Service by their addresses, also those that this process has written and the watch does not
-// show yet. An IPAddress of an address in the spec of a Service is none, whatever its labels say.
+// Additional returns the additional IPAddresses of a Service by address, also those that this
+// process wrote and the watch does not show yet. An IPAddress of an address in the spec of a
+// Service is none, whatever its labels say.
 func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIPAddress {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

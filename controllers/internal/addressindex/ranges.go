@@ -15,15 +15,15 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// ServiceCIDR is what matters of a ServiceCIDR object. It is a value; do not change Labels and Ranges.
+// ServiceCIDR is what matters of a ServiceCIDR. It is a value; do not change Labels and Ranges.
 type ServiceCIDR struct {
 	Name   string
 	Labels map[string]string
 	Ranges []allocator.Range
 	// Ready: API servers allocate from it.
 	Ready bool
-	// Terminating is set from the moment that deletion was asked for: such a range offers nothing any more,
-	// so it covers no address of another one (two equal ranges deleted together would orphan theirs).
+	// Terminating is set once deletion was asked for: such a range offers nothing any more, and covers
+	// no address of another one (two equal ranges deleted together would orphan theirs).
 	Terminating bool
 }
 
@@ -47,9 +47,9 @@ type RangeBand struct {
 	Band allocator.Band
 }
 
-// Declare enters ranges of the default ServiceCIDR that hold whether its object names them or not. Where the API server
-// allocates from the bitmap its flag is the truth: the object may not exist yet, and a 1.31 or 1.32 API server refuses
-// to add a family to it. Call it before Watch.
+// Declare enters ranges that the default ServiceCIDR has whether its object names them or not.
+// Where the API server allocates from the bitmap its flag is the truth: the object may not exist
+// yet, and a 1.31 or 1.32 API server refuses to add a family to it. Call it before Watch.
 func (l *Index) Declare(ranges []allocator.Range) {
 	l.declared = ranges
 	l.enter(l.complete(ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR}))
@@ -85,12 +85,12 @@ func (l *Index) Allocations(servicecidr string, band RangeBand) uint64 {
 	return l.allocations[servicecidr][band]
 }
 
-// NewServiceCIDR reads an object. It leaves out what is not a range: the API server has validated the rest, and a range that it
-// should one day accept and we do not know must not stop the others.
+// NewServiceCIDR reads an object. It leaves out what is no range: the API server has validated the
+// rest, and a range that it may accept one day and we do not know must not stop the other ranges.
 func NewServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 	c := ServiceCIDR{
 		Name: o.Name, Labels: o.Labels, Terminating: !o.DeletionTimestamp.IsZero(),
-		// Without the condition API servers allocate: nobody runs the controller that sets it.
+		// Without the condition API servers allocate: the controller that sets it does not run.
 		Ready: !meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady) &&
 			!meta.IsStatusConditionPresentAndEqual(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady, metav1.ConditionUnknown),
 	}
@@ -122,7 +122,7 @@ func (l *Index) Covering(a netip.Addr) []ServiceCIDR {
 	return out
 }
 
-// BandOf returns the band of an address. An address that one range counts as static and another as dynamic is
+// BandOf returns the band of an address. One that is static in one range and dynamic in another is
 // static: that band is the one to keep clean. ok is false when no ServiceCIDR offers the address.
 func (l *Index) BandOf(a netip.Addr) (band allocator.Band, ok bool) {
 	for _, c := range l.Covering(a) {
@@ -140,7 +140,7 @@ func (l *Index) BandOf(a netip.Addr) (band allocator.Band, ok bool) {
 // Orphans returns the spans that would be left without any range if the named ServiceCIDR went:
 //
 //	its ranges      |------------------|
-//	others, alive        |-----|   |-------|
+//	live ranges          |-----|   |-------|
 //	terminating    |-------------------|          no cover
 //	answer          |---|       |-|
 func (l *Index) Orphans(name string) []allocator.Span {
@@ -165,8 +165,8 @@ func (l *Index) Orphans(name string) []allocator.Span {
 	return out
 }
 
-// serviceCIDRChanged indexes a ServiceCIDR. The object itself is always told of, for its metadata and status may have
-// changed; its neighbours and addresses only when the cover did.
+// serviceCIDRChanged indexes a ServiceCIDR. It always tells of the object itself, whose metadata
+// and status may have changed; of its neighbours and addresses only when the cover did.
 func (l *Index) serviceCIDRChanged(last, now *networkingv1.ServiceCIDR, _ bool) {
 	if now == nil {
 		l.dropRange(last.Name)
@@ -196,8 +196,8 @@ func (l *Index) dropRange(name string) {
 	l.coverChanged(before, after)
 }
 
-// coverChanged wakes every range that meets the old or the new one, and the used addresses inside: their band
-// may differ now, or no range may offer them any more.
+// coverChanged wakes every range that meets the old or the new one, and the used addresses inside:
+// their band may differ now, or no range may offer them any more.
 func (l *Index) coverChanged(before, after ServiceCIDR) {
 	ranges := slices.Concat(before.Ranges, after.Ranges)
 	var touched []netip.Prefix

@@ -20,7 +20,7 @@ const (
 	maxOfNamespace = 1 << 12
 )
 
-// Holder is who an address is handed out to.
+// Holder is the Service, and the review, that an address is handed out to.
 type Holder struct {
 	// Service may lack its name when the API server has yet to generate it.
 	Service types.NamespacedName
@@ -31,27 +31,23 @@ type Holder struct {
 	Review types.UID
 }
 
-// flight is the entry of an address that this process has handed out, or at which it writes an
-// IPAddress, and that the cluster does not show yet. The pool has such an address as Assumed, so
-// that it is not drawn again.
+// flight is an address that this process handed out, or where it writes an IPAddress, and that the
+// cluster does not show yet. The pool has it as Assumed, so that it is not drawn again.
 type flight struct {
 	address netip.Addr
-	// of is the account of the Service's namespace, nil for an address that is handed to no
-	// Service.
+	// of is the account of the Service's namespace, nil if the address is for no Service.
 	of           *account
 	name         string
 	review       types.UID
 	since, until time.Time
 	place        int // in the queue of those whose time will be over
-	// late: it was there for overtakenFor or unshownFor, and was counted as one that does not
-	// arrive.
+	// late: it was there for overtakenFor or unshownFor, and counts as one that does not arrive.
 	late, landed bool
 	// renewed: its Service had asked for the address before, and asked anew.
 	renewed bool
 	// instead is the flight that yielded the address to this one.
 	instead *flight
-	// write is set while this process writes an IPAddress of ours at the address, and until the
-	// watch shows that write.
+	// write is set from when this process writes our IPAddress there until the watch shows that.
 	write *write
 }
 
@@ -65,7 +61,7 @@ type write struct {
 	over chan struct{}
 }
 
-// holder is who the address was handed out to, the zero Holder for no Service.
+// holder is the Holder that the address was handed out to, the zero Holder for no Service.
 func (f *flight) holder() Holder {
 	if f.of == nil {
 		return Holder{}
@@ -87,9 +83,8 @@ func (w *write) seen(at types.UID) bool {
 // register is empty and ready.
 type register struct {
 	at map[netip.Addr]*flight
-	// at has all by address; handed are those that were handed to a Service, since when, kept all
-	// others: those at which this process writes, and those that another process has handed out.
-	// Only what was handed to a Service yields.
+	// at has all by address; handed are those handed to a Service, since when; kept are the rest:
+	// where this process writes, and what another process has handed out. Only handed ones yield.
 	handed, kept allocator.Ages
 	ends         ending
 	// additional are the addresses of additional IPAddresses that were written for a Service.
@@ -225,8 +220,7 @@ func (r *register) wrote(f *flight, k OwnedIPAddress) {
 }
 
 // yields is the flight of some tiers that is drawn again when nothing is free, nil if none is old
-// enough. The namespaces whose addresses have not arrived most often lately come first; then the
-// oldest of all.
+// enough: first of the namespaces that have failed most lately, then the oldest of all.
 func (r *register) yields(order []*allocator.Tier, now time.Time) *flight {
 	r.age(now)
 	a, since, ok := r.handed.OldestIn(order)

@@ -246,7 +246,7 @@ func compareRegisters(t *testing.T, where string, random *rand.Rand, real *regis
 }
 
 // A namespace that asks for more than its share loses its own addresses, the oldest first, and
-// others keep theirs.
+// other namespaces keep theirs.
 func TestShareOfANamespace(t *testing.T) {
 	b, order := hugeRange(t)
 	if _, err := b.Draw(order, of("other", 0)); err != nil {

@@ -20,9 +20,8 @@ const (
 )
 
 // line are the requests that wait for an address of the same tiers. Whatever makes room there
-// serves one of them: the namespaces take turns, and in each namespace the first one comes first.
-// So a namespace with many requests does not keep others waiting, and a thousand that wait cost no
-// more than one.
+// serves one: the namespaces take turns, and in each the first one comes first. So a namespace with
+// many requests does not keep another waiting, and a thousand requests cost no more than one.
 type line struct {
 	order  []*allocator.Tier
 	queues []*queue // of the namespaces that wait; the first has its turn
@@ -55,7 +54,7 @@ func (l *Index) Await(ctx context.Context, order []*allocator.Tier, to Holder) (
 	return w.drawn, w.err
 }
 
-// await draws, or lets a request wait. A newcomer does not overtake those who wait already.
+// await draws, or lets a request wait. A newcomer does not overtake the requests that wait already.
 func (l *Index) await(ctx context.Context, order []*allocator.Tier, to Holder) *waiter {
 	w := &waiter{to: to, done: make(chan struct{})}
 	l.mu.Lock()
@@ -99,7 +98,7 @@ func (l *Index) leave(order []*allocator.Tier, w *waiter) {
 	}
 }
 
-// serve lets those who wait have an address at which something has changed; the caller holds mu.
+// serve gives waiting requests an address at which something has changed; the caller holds mu.
 func (l *Index) serve(a netip.Addr) {
 	for _, li := range slices.Clone(l.lines) {
 		if within(li.order, a) {
@@ -108,8 +107,8 @@ func (l *Index) serve(a netip.Addr) {
 	}
 }
 
-// serveLine draws for those who wait, as long as there is something to draw. When nothing may come
-// any more it sends all of them away. The caller holds mu.
+// serveLine draws for the requests of a line while there is something to draw. When nothing may
+// come any more it sends all of them away. The caller holds mu.
 func (l *Index) serveLine(li *line) {
 	served := false
 	for len(li.queues) > 0 {

@@ -16,10 +16,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// small are two addresses of each family, of ranges that have no others.
+// small are two addresses of each family, which fill their ranges.
 var small = [][]string{{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}}
 
-// of is who an address is handed out to: a review of some Service in a namespace.
+// of is the Holder of an address: a review of some Service in a namespace.
 func of(namespace string, review int) Holder {
 	return Holder{Service: types.NamespacedName{Namespace: namespace, Name: "s"}, Review: types.UID(fmt.Sprint(review))}
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// walk is a small cluster at random: an API server that creates and deletes Services, also some whose creation fails; two watches that
-// deliver late, each in its own order; and this process, which draws addresses, and keeps those that cool by IPAddresses.
+// walk is a small random cluster: an API server that creates and deletes Services, some of which
+// fail; two watches that deliver late, each in its own order; and this process, which draws
+// addresses, and keeps those that cool by IPAddresses.
 type walk struct {
 	timed
 	t      *testing.T
@@ -34,10 +35,10 @@ type walk struct {
 	drawn map[string]time.Time
 	// since is when each address was drawn last.
 	since map[string]time.Time
-	// yielded are those that were ever drawn again while they were in flight: two Services were on their way there, so how long the address cools down
-	// depends on whose events come first.
+	// yielded are those that were ever drawn again in flight: two Services were on their way there, so
+	// how long the address cools down depends on whose events come first.
 	yielded map[string]bool
-	// coolUntil are the addresses that should cool, until when; seen are the Services that were delivered.
+	// coolUntil says until when addresses should cool; seen are the Services that were delivered.
 	coolUntil map[string]time.Time
 	seen      map[string]bool
 	names     int
@@ -245,7 +246,8 @@ func (w *walk) step() {
 	}
 }
 
-// A single replica never hands out what somebody has, whatever the watches tell when; lets cool what should; and keeps nothing at the end.
+// A single replica hands out no address in use, in whatever order the watches tell; lets cool what
+// should; and keeps nothing at the end.
 func TestRandomWalkOfASingleReplica(t *testing.T) {
 	for seed := range uint64(60) {
 		w := newWalk(t, seed)

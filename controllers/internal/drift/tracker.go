@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Type names a kind of drift between Services, IPAddresses and ServiceCIDRs; it is the value of the metric
-// label `type`.
+// Type names a kind of drift between Services, IPAddresses and ServiceCIDRs; it is the value of the
+// metric label `type`.
 type Type string
 
 // The ways in which the one-to-one relation of KEP-1880 breaks.
@@ -28,8 +28,7 @@ const (
 	OutOfRange Type = "out_of_range"
 	// Invalid: an entry of spec.clusterIPs is no address.
 	Invalid Type = "invalid"
-	// Misspelt: an entry of spec.clusterIPs is an address, but not written as its IPAddress is
-	// named.
+	// Misspelt: an address in spec.clusterIPs is not written as its IPAddress is named.
 	Misspelt Type = "misspelt"
 )
 
@@ -38,8 +37,8 @@ func Types() []Type {
 	return []Type{Missing, Orphan, WrongParent, WrongLabels, Duplicate, OutOfRange, Invalid, Misspelt}
 }
 
-// Tracker remembers one finding for each key. The zero value is empty and ready; it is safe for concurrent use.
-// Memory grows with what is wrong, not with what is watched.
+// Tracker remembers one finding for each key. The zero value is empty and ready; it is safe for
+// concurrent use. Memory grows with what is wrong, not with what is watched.
 type Tracker[K comparable] struct {
 	mu       sync.Mutex
 	findings map[K]*finding
@@ -52,8 +51,8 @@ type finding struct {
 	reported []string
 }
 
-// Suspect notes that key shows a finding of this type now, and returns how much longer it has to last before it
-// may be believed: zero when it has been there for delay. Another type than before starts anew.
+// Suspect notes that key shows a finding of this type now, and returns how much longer it has to
+// last before it may be believed: zero when it has been there for delay. A new type starts anew.
 func (t *Tracker[K]) Suspect(key K, kind Type, now time.Time, delay time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,12 +82,10 @@ func (t *Tracker[K]) Believe(key K) bool {
 	return true
 }
 
-// remembered is how many texts about one key are told: a text that changes again and again has an
-// end, and costs a bounded memory.
+// remembered is how many texts about one key are told: an ever-changing text costs bounded memory.
 const remembered = 64
 
-// Report returns whether this text about key, which is suspected, is news. A text is news once, and
-// 64 texts are, until key is cleared.
+// Report returns whether this text about a suspected key is news: 64 texts are, once, until Clear.
 func (t *Tracker[K]) Report(key K, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +104,7 @@ func (t *Tracker[K]) Clear(key K) {
 	delete(t.findings, key)
 }
 
-// Count returns how many keys show each type of believed drift. It costs one pass over what is wrong.
+// Count returns how many keys show each type of believed drift, in one pass over what is wrong.
 func (t *Tracker[K]) Count() map[Type]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,12 +23,13 @@ import (
 )
 
 const (
-	// connectWithin is how long the leader's machine may take to accept a connection. One that is gone does not refuse.
+	// connectWithin is how long the leader may take to accept a connection: a dead machine is silent.
 	connectWithin = 300 * time.Millisecond
-	// answerWithin is how long a leader that is there may be silent. It says at once that it has a request, and may then take the time that the request
-	// has. A leader without CPU time is silent for a while, and drawing beside it costs collisions.
+	// answerWithin is how long a leader that is there may be silent. It says at once that it has a
+	// request, and may then take the time that the request has. A leader without CPU time is silent
+	// for a while, and drawing beside it costs collisions.
 	answerWithin = time.Second
-	// askAgainAfter is how long a leader that was silent is left alone. Then one request tries it again.
+	// askAgainAfter is how long a silent leader is left alone. Then one request tries it again.
 	askAgainAfter = time.Second
 	// maxAnswer bounds what is read of an answer: a patch of two addresses, and warnings.
 	maxAnswer = 1 << 20
@@ -39,7 +40,7 @@ var (
 	errNotLeader = errors.New("the server shows another certificate than this replica has")
 )
 
-// Client hands AdmissionReviews on to the leader. Make one with NewClient; it is safe for concurrent use.
+// Client hands AdmissionReviews on to the leader. NewClient makes one, safe for concurrent use.
 type Client struct {
 	lock      *Lock
 	path      string
@@ -53,8 +54,8 @@ type suspicion struct {
 	until   time.Time
 }
 
-// NewClient returns a Client that finds the leader by lock and posts to path there. The leader proves itself by the certificate that all replicas
-// share; certificate returns it.
+// NewClient returns a Client that finds the leader by lock and posts to path there. The leader
+// proves itself by the certificate that all replicas share; certificate returns it.
 func NewClient(lock *Lock, path string, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *Client {
 	return &Client{lock: lock, path: path, transport: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: connectWithin}).DialContext,
@@ -75,9 +76,8 @@ func NewClient(lock *Lock, path string, certificate func(*tls.ClientHelloInfo) (
 }
 
 // Review returns the leader's answer to a request, which holds no more than this replica has kept
-// of it; the leader bounds it anew. It is false if there is no answer, so that this replica has to
-// give one, or because ctx has ended. Before it says so it reads the Lease again, unless this
-// replica leads.
+// of it; the leader bounds it anew. It is false if this replica has to answer, or ctx has ended.
+// Before it says so it reads the Lease again, unless this replica leads.
 func (c *Client) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool) {
 	address := c.lock.Address()
 	try, ok := c.mayAsk(address, time.Now())

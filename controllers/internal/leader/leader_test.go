@@ -42,7 +42,7 @@ func (l *lease) Update(_ context.Context, r resourcelock.LeaderElectionRecord) e
 }
 func (l *lease) Identity() string { return l.identity }
 
-// The Lease tells everybody but its holder where the holder is.
+// The Lease tells every replica but its holder where the holder is.
 func TestLockTellsWhoLeads(t *testing.T) {
 	ctx := t.Context()
 	held := &lease{identity: "me@10.0.0.1:9443"}
@@ -237,7 +237,7 @@ func TestLeaderLearnsTheTimeThatIsLeft(t *testing.T) {
 	}
 }
 
-// One that answers again is asked by everybody again.
+// A leader that answers again is asked by all requests again.
 func TestLeaderComesBack(t *testing.T) {
 	var down atomic.Bool
 	down.Store(true)
@@ -260,7 +260,7 @@ func TestLeaderComesBack(t *testing.T) {
 	}
 }
 
-// Whoever has not our certificate is not the leader, whatever the Lease says.
+// A server without our certificate is not the leader, whatever the Lease says.
 func TestAnotherCertificate(t *testing.T) {
 	c := serve(t, Promptly(allowing(0)))
 	for name, certificate := range map[string]func(*tls.ClientHelloInfo) (*tls.Certificate, error){
@@ -279,7 +279,7 @@ func TestAnotherCertificate(t *testing.T) {
 // elect writes into the Lease who leads, which the election of this replica has not read yet.
 func elect(c *Client, holder string) { c.lock.reader.(*lease).record.HolderIdentity = holder }
 
-// Without a leader nobody is asked, and a leader that is gone is noticed at once.
+// Without a leader no replica is asked, and a leader that is gone is noticed at once.
 func TestNobodyLeads(t *testing.T) {
 	c := serve(t, Promptly(allowing(0)))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -297,7 +297,7 @@ func TestNobodyLeads(t *testing.T) {
 	}
 }
 
-// A replica that would draw by itself asks the leader that was elected a moment ago, and learns of its own election by the election alone.
+// A replica that would draw asks a new leader; of its own election it learns by the election alone.
 func TestSomebodyLeadsSinceAMomentAgo(t *testing.T) {
 	c := serve(t, Promptly(allowing(0)))
 	leader := c.lock.reader.(*lease).record.HolderIdentity

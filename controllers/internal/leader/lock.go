@@ -23,11 +23,11 @@ const renewDeadline = 10 * time.Second
 // rereadWithin is how long a request waits for the Lease to be read for it.
 const rereadWithin = 200 * time.Millisecond
 
-// Lock is the resource lock of the leader election, which remembers who holds it. It is safe for concurrent use.
+// Lock is the election's resource lock. It remembers its holder, and is safe for concurrent use.
 type Lock struct {
 	resourcelock.Interface
 	holder atomic.Pointer[string]
-	// reader is a lock of the same Lease for Reread alone: the election's is not safe for concurrent use.
+	// reader is a lock of the same Lease for Reread: the election's is not for concurrent use.
 	reader  resourcelock.Interface
 	reading singleflight.Group
 }
@@ -71,7 +71,7 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.remember(&record, l.Interface.Update(ctx, record))
 }
 
-// remember keeps who holds the Lease, unless reading or writing it failed, and returns that error.
+// remember keeps the holder of the Lease unless reading or writing it failed, and returns err.
 func (l *Lock) remember(record *resourcelock.LeaderElectionRecord, err error) error {
 	if err == nil {
 		l.holder.Store(&record.HolderIdentity)
@@ -82,8 +82,8 @@ func (l *Lock) remember(record *resourcelock.LeaderElectionRecord, err error) er
 // Known reports whether the Lease has been read or written at least once.
 func (l *Lock) Known() bool { return l.holder.Load() != nil }
 
-// Address returns where the webhooks of another process are that leads. It is empty while nobody leads, or nobody knows, or the leader serves no webhooks, and
-// for the leader itself.
+// Address returns where the webhooks of the leader are. It is empty while no replica leads, or the
+// leader is unknown or serves no webhooks, and for the leader itself.
 func (l *Lock) Address() string {
 	holder := l.holder.Load()
 	if holder == nil || l.leads(holder) {
@@ -92,8 +92,9 @@ func (l *Lock) Address() string {
 	return (*holder)[strings.LastIndex(*holder, "@")+1:]
 }
 
-// Reread returns Address after the Lease has been read again, for somebody who would draw because nobody else seems to: the election reads it every two
-// seconds only. The leader reads nothing. Concurrent calls share a request, which takes 200 ms at most; if it fails, the answer is what was known.
+// Reread returns Address after reading the Lease again, for a replica that would draw because it
+// knows no other leader: the election reads it only every two seconds. The leader reads nothing.
+// Concurrent calls share a request of 200 ms at most; if it fails, the answer is what was known.
 func (l *Lock) Reread(ctx context.Context) string {
 	if before := l.holder.Load(); !l.leads(before) {
 		_, _, _ = l.reading.Do("", func() (any, error) {

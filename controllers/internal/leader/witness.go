@@ -38,8 +38,7 @@ func (w witnessed) Get(ctx context.Context, name string, o metav1.GetOptions) (*
 	return w.told(func() (*coordinationv1.Lease, error) { return w.LeaseInterface.Get(ctx, name, o) })
 }
 
-// Create implements coordinationclient.LeaseInterface. One that was deleted is newer when it is
-// back.
+// Create implements coordinationclient.LeaseInterface. A Lease that was deleted comes back newer.
 func (w witnessed) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	return w.told(func() (*coordinationv1.Lease, error) { return w.LeaseInterface.Create(ctx, lease, o) })
 }

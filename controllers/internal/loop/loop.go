@@ -1,4 +1,4 @@
-// Package loop sets up control loops that differ in nothing but their sources, their pace and what they do.
+// Package loop sets up control loops that differ only in their sources, pace and work.
 package loop
 
 import (
@@ -20,7 +20,7 @@ type Options struct {
 	Name string
 	// Workers is how many keys are reconciled at the same time.
 	Workers int
-	// A key that failed waits Retry before it is tried again, then twice as long each time, up to LongestRetry.
+	// A key that failed waits Retry, and twice as long each further time, up to LongestRetry.
 	Retry, LongestRetry time.Duration
 }
 
@@ -36,8 +36,8 @@ func Setup[K comparable](mgr manager.Manager, o Options, r reconcile.TypedReconc
 	return b.Complete(patient[K]{r})
 }
 
-// patient takes a write that was not tried, because the API server refuses those of its kind, for
-// no failure.
+// patient does not take a write for a failure that was not tried, because the API server refuses
+// those of its kind.
 type patient[K comparable] struct{ reconcile.TypedReconciler[K] }
 
 // Reconcile implements reconcile.TypedReconciler.

@@ -32,13 +32,14 @@ var (
 			"They come while no replica leads, or others do not reach the leader.", nil, nil)
 )
 
-// Addresses collects what the address index knows of every range and of what is in flight, and present drift from the trackers.
-// A scrape costs O(ranges x log used).
+// Addresses collects what the address index knows of every range and of what is in flight, and
+// drift from the trackers. A scrape costs O(ranges x log used).
 type Addresses struct {
 	Index *addressindex.Index
-	// Migration: the API server allocates from the bitmap, and it is told how many addresses are ready for another one.
+	// Migration: the API server allocates from the bitmap, and a metric tells how many addresses are
+	// ready for another API server.
 	Migration bool
-	// Drift are the counts of everybody who tracks drift.
+	// Drift are the counts of all drift trackers.
 	Drift []func() map[drift.Type]int
 }
 

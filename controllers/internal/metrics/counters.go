@@ -45,8 +45,8 @@ var (
 	AdmissionUnread = vec("admission_unread_total",
 		"Admission reviews that no webhook got to see, by reason: long (a part is longer than any that the API server takes, or than the operator reads; refused), "+
 			"busy (there was no room among others), late (it did not arrive in time), malformed (no API server sends such). All but the first pass, unless failurePolicy says otherwise.", "reason")
-	// BlockedDeletions counts, for each ServiceCIDR that is to be deleted, the addresses that hold it.
-	// A range that nothing holds has no series.
+	// BlockedDeletions counts, for each ServiceCIDR that is to be deleted, the addresses that hold it;
+	// a range that nothing holds has no series.
 	BlockedDeletions = auto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "blocked_deletions",
 		Help: "Addresses that hold a ServiceCIDR which is to be deleted: they would be left without a range.",
@@ -57,17 +57,17 @@ var (
 		Name: prefix + "writes_refused",
 		Help: "1 while the API server refuses an operation (create, delete, change) on IPAddresses, by what it is for: two are tried after each pause of two minutes or less.",
 	}, []string{"for", "operation"})
-	// ExclusiveViolations counts the addresses that Services have although a policy keeps them for others.
+	// ExclusiveViolations counts the addresses of Services that a policy keeps for other Services.
 	ExclusiveViolations = auto.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "exclusive_violations",
 		Help: "Addresses that Services have although an exclusive policy keeps them for others; the leader's, 0 elsewhere.",
 	})
-	// DefaultRangeMismatch is 1 while the default ServiceCIDR is not the range that the operator was told of.
+	// DefaultRangeMismatch is 1 while the default ServiceCIDR is not the range the operator knows of.
 	DefaultRangeMismatch = auto.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "default_range_mismatch",
 		Help: "1 while the ServiceCIDR kubernetes differs from the API server's --service-cluster-ip-range, as the operator was told of it.",
 	})
-	// CertificateExpiration is when the certificate that the webhooks serve runs out; 0 before there is one.
+	// CertificateExpiration is when the webhooks' certificate runs out; 0 before there is one.
 	CertificateExpiration = auto.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "webhook_certificate_expiration_timestamp_seconds",
 		Help: "When the certificate that the webhooks serve runs out, in seconds since 1970; 0 before there is one, and where somebody else issues it.",

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/metricsdoc"
 )
 
-// TestDocumentation holds the manager's part of docs/metrics.md against the code. hack/generate.sh has it write that part.
+// TestDocumentation checks the manager's part of docs/metrics.md; hack/generate.sh writes it so.
 func TestDocumentation(t *testing.T) {
 	r, err := allocator.NewRange(netip.MustParsePrefix("10.96.0.0/16"))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package objects reads and writes single objects for controllers. Everything here is safe for concurrent use.
+// Package objects reads and writes single objects. Everything here is safe for concurrent use.
 package objects
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// Get reads an object into the one that is given and returns it, nil when there is none of this name.
+// Get reads an object into the given one and returns it, nil when there is none of this name.
 func Get[T client.Object](ctx context.Context, reader client.Reader, name types.NamespacedName, into T) (T, error) {
 	var none T
 	switch err := reader.Get(ctx, name, into); {
@@ -27,7 +27,7 @@ func Get[T client.Object](ctx context.Context, reader client.Reader, name types.
 	return into, nil
 }
 
-// IgnoreGone drops the errors of a write to an object that is not there any more, or not the same one.
+// IgnoreGone drops the errors of a write to an object that is gone, or not the same one any more.
 func IgnoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -47,8 +47,8 @@ func ApplyConditions(ctx context.Context, c client.Client, o *v1alpha1.ServiceCI
 	return nil
 }
 
-// ApplyStatus applies what a field manager has to say in the status of a policy, a pointer to a struct. The UID keeps it from a policy of the same name
-// that was created since.
+// ApplyStatus applies what a field manager has to say in the status of a policy, a pointer to a
+// struct. The UID spares a policy of the same name that was created since.
 func ApplyStatus(ctx context.Context, c client.Client, o *v1alpha1.ServiceCIDRPolicy, status any, as client.FieldOwner) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {

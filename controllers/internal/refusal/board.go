@@ -14,8 +14,7 @@ type Refused struct {
 	Remedy, Said string
 }
 
-// Board has all that is refused to a process. The zero value is empty; it is safe for concurrent
-// use.
+// Board has all that is refused to a process. The zero value is empty; concurrent use is safe.
 type Board struct {
 	mu      sync.Mutex
 	refused []Refused

@@ -25,8 +25,7 @@ const wordsOfAPIServer = 600
 
 // Options of New.
 type Options struct {
-	// What the IPAddresses are written for: the value of a metric label, and in the words of an
-	// event.
+	// What the IPAddresses are written for: a metric label's value, and in the words of an event.
 	What string
 	// Remedy is what an admin can do, other than to allow it.
 	Remedy string
@@ -38,8 +37,7 @@ type Options struct {
 	Pace flowcontrol.RateLimiter
 }
 
-// Client is a client for one control loop that writes no object but IPAddresses. It is safe for
-// concurrent use.
+// Client is a client for one loop that writes only IPAddresses. It is safe for concurrent use.
 type Client struct {
 	client.Client
 	pace                   flowcontrol.RateLimiter
@@ -116,8 +114,7 @@ func Wait(result reconcile.Result, err error) (reconcile.Result, error) {
 	return result, err
 }
 
-// untried reports whether an error is about nothing but writes that were not tried, and when the
-// first of them may be.
+// untried reports whether an error has only untried writes, and when the first may be tried.
 func untried(err error) (after time.Duration, ok bool) {
 	switch e := err.(type) { //nolint:errorlint // this is the walk that errors.As is
 	case *Error:
@@ -140,7 +137,7 @@ func untried(err error) (after time.Duration, ok bool) {
 	}
 }
 
-// defaultRange is whom events are about that concern no single object.
+// defaultRange is the object of events that concern no single object.
 func defaultRange() *networkingv1.ServiceCIDR {
 	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultServiceCIDR}}
 }

@@ -12,22 +12,19 @@ import (
 )
 
 const (
-	// closeAfter is how many writes in a row are refused before no other is tried: one alone may be
-	// about its object.
+	// closeAfter refusals in a row close the gate: a single one may be about its object.
 	closeAfter = 3
 	// Pause is how long no write is tried at most, firstPause how long at first. Then turns objects
 	// are, one after the other.
 	Pause      = 2 * time.Minute
 	firstPause = 5 * time.Second
 	turns      = 2
-	// remembered is how many of the objects that were refused last let others go first, by as much
-	// as precedence.
+	// remembered is how many of the last refused objects let other objects go first, by precedence.
 	remembered = 16
 	precedence = time.Second
 )
 
-// Error is returned for a write that was not tried, because the API server has refused those before
-// it.
+// Error is returned for a write that was not tried because those before it were refused.
 type Error struct {
 	// Writes names them, for people.
 	Writes string
@@ -57,8 +54,7 @@ type gate struct {
 	next   time.Time // when one is tried while it is closed
 	turns  int       // how many were since the last pause
 	last   error
-	// refused are the objects that were refused last. Others go before them, for a platform may
-	// refuse some objects alone.
+	// refused are the last refused objects. The rest go first: a platform may refuse only some.
 	refused []string
 }
 

@@ -93,7 +93,7 @@ func TestSingleRefusalsCloseNothing(t *testing.T) {
 	}
 }
 
-// A platform may refuse some objects alone. They do not keep the others waiting, whichever asks
+// A platform may refuse some objects alone. They do not keep other objects waiting, whichever asks
 // first.
 func TestRefusedObjectsLetOthersGoFirst(t *testing.T) {
 	clock, closed := testingclock.NewFakePassiveClock(time.Now()), false

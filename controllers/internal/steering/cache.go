@@ -21,19 +21,20 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// readinessDelay is how long a range that has become ready is left alone: an API server that has not heard of it yet would refuse a Service that
-// was given an address there. They hear of it within milliseconds.
+// readinessDelay is how long a range that has become ready is left alone: an API server that does
+// not know it yet would refuse a Service with an address there. They know within milliseconds.
 const readinessDelay = time.Second
 
-// gathering is how long the Cache waits for more changes before it compiles: an apply of many policies is one change. It waits four times as long as it took to
-// compile, if that is longer, so that a stream of changes to many policies takes a fifth of a processor at most.
+// gathering is how long the Cache waits for more changes before it compiles: an apply of many
+// policies is one change. It waits four times as long as it took to compile, if that is longer, so
+// that a stream of changes to many policies takes a fifth of a processor at most.
 const gathering = 30 * time.Millisecond
 
-// Changes that follow each other within pause belong together, as those of an apply of many policies do; after longest they count as having ended.
+// Changes within pause belong together, as those of an apply of many policies; longest ends them.
 const pause, longest = 250 * time.Millisecond, 10 * time.Second
 
-// Cache holds the compiled policies of the cluster as it is now. It runs on every replica, for every replica answers the API server. Make one
-// with NewCache; all methods are safe for concurrent use.
+// Cache holds the compiled policies of the cluster as it is now. It runs on every replica, because
+// every replica answers the API server. Make one with NewCache; it is safe for concurrent use.
 type Cache struct {
 	current  atomic.Pointer[Compiled]
 	compiled atomic.Bool
@@ -46,7 +47,7 @@ type Cache struct {
 
 	mu        sync.Mutex
 	listeners []func(before, after *Compiled)
-	// changed is when the last change was compiled, began when the first of those that belong together was.
+	// changed is when the last change was compiled, began when the first that belongs to it was.
 	began, changed time.Time
 }
 
@@ -63,7 +64,8 @@ func (c *Cache) Current() *Compiled { return c.current.Load() }
 // Synced reports whether Current was made of a complete listing.
 func (c *Cache) Synced() bool { return c.compiled.Load() }
 
-// Changing returns for how long what can wait should, because more changes are likely to follow. Zero a moment after the last change, or when they do not end.
+// Changing returns how long work that can wait should wait, because more changes are likely to
+// follow: zero a moment after the last change, or when they do not end.
 func (c *Cache) Changing() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +106,7 @@ func (c *Cache) Watch(ctx context.Context, informers cache.Informers) error {
 	return nil
 }
 
-// handler notes changes of spec, labels and life. Status is written by the operator itself, and says nothing new.
+// handler notes changes of spec, labels and life, not of status, which the operator itself writes.
 func (c *Cache) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { c.dirty.set() },
@@ -178,7 +180,7 @@ func (c *Cache) compile() {
 }
 
 // Set compiles what the cluster has, with what is remembered of policies whose selectors cannot be
-// read any more, and tells those who have subscribed.
+// read any more, and tells the subscribers.
 func (c *Cache) Set(in Inputs) {
 	in.LastReadable = c.Current().forms()
 	after := Compile(in)
@@ -217,7 +219,7 @@ func (c *Cache) ranges(now time.Time) []addressindex.ServiceCIDR {
 	return out
 }
 
-// readySince is when a range was first seen to be ready. After a start that is what the range says of itself.
+// readySince is when a range was first seen to be ready; after a start, what the range itself says.
 func (c *Cache) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time {
 	if at, ok := c.ready[o.UID]; ok {
 		return at
@@ -229,15 +231,16 @@ func (c *Cache) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time
 	return now
 }
 
-// Changes is a source of keys: when the policies change, or somebody calls Touch, it queues what differ returns. Comparing is done apart
-// from the subscription, which must not block; what changes meanwhile is compared next.
+// Changes is a source of keys: when policies change, or a caller calls Touch, it queues what differ
+// returns. Comparing is done apart from the subscription, which must not block; what changes
+// meanwhile is compared next.
 type Changes[K comparable] struct {
 	policies *Cache
 	differ   func() []K
 	touched  signal
 }
 
-// NewChanges returns a source. differ returns the keys of whatever is not as it was when it was last asked.
+// NewChanges returns a source. differ returns the keys of what has changed since the last call.
 func NewChanges[K comparable](p *Cache, differ func() []K) *Changes[K] {
 	return &Changes[K]{policies: p, differ: differ, touched: make(signal, 1)}
 }
@@ -245,7 +248,7 @@ func NewChanges[K comparable](p *Cache, differ func() []K) *Changes[K] {
 // Touch asks for a comparison.
 func (c *Changes[K]) Touch() { c.touched.set() }
 
-// Start implements source.TypedSource. It subscribes before it compares, so that nothing falls between the two.
+// Start implements source.TypedSource. It subscribes before it compares, so that no change is lost.
 func (c *Changes[K]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) error {
 	c.policies.Subscribe(func(_, _ *Compiled) { c.Touch() })
 	c.Touch()
@@ -264,7 +267,8 @@ func (c *Changes[K]) Start(ctx context.Context, queue workqueue.TypedRateLimitin
 	return nil
 }
 
-// WaitForSync implements source.TypedSyncingSource: half of the policies would open what the others close, and give up what they reserve.
+// WaitForSync implements source.TypedSyncingSource: half of the policies would open what the other
+// half closes, and give up what it reserves.
 func (c *Changes[K]) WaitForSync(ctx context.Context) error {
 	synced := func(context.Context) (bool, error) { return c.policies.Synced(), nil }
 	if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, synced); err != nil {

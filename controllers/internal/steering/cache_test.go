@@ -47,8 +47,8 @@ func cidrReadySince(name string, ago time.Duration, cidrs ...string) *networking
 	}
 }
 
-// The Cache follows what there is: it compiles at the start, after every change that says something new, and after no other; and it leaves a
-// range alone for a moment that has just become ready.
+// The Cache compiles at the start, after every change that says something new, and after no other;
+// and it leaves a range alone for a moment that has just become ready.
 func TestCache(t *testing.T) {
 	w := watched{ctx: t.Context(), policies: cachetesting.NewFakeControllerSource(), cidrs: cachetesting.NewFakeControllerSource()}
 	w.cidrs.Add(cidrReadySince("old", time.Hour, "10.0.0.0/24"))
@@ -111,7 +111,7 @@ func TestCache(t *testing.T) {
 	await("one range", func(s *Compiled) bool { return !s.Knows("young") && s.Offers(addr("10.0.0.9")) })
 }
 
-// What can wait does so while changes follow each other, until a moment after the last one; and not for ever where they do not end.
+// What can wait does until a moment after the last change, and not for ever if they do not end.
 func TestCacheIsChanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCache()

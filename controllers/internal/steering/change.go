@@ -8,11 +8,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// With returns the Inputs with a policy added, or in the place of the one of its name, without the policies that it has nothing to do with: what Compile says of
-// those that are left it would say of them among all. So the cost is that of what overlaps.
+// With returns the Inputs with a policy added, or in the place of the one of its name, without the
+// policies that it has nothing to do with: Compile says the same of the rest. So the cost is that
+// of what overlaps.
 //
-// Two policies have to do with each other if they ask for ranges that overlap, or if there is such a chain between them. Reservations are not indexed by who wanted them:
-// if there are any in the chain, nothing is left out.
+// Two policies have to do with each other if the ranges that they ask for overlap, directly or
+// through a chain of such policies. Reservations are not indexed by the policies that want them:
+// with any in the chain, nothing is left out.
 func (s *Compiled) With(o *v1alpha1.ServiceCIDRPolicy) Inputs {
 	changed := newPolicy(o)
 	s.want(changed)

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// TestWithSaysWhatEverythingSays changes a policy, or adds one, and holds what is compiled of the part that has to do with it against what is compiled of everything.
-// What is left out must be as it was before.
+// TestWithSaysWhatEverythingSays changes or adds a policy, and compares what compiles of its part
+// with what compiles of everything. What is left out must be as it was before.
 func TestWithSaysWhatEverythingSays(t *testing.T) {
 	same := []gocmp.Option{cmpopts.IgnoreUnexported(Policy{}), cmpopts.EquateComparable(PolicyRange{}, Reservation{}, netip.Prefix{})}
 	leftOut := 0

@@ -15,8 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the policies, ranges and reservations, and a look-up for each:
-// only what overlaps is compared.
+// Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the
+// policies, ranges and reservations, and a look-up for each: only what overlaps is compared.
 func Compile(in Inputs) *Compiled {
 	s := &Compiled{
 		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), reservedFor: map[bool]map[types.NamespacedName][]Reservation{true: {}, false: {}},
@@ -56,11 +56,13 @@ func Compile(in Inputs) *Compiled {
 // wantedRange is a range of a ServiceCIDR that a policy asks for and that exists.
 type wantedRange struct {
 	PolicyRange
-	// usable: addresses may be drawn from it. A range is closed to others before that, and until its object is gone.
+	// usable: addresses may be drawn from it. A range is closed to other Services before that, and
+	// until its object is gone.
 	usable bool
 }
 
-// want notes the ranges that a policy asks for and that exist, in order, and which ServiceCIDRs are missing or give out no addresses.
+// want notes the ranges that a policy asks for and that exist, in order, and which ServiceCIDRs are
+// missing or give out no addresses.
 func (s *Compiled) want(p *Policy) {
 	for _, name := range s.asked(p) {
 		c, ok := s.cidrs[name]
@@ -136,7 +138,8 @@ func (s *Compiled) reserve(p *Policy) {
 	}
 }
 
-// awaitReady notes the ServiceCIDRs that are not ready and have reserved addresses: until then these are kept, and given to nobody, not even to the Service that they are kept for.
+// awaitReady notes ServiceCIDRs that are not ready and have reserved addresses. Until they are
+// ready, no Service gets these addresses, not even the one that they are kept for.
 func (s *Compiled) awaitReady(p *Policy) {
 	for _, r := range p.Reservations {
 		if s.Offers(r.Span.First) {
@@ -171,8 +174,8 @@ func byFirst(a, b *Reservation) int { return a.Span.First.Compare(b.Span.First) 
 
 // assign gives a policy the ranges that no better one has exclusively.
 //
-// A range that lies in one that a better policy has exclusively is lost. One that is only partly closed is kept, and the closed part left
-// out when addresses are drawn.
+// A range that lies in one that a better policy has exclusively is lost. One that is partly closed
+// is kept, and the closed part left out when addresses are drawn.
 func (s *Compiled) assign(p *Policy) {
 	var left []wantedRange
 	for _, r := range p.wanted {
@@ -192,7 +195,7 @@ func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// lost reports whether a better policy has a range exclusively, and notes that and lesser conflicts.
+// lost reports whether a better policy has a range exclusively, and notes that or lesser conflicts.
 func (s *Compiled) lost(p *Policy, r PolicyRange) bool {
 	prefix := r.Range.Prefix()
 	for other := range s.overlapping(prefix) {
@@ -250,7 +253,7 @@ func (s *Compiled) enter(p *Policy, r wantedRange) {
 	}
 }
 
-// addLast appends a policy to a list that may end with it: two ServiceCIDRs may have the same range.
+// addLast appends a policy to a list unless it is last: two ServiceCIDRs may have the same range.
 func addLast(list []*Policy, p *Policy) []*Policy {
 	if n := len(list); n > 0 && list[n-1] == p {
 		return list

@@ -93,7 +93,7 @@ func summary(p *Policy) []string {
 	return out
 }
 
-// Who wins which range, what the others are told, and that what is missing is named.
+// Which policy wins which range, what the losers are told, and that what is missing is named.
 func TestConflicts(t *testing.T) {
 	blue, red := ready("blue", "10.0.0.0/24", "fd00::/120"), ready("red", "10.0.1.0/24")
 	for name, tc := range map[string]struct {
@@ -217,7 +217,7 @@ func TestRefusalTexts(t *testing.T) {
 	}
 }
 
-// The static band of the widest range lies around those of two others, and all of the fourth range.
+// The static band of the widest range lies around those of two more, and all of the fourth range.
 func TestAnAddressThatIsStaticInAWiderRangeIsStatic(t *testing.T) {
 	s := Compile(Inputs{ServiceCIDRs: serviceCIDRs{
 		ready("a", "10.0.0.0/16"), ready("b", "10.0.0.0/24"), ready("c", "10.0.0.32/27"), ready("d", "10.0.0.128/26"),

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// Compiled is what all policies together say. It does not change, and is safe for concurrent use. Compile makes one.
+// Compiled is what all policies together say. It is immutable, and safe for concurrent use.
 type Compiled struct {
 	inputs   Inputs
 	policies []*Policy // by rank
@@ -32,7 +32,8 @@ type Compiled struct {
 	open        map[bool]func() bands                           // what no policy has exclusively, by family
 	offered     prefixTable[allocator.Range]                    // those that API servers allocate from
 	namespaces  sync.Map                                        // name of a namespace -> *namespaceView
-	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every webhook, so that nothing of ours may stand there.
+	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
+	// webhook, so that nothing of ours may stand there.
 	apiServer []netip.Addr
 	families  []bool // of the default ServiceCIDR
 }
@@ -42,7 +43,7 @@ type ownedPrefix struct {
 	prefix netip.Prefix
 	// span are all addresses of the prefix.
 	span allocator.Span
-	// holders are the policies that have it, the best first; users are those of them that draw from it.
+	// holders are the policies that have it, the best first; users are those that draw from it.
 	holders, users []*Policy
 	// wanted are the policies that ask for it, also those that a better one has kept from it.
 	wanted []*Policy
@@ -50,7 +51,8 @@ type ownedPrefix struct {
 	owner *Policy
 }
 
-// prefixTable has values by prefixes. Prefixes have few lengths, which makes look-ups short. The zero value is not ready.
+// prefixTable has values by prefixes, which have few lengths: that makes look-ups short. The zero
+// value is not ready.
 type prefixTable[T any] struct {
 	values  map[netip.Prefix]T
 	lengths map[bool][]int // by family
@@ -132,8 +134,8 @@ func (s *Compiled) CoolsDown(a netip.Addr) time.Duration {
 	return d
 }
 
-// CoolDown returns how long a freed address cools down, and by whose will: of the policies that draw from its range and have a cool-down, the
-// best. 0 and nil: it does not.
+// CoolDown returns how long a freed address cools down, and by which policy: the best of those that
+// draw from its range and have a cool-down. 0 and nil: it does not.
 func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	var best *Policy
 	if slices.Contains(s.apiServer, a) {
@@ -186,7 +188,7 @@ func (s *Compiled) inside(p netip.Prefix) []*ownedPrefix {
 	return s.owned[from:to]
 }
 
-// overlapping yields the owned prefixes outside and inside of a prefix. Prefixes overlap in no other way.
+// overlapping yields the owned prefixes outside and inside of a prefix: there is no other overlap.
 func (s *Compiled) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	return func(yield func(*ownedPrefix) bool) {
 		for at := range s.outside(p) {
@@ -219,8 +221,7 @@ func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
 
 // mayHold returns the best exclusive owner of what lies in all of these prefixes, and the policies
 // whose Services may have it, the best first: the owner, and better policies that have one of the
-// prefixes too. A policy of which no form can be read is not among them. None where it has no
-// owner.
+// prefixes. A policy of which no form can be read is not among them. None where it has no owner.
 func mayHold(around iter.Seq[*ownedPrefix]) (owner *Policy, by []*Policy) {
 	if owner = bestOwner(around); owner == nil {
 		return nil, nil
@@ -258,8 +259,8 @@ func (s *Compiled) Knows(serviceCIDR string) bool {
 	return ok
 }
 
-// Families returns the families of the cluster, true for IPv4, the default one first, as the default ServiceCIDR has them. None, while it
-// is not there.
+// Families returns the families of the cluster, true for IPv4, the default one first, as the
+// default ServiceCIDR has them: none while it does not exist.
 func (s *Compiled) Families() []bool { return s.families }
 
 // Offers reports whether API servers allocate from a range with this address.

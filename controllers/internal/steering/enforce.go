@@ -20,7 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// Owner returns the policy that keeps others away from an address, nil if there is none.
+// Owner returns the policy that has an address exclusively, nil if there is none.
 func (s *Compiled) Owner(a netip.Addr) *Policy {
 	if len(s.owned) == 0 || slices.Contains(s.apiServer, a) {
 		return nil
@@ -49,14 +49,14 @@ func (s *Compiled) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
 type Enforced struct {
 	// Data is that of the ConfigMap, which the expressions of config/enforcement/policy.yaml read:
 	//
-	//	ipv4-lengths        32/0 25/9                          the lengths of the IPv4 ranges, the longest first, and of the parts
-	//	                                                       that the ranges of a length are in
-	//	25-10.0.0.0-9       10.120.0.0/25 red selectors 0 3    each range of a part: its policy, and for whom it is open
-	//	                    10.120.1.0/25 red open
-	//	32-0.0.0.0-0        10.120.0.9/32 red service team/web
-	//	                    10.120.0.8/32 red closed
-	//	selectors           namespace In tenant red,green      lines of scope, operator, key, values; a blank line ends a selector
-	//	                    service Exists app
+	//	ipv4-lengths   32/0 25/9                        the lengths of the IPv4 ranges, the longest
+	//	                                                first, and of the parts that they are in
+	//	25-10.0.0.0-9  10.120.0.0/25 red selectors 0 3  each range of a part: policy, open to whom
+	//	               10.120.1.0/25 red open
+	//	32-0.0.0.0-0   10.120.0.9/32 red service team/web
+	//	               10.120.0.8/32 red closed
+	//	selectors      namespace In tenant red,green    lines of scope, operator, key and values;
+	//	               service Exists app               a blank line ends a selector
 	//
 	// and ipv6-lengths in the same way, with _ for the colons of its keys. Each range has a line,
 	// which begins with a line break, and not a key of its own: for each creation the API server
@@ -149,8 +149,7 @@ func (t *table) addRange(at *ownedPrefix) {
 	t.ranges[at.prefix] = owner.Name + " selectors " + strings.Join(positions, " ")
 }
 
-// enforces reports whether a policy that is enforced has a prefix for itself, or one that it lies
-// in.
+// enforces reports whether an enforced policy has a prefix for itself, or one that it lies in.
 func (t *table) enforces(prefix netip.Prefix) bool {
 	for at := range t.s.outside(prefix) {
 		if t.enforced.Has(at.owner) {
@@ -160,8 +159,7 @@ func (t *table) enforces(prefix netip.Prefix) bool {
 	return false
 }
 
-// addReservation enters a reservation, as far as its addresses are those of ranges that are
-// entered.
+// addReservation enters a reservation as far as its addresses are those of entered ranges.
 func (t *table) addReservation(prefix netip.Prefix, r *Reservation) {
 	entry := r.Policy + " closed"
 	if r.For.Name != "" {
@@ -177,8 +175,7 @@ func (t *table) addReservation(prefix netip.Prefix, r *Reservation) {
 	}
 }
 
-// selector returns the position of the selector of a policy, and enters it if it is new. One that
-// selects nothing has none.
+// selector returns the position of a policy's selector, entered if new; none if it selects nothing.
 func (t *table) selector(p *Policy) (int, bool) {
 	if i, ok := t.positions[p]; ok {
 		return i, true

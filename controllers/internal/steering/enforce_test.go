@@ -79,7 +79,7 @@ func fulfils(lines []string, svc Service) bool {
 	})
 }
 
-// expressions turns selectors by equality into others that say the same.
+// expressions turns selectors by equality into expressions that say the same.
 func expressions(random *rand.Rand, s *metav1.LabelSelector) {
 	if s == nil || len(s.MatchLabels) == 0 || random.IntN(2) == 0 {
 		return
@@ -93,7 +93,7 @@ func expressions(random *rand.Rand, s *metav1.LabelSelector) {
 	}
 }
 
-// What the API server enforces is what MayHold says, of every address that is closed, to every Service; and nothing of other addresses.
+// The API server enforces what MayHold says, of every closed address to every Service, and no more.
 func TestEnforceSaysWhatMayHoldSays(t *testing.T) {
 	closed := 0
 	for seed := range uint64(120) {
@@ -135,7 +135,7 @@ func TestEnforceSaysWhatMayHoldSays(t *testing.T) {
 	}
 }
 
-// A table that would be too large has the best policies; the others are named.
+// A table that would be too large has the best policies; the rest are named.
 func TestEnforceHasRoomForTheBest(t *testing.T) {
 	w := tenants(20)
 	for i, p := range w.Policies {
@@ -293,7 +293,7 @@ func TestPrefixesOfASpan(t *testing.T) {
 	}
 }
 
-// tenants are the inputs of many policies, each with a range of both families for its own namespaces.
+// tenants are many policies, each with a range of both families for its own namespaces.
 func tenants(policies int) Inputs {
 	var w Inputs
 	for i := range policies {

@@ -11,9 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// RangesOf returns the ranges of a family that a tier of an origin draws from, in the order of
-// their names: those of which it has an address. A range that a policy has exclusively is none that
-// is open to all.
+// RangesOf returns the ranges of a family of which a tier of an origin has an address, by name. A
+// range that a policy has exclusively is not open to all.
 func (s *Compiled) RangesOf(o Origin, is4 bool, t *allocator.Tier) (texts []string) {
 	var ranges []allocator.Range
 	if o.Policy != nil {

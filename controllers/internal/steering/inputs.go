@@ -12,15 +12,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// Inputs are what policies are compiled of. The zero Inputs are those of a cluster without policies and ranges.
+// Inputs are what policies are compiled of; the zero Inputs have no policies and no ranges.
 type Inputs struct {
 	// Policies are all policies, in any order. They are read, never changed.
 	Policies []*v1alpha1.ServiceCIDRPolicy
 	// ServiceCIDRs are all ServiceCIDRs, in any order.
 	ServiceCIDRs []addressindex.ServiceCIDR
-	// LastReadable are earlier forms of policies, by UID, whose selectors could be read. One counts
-	// where those of the present form cannot. Nothing in the cluster keeps them: a process that has
-	// just started knows none.
+	// LastReadable are earlier forms of policies, by UID, whose selectors could be read. One counts if
+	// the present form's cannot be. They are in memory only: a new process knows none.
 	LastReadable map[types.UID]*v1alpha1.ServiceCIDRPolicy
 }
 
@@ -35,37 +34,34 @@ type Policy struct {
 	Name       string
 	UID        types.UID
 	Generation int64
-	// Ranges are those that the policy draws from: ready, and not lost to a better policy. An exclusive policy keeps others out of more: also of
-	// ranges that are not ready yet, or are being deleted.
+	// Ranges are those that the policy draws from: ready, and not lost to a better policy. An
+	// exclusive policy also closes ranges that are not ready yet, or are being deleted.
 	Ranges []PolicyRange
 	// Reservations are what is left of them after better policies had theirs.
 	Reservations []Reservation
 	Exclusive    bool
-	// Enforcement is who keeps others out of an exclusive policy's ranges.
+	// Enforcement is what keeps other Services out of an exclusive policy's ranges.
 	Enforcement v1alpha1.Enforcement
 	// Grows: the operator creates ServiceCIDRs for the policy.
 	Grows bool
-	// AdditionalAddresses: the Services that the policy selects may have additional addresses of
-	// its ServiceCIDRs.
+	// AdditionalAddresses: the Services it selects may have additional addresses of its ServiceCIDRs.
 	AdditionalAddresses bool
-	// Claimed are the prefixes of all ranges that the policy has, in order: those of Ranges, and those that are not ready yet or are being deleted.
+	// Claimed are the prefixes of all its ranges, in order, also those not ready or being deleted.
 	Claimed []netip.Prefix
 	OnFull  v1alpha1.OnFull
 	// CoolDown is how long freed addresses of the ranges cool down.
 	CoolDown time.Duration
 	// Invalid says what is wrong with the spec, Conflicts what a better policy won.
 	Invalid, Conflicts []string
-	// Standing says by which form of it the policy is followed; FollowedGeneration is the
-	// generation of that form.
+	// Standing says by which form the policy is followed, FollowedGeneration which generation that is.
 	Standing           Standing
 	FollowedGeneration int64
-	// Missing, Unready and Deleting are names of ServiceCIDRs that the policy asks for; Unready also of those that it reserves addresses in.
+	// Missing, Unready and Deleting are ServiceCIDRs that it asks for; Unready also where it reserves.
 	Missing, Unready, Deleting []string
 
-	// object is the policy as the cluster has it, form as it is followed: nil without any form that
-	// can be read.
+	// object is the policy as the cluster has it, form as it is followed: nil if none can be read.
 	object, form *v1alpha1.ServiceCIDRPolicy
-	// wanted are the ranges that the policy asks for and that exist, whoever gets them.
+	// wanted are the existing ranges that the policy asks for, whichever policy gets them.
 	wanted []wantedRange
 	// rank is the place among all policies, 0 for the best.
 	rank int
@@ -87,11 +83,11 @@ type Reservation struct {
 	PolicyUID types.UID
 	Name      string
 	Span      allocator.Span
-	// For is the Service that may have the addresses; zero for nobody.
+	// For is the Service that may have the addresses; zero if no Service may.
 	For types.NamespacedName
 }
 
-// Addresses yields the addresses of a reservation, which are 1,024 at most: no policy can reserve more.
+// Addresses yields the addresses of a reservation, at most the 1,024 that one policy can reserve.
 func (r Reservation) Addresses() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for a := r.Span.First; r.Span.Contains(a) && yield(a); a = a.Next() {

@@ -19,10 +19,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
 )
 
-// oracle answers what a Compiled answers, address by address and policy by policy, in the words of the issue and without a thought for speed.
+// oracle answers as a Compiled does, address by address and policy by policy, however slowly.
 type oracle struct {
 	inputs Inputs
-	// ranked are the policies, the best first; claims are the ranges of each, has are those of them that it draws from.
+	// ranked are the policies, best first; claims are each one's ranges, has those that it draws from.
 	ranked      []*v1alpha1.ServiceCIDRPolicy
 	claims, has [][]PolicyRange
 	// seen are the addresses that were looked at.
@@ -150,7 +150,7 @@ func (o oracle) allowed(a netip.Addr, svc Service) bool {
 	return f.owner < 0
 }
 
-// reserved is whose reservation an address is in: of policies the best, of its reservations the first that is no mistake.
+// reserved is whose reservation has an address: of the best policy, its first that is no mistake.
 func (o oracle) reserved(a netip.Addr) (policy int, r v1alpha1.Reservation) {
 	for i, p := range o.ranked {
 		for _, r := range goodReservations(p) {
@@ -174,7 +174,7 @@ func goodReservations(p *v1alpha1.ServiceCIDRPolicy) (good []v1alpha1.Reservatio
 	return good
 }
 
-// ends are the ends of a reservation as randomInputs writes it: FIRST-LAST. Anything else is a mistake.
+// ends are the ends of a reservation as randomInputs writes it: FIRST-LAST. The rest are mistakes.
 func ends(text string) (first, last netip.Addr) {
 	var a, b string
 	if n, _ := fmt.Sscanf(text, "%s to %s", &a, &b); n > 0 {
@@ -259,7 +259,7 @@ func (o oracle) coolDown(a netip.Addr) (time.Duration, string) {
 	return 0, ""
 }
 
-// additional are the addresses that a Service may be given from a addressindex.ServiceCIDR, and whether policies keep any of them from it.
+// additional are the addresses a Service may get from a ServiceCIDR, and whether any are barred.
 func (o oracle) additional(universe []netip.Addr, svc Service, name string) (tiers [][]netip.Addr, barred bool) {
 	if !o.allows(svc, name) {
 		return nil, true
@@ -430,7 +430,7 @@ func refuser(r *Refusal) string {
 	return r.Policy
 }
 
-// Whatever policies and ranges there are: a Compiled says what the slow oracle says, of every address, and to every Service.
+// Of every address and to every Service, a Compiled says what the slow oracle says.
 func TestCompiledAgainstOracle(t *testing.T) {
 	all := universes()
 	for seed := range uint64(60) {
@@ -502,7 +502,7 @@ func (o oracle) compareAddress(t *testing.T, seed uint64, s *Compiled, a netip.A
 	}
 }
 
-// compareStranger: whose an address is that a Service has is told without its labels where they make no difference.
+// compareStranger: Stranger is sure without the Service's labels where they make no difference.
 func (o oracle) compareStranger(t *testing.T, seed uint64, s *Compiled, a netip.Addr, svc Service) {
 	t.Helper()
 	f := o.facts(a)
@@ -542,7 +542,7 @@ func (o oracle) compareAdditional(t *testing.T, seed uint64, s *Compiled, svc Se
 	}
 }
 
-// The order of the input means nothing: not for ranks, ranges, reservations, routes, nor for what is said about them.
+// The order of the input means nothing: for ranks, ranges, reservations, routes and what is said.
 func TestOrderOfInputDoesNotMatter(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 2))

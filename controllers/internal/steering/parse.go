@@ -20,8 +20,8 @@ import (
 // MaxReserved is how many addresses the reservations of one policy may have.
 const MaxReserved = 1024
 
-// ParseReservation reads an address, a range of addresses (10.0.0.1-10.0.0.9) or a CIDR. A CIDR means all of its addresses; those that
-// no Service can have, as the network address, do no harm.
+// ParseReservation reads an address, a range of addresses (10.0.0.1-10.0.0.9) or a CIDR, which
+// means all of its addresses; those that no Service can have, as the network address, do no harm.
 func ParseReservation(text string) (allocator.Span, error) {
 	first, last, isRange := strings.Cut(text, "-")
 	if !isRange && strings.Contains(text, "/") {
@@ -97,10 +97,9 @@ func (s selector) matches(svc Service) bool {
 
 func (s selector) inNamespace(of map[string]string) bool { return s.namespaces.Matches(labels.Set(of)) }
 
-// newPolicy reads what a policy says by itself, without the rest of the cluster. One with a
-// selector that cannot be read selects no Service and keeps the ranges that it asks for, so that an
-// exclusive one closes them to all: to open them would hand them to every tenant because of a slip
-// of the pen.
+// newPolicy reads what a policy says by itself, without the rest of the cluster. One with an
+// unreadable selector selects no Service and keeps the ranges that it asks for, so an exclusive one
+// closes them to all: a slip of the pen must not open them to every tenant.
 func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
 	p := &Policy{
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive,
@@ -139,7 +138,7 @@ func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
 	return p
 }
 
-// parseReservations reads what can be read, and says what cannot. It also refuses what is too much or overlaps.
+// parseReservations reads what can be read, and refuses what cannot, is too much or overlaps.
 func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 	left := uint64(MaxReserved)
 	for _, r := range o.Spec.Reservations {
@@ -165,8 +164,8 @@ func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 	}
 }
 
-// Validate returns all mistakes in a policy that can be told without the rest of the cluster, in the order of the spec. None: the
-// policy can be followed.
+// Validate returns all mistakes in a policy that show without the rest of the cluster, in the order
+// of the spec. None: the policy can be followed.
 func Validate(o *v1alpha1.ServiceCIDRPolicy) []string { return newPolicy(o).Invalid }
 
 // What one Service may ask for in its annotations. Every replica keeps what Services ask for, so
@@ -177,14 +176,13 @@ const (
 	MaxFrom = 4
 	// MaxFormer is how many addresses one Service may name in v1alpha1.AnnotationFormerIPs.
 	MaxFormer = 8
-	// maxFromText is how long v1alpha1.AnnotationAdditionalFrom may be, as the longest name of a
-	// ServiceCIDR.
+	// maxFromText is how long v1alpha1.AnnotationAdditionalFrom may be: a ServiceCIDR's longest name.
 	maxFromText = 253
 )
 
-// ParseFrom reads the value of v1alpha1.AnnotationAdditionalFrom: names of ServiceCIDRs, separated by commas, in the order in which
-// they stand there. Blanks around a name do not matter, and a value of nothing but blanks names none. The error is for
-// people and says what is wrong with the first thing that is; there are no names then.
+// ParseFrom reads the value of v1alpha1.AnnotationAdditionalFrom: names of ServiceCIDRs, separated
+// by commas, in their order. Blanks around a name do not matter, and a value of blanks names none.
+// The error tells users what is wrong with the first wrong item; then there are no names.
 func ParseFrom(annotation string) ([]string, error) {
 	if strings.TrimSpace(annotation) == "" {
 		return nil, nil
@@ -208,8 +206,8 @@ func ParseFrom(annotation string) ([]string, error) {
 	return names, nil
 }
 
-// ParseFormer reads the value of v1alpha1.AnnotationFormerIPs: addresses as their IPAddresses are named, separated by commas. Blanks around an address do not
-// matter. The error is as that of ParseFrom.
+// ParseFormer reads the value of v1alpha1.AnnotationFormerIPs: addresses as their IPAddresses are
+// named, separated by commas. Blanks around an address do not matter. Errors are as of ParseFrom.
 func ParseFormer(annotation string) ([]netip.Addr, error) {
 	if strings.TrimSpace(annotation) == "" {
 		return nil, nil
@@ -240,23 +238,25 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:limit], "") + "..."
 }
 
-// AdditionalRequest is what a Service asks for beside its ClusterIPs. The zero value asks for nothing.
+// AdditionalRequest is what a Service asks for beside its ClusterIPs: by default nothing.
 type AdditionalRequest struct {
 	// From are the ServiceCIDRs that an address is wanted from.
 	From []string
-	// IPv4 and IPv6 are the families that the Service has: one address of each is wanted from each ServiceCIDR that offers it.
+	// IPv4 and IPv6 are the Service's families: it wants one address of each from each ServiceCIDR.
 	IPv4, IPv6 bool
 	// Junk says why the annotation cannot be read; From is empty then.
 	Junk error
-	// Former are the addresses that the Service had before it was renumbered. FormerJunk says why they cannot be read; they are empty then.
+	// Former are the addresses from before renumbering; FormerJunk says why they cannot be read.
 	Former     []netip.Addr
 	FormerJunk error
-	// Renumbering: the Service is between the two updates that exchange its addresses. It has none, and keeps what it has beside.
+	// Renumbering: the Service is between the two updates that exchange its addresses. It has none,
+	// and keeps its additional and former ones.
 	Renumbering bool
 }
 
-// AdditionalRequestOf reads what a Service asks for. Headless and ExternalName Services have no address of their own, so they get no
-// additional one whatever they ask for, and keep none; but one that is being renumbered is of type ExternalName for a moment only.
+// AdditionalRequestOf reads what a Service asks for. Headless and ExternalName Services have no
+// address of their own and so get and keep no additional one; but one that is being renumbered is
+// of type ExternalName for a moment only.
 func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
 	external := s.Spec.Type == corev1.ServiceTypeExternalName
 	r := AdditionalRequest{Renumbering: external && v1alpha1.BeingRenumbered(s)}
@@ -272,8 +272,8 @@ func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
 	return r
 }
 
-// Keeps reports whether a Service that asks for this may keep an address of the family that it was given from the ServiceCIDR.
-// While the annotation cannot be read it keeps what it has: a slip of the pen takes nothing out of service.
+// Keeps reports whether a Service that asks for this may keep an address of the family from the
+// ServiceCIDR. With an unreadable annotation it keeps all: a mistake takes nothing out of service.
 func (r AdditionalRequest) Keeps(serviceCIDR string, is4 bool) bool {
 	return r.Renumbering || slices.Contains(r.Families(), is4) && (r.Junk != nil || slices.Contains(r.From, serviceCIDR))
 }

@@ -57,7 +57,7 @@ func TestParseReservation(t *testing.T) {
 	}
 }
 
-// Whatever is read is a run of plain addresses of one family, and is read again the same when it is written out.
+// What is read is a run of plain addresses of one family, and its text is read as the same again.
 func FuzzParseReservation(f *testing.F) {
 	for _, text := range []string{"10.0.0.9", "10.0.0.9-10.0.0.12", "10.0.0.16/28", "fd00::9-fd00::ff", "fd00::10/124", "::ffff:10.0.0.9", "fe80::1%eth0", "-", "/", "1/2-3"} {
 		f.Add(text)
@@ -206,7 +206,7 @@ func TestParseFormer(t *testing.T) {
 	}
 }
 
-// A Service keeps former addresses as long as it lists them and has an address of its own, or is about to.
+// A Service keeps former addresses while it lists them and has its own address, or is about to.
 func TestKeepsFormer(t *testing.T) {
 	external := corev1.ServiceTypeExternalName
 	for name, tc := range map[string]struct {

@@ -11,21 +11,18 @@ import (
 )
 
 // Standing says by which form of it a policy is followed. The schema and the webhook refuse
-// selectors that cannot be read; one is stored all the same while no webhook answers, or was when
-// another version of the schema took it.
+// unreadable selectors; one is stored if no webhook answers or another schema version took it.
 type Standing int
 
 const (
 	// AsWritten says that the policy is followed as it is, without what is wrong with it.
 	AsWritten Standing = iota
-	// AsBefore says that its selectors cannot be read. It is followed, all of it, as it was when
-	// they last could.
+	// AsBefore: its selectors cannot be read. All of it is followed as when they last could be.
 	AsBefore
 	// Closed is AsBefore, but no earlier form is known, for this process has not seen one. The
 	// policy selects no Service, and if it is exclusive its ranges are closed to all.
 	Closed
-	// ClosedUnknown is Closed, and by which labels it selects ServiceCIDRs cannot be read either:
-	// no range is closed.
+	// ClosedUnknown is Closed, but its selector of ServiceCIDRs is unreadable too: no range is closed.
 	ClosedUnknown
 )
 
@@ -81,8 +78,7 @@ func (p *Policy) selectsNone() bool { return p.form == nil }
 // spec is what is followed.
 func (p *Policy) spec() *v1alpha1.ServiceCIDRPolicySpec { return &cmp.Or(p.form, p.object).Spec }
 
-// forms are the policies in the forms in which they are followed, by UID, without those that have
-// none.
+// forms are the followed forms of the policies, by UID, without those that have none.
 func (s *Compiled) forms() map[types.UID]*v1alpha1.ServiceCIDRPolicy {
 	out := make(map[types.UID]*v1alpha1.ServiceCIDRPolicy, len(s.policies))
 	for _, p := range s.policies {

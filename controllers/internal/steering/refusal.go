@@ -11,16 +11,15 @@ import (
 // Refusal says in whose name a Service may not have what it asks for.
 //
 // Its user is told what the API server itself would tell, and the name of a policy that refuses
-// where the API server would not: an admin who is asked for help can look there. Which Service has
-// an address, for which it is kept, and whom else a policy selects, is for admins: users of one
-// namespace would learn of others by asking for one address after another.
+// where the API server would not: an admin who is asked for help can look there. Only admins learn
+// which Service has an address, for which it is kept, and which Services a policy selects: else
+// users of one namespace would learn of other Services by asking for one address after another.
 type Refusal struct {
 	// Policy refuses; empty for none.
 	Policy string
 	// Message is what the user is told.
 	Message string
-	// Reason is what admins are told beside the name of the policy; where it is empty the message
-	// says all.
+	// Reason is what admins are told beside the name of the policy, empty if Message says all.
 	Reason string
 }
 
@@ -51,8 +50,8 @@ func closedTo(owner *Policy, a netip.Addr) *Refusal {
 		fmt.Sprintf("the address %s lies in a range that the policy keeps for the Services that it selects", a)}
 }
 
-// Full says why a route has no address left of a family: its policy refuses, or all that is left
-// belongs to others. Nil, where the API server may look for itself.
+// Full says why a route has no address left of a family: its policy refuses, or policies keep all
+// that is left for other Services. Nil, where the API server may look itself.
 func (s *Compiled) Full(r *Route, is4 bool) *Refusal {
 	family := "IPv6"
 	if is4 {

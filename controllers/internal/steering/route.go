@@ -21,13 +21,13 @@ type Route struct {
 	Tiers []*allocator.Tier
 	// Origins say of each of the Tiers whose it is.
 	Origins []Origin
-	// Policies steer the Service, the best first; the last one may be followed by the ranges that nobody has for himself.
+	// Policies steer the Service, the best first; after the last may come the ranges open to all.
 	Policies []*Policy
 	// Fails: the last of the Policies refuses the Service when the Tiers are full.
 	Fails bool
 }
 
-// Origin is whose addresses a tier has: of one band of the ranges of a policy, or, without a policy, of those that nobody has for himself.
+// Origin is whose addresses a tier has: of a band of a policy, or without one of the open ranges.
 type Origin struct {
 	Policy *Policy
 	Band   allocator.Band
@@ -49,11 +49,11 @@ func (p *Policy) rangesText(is4 bool) string {
 	return strings.Join(texts, ", ")
 }
 
-// bands are the addresses that somebody may draw from, of one family: a tier of each band, or none where it has no address.
+// bands are the addresses of one family that can be drawn: a tier of each band, or none if empty.
 type bands struct{ dynamic, static []*allocator.Tier }
 
-// prepareBands prepares the tiers of every policy, and those that are open to all. They are made when a Service first needs them: after a change of one policy,
-// most are not needed before the next change.
+// prepareBands prepares the tiers of each policy and of the ranges open to all. They are made when
+// first needed: after a change of one policy, most are not needed before the next change.
 func (s *Compiled) prepareBands() {
 	s.open = map[bool]func() bands{}
 	for _, is4 := range []bool{true, false} {
@@ -84,7 +84,8 @@ func (p *Policy) ranges(is4 bool) []allocator.Range {
 	return out
 }
 
-// bandsOf parts ranges of one family into what is dynamic and what is static in some range of the cluster, without what is closed or reserved.
+// bandsOf parts ranges of one family into what is dynamic, and what is static in any range of the
+// cluster, without what is closed or reserved.
 func (s *Compiled) bandsOf(ranges []allocator.Range, closed []allocator.Span) bands {
 	var spans, static []allocator.Span
 	for _, r := range ranges {
@@ -103,7 +104,8 @@ func (s *Compiled) bandsOf(ranges []allocator.Range, closed []allocator.Span) ba
 	return bands{dynamic: tier(spans, slices.Concat(exclude, static)), static: tier(static, exclude)}
 }
 
-// ClosedTo returns what a policy may not draw from: the parts of the ranges that better policies have exclusively. Without a policy: that any has.
+// ClosedTo returns what a policy may not draw from: the parts of the ranges that better policies
+// have exclusively. Without a policy: that any has.
 func (s *Compiled) ClosedTo(p *Policy, ranges ...allocator.Range) []allocator.Span {
 	var out []allocator.Span
 	for _, r := range ranges {
@@ -116,7 +118,7 @@ func (s *Compiled) ClosedTo(p *Policy, ranges ...allocator.Range) []allocator.Sp
 	return out
 }
 
-// tier makes a tier, or none without addresses. Spans are of one family by construction, which is all that NewTier refuses.
+// tier makes a tier, or none without addresses. Spans are of one family, so NewTier cannot fail.
 func tier(spans, exclude []allocator.Span) []*allocator.Tier {
 	if len(spans) == 0 {
 		return nil
@@ -162,10 +164,11 @@ type namespaceView struct {
 	families map[bool]*familyView
 }
 
-// familyView is which policies steer Services of a namespace in one family, up to the first that selects all of them and refuses them when it is full.
+// familyView is which policies steer Services of a namespace in one family, up to the first that
+// selects all of them and refuses them when it is full.
 type familyView struct {
 	policies []*Policy
-	// choosy is whether any of them selects by the labels of Services. If not, all Services of the namespace have the same route.
+	// choosy: a policy selects by labels of Services. If none does, all Services have the same route.
 	choosy bool
 	route  func() *Route
 }
@@ -202,7 +205,7 @@ func (f *familyView) add(p *Policy) {
 
 func (p *Policy) endsChain() bool { return p.OnFull == v1alpha1.OnFullFail }
 
-// Route returns where a Service gets an address of a family from. Tiers is empty where there is none at all.
+// Route returns where a Service gets an address of a family from. Without any, Tiers is empty.
 func (s *Compiled) Route(svc Service, is4 bool) *Route {
 	f := s.view(svc).families[is4]
 	if !f.choosy {
@@ -252,8 +255,7 @@ func ofFamily(c addressindex.ServiceCIDR, is4 bool) []allocator.Range {
 }
 
 // AllowsAdditional returns nil if a policy that selects a Service allows it additional addresses of
-// a ServiceCIDR, and otherwise the refusal. Whether the ServiceCIDR exists makes no difference to a
-// Service that is allowed none of it.
+// a ServiceCIDR, and otherwise the refusal, which does not tell whether the ServiceCIDR exists.
 func (s *Compiled) AllowsAdditional(svc Service, serviceCIDR string) *Refusal {
 	for _, p := range s.policies {
 		if p.AdditionalAddresses && p.asksFor(s.cidrs, serviceCIDR) && p.selector.matches(svc) {
@@ -276,8 +278,8 @@ func (p *Policy) asksFor(cidrs map[string]addressindex.ServiceCIDR, name string)
 	}
 }
 
-// Additional returns the tiers for an additional address of a Service from one ServiceCIDR, or why it may not have one there. Neither: there
-// is no such range, it is not ready or of the other family.
+// Additional returns the tiers for an additional address of a Service from one ServiceCIDR, or why
+// it may not have one. Neither: there is no such range, it is not ready or of the other family.
 func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*allocator.Tier, *Refusal) {
 	if refusal := s.AllowsAdditional(svc, serviceCIDR); refusal != nil {
 		return nil, refusal
@@ -296,8 +298,8 @@ func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*all
 	return tiers, nil
 }
 
-// barred returns what of the ranges a Service may not have addresses of, and the refusal of the last. It is MayHold for whole prefixes: each is
-// judged by those that lie around it, and without those that lie inside of it.
+// barred returns which parts of the ranges a Service may not have, and the last refusal. It is
+// MayHold for whole prefixes: each is judged by those around it, and without those inside of it.
 func (s *Compiled) barred(svc Service, serviceCIDR string, ranges []allocator.Range) ([]allocator.Span, *Refusal) {
 	var out []allocator.Span
 	var refusal *Refusal

@@ -1,6 +1,6 @@
-// Package upstream writes and recognises objects as kube-apiserver's own allocator makes them (KEP-1880), so that an
-// API server finds nothing to repair in what we wrote.
+// Package upstream writes and recognises objects as kube-apiserver's own allocator makes them
+// (KEP-1880), so that an API server finds nothing to repair in what we wrote.
 //
-// It models what is in an IPAddress of a Service, and by what one knows the work of an API server. Everything here is a
-// pure function.
+// It models what is in an IPAddress of a Service, and what shows that an API server wrote an
+// object. Everything here is a pure function.
 package upstream

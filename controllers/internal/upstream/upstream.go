@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// NewIPAddress returns the IPAddress that the API server's allocator would write for a ClusterIP of a Service.
+// NewIPAddress returns the IPAddress that the API server would write for a Service's ClusterIP.
 func NewIPAddress(a netip.Addr, service types.NamespacedName) *networkingv1.IPAddress {
 	return &networkingv1.IPAddress{
 		ObjectMeta: metav1.ObjectMeta{Name: a.String(), Labels: Labels(a)},
@@ -27,8 +27,8 @@ func NewIPAddress(a netip.Addr, service types.NamespacedName) *networkingv1.IPAd
 	}
 }
 
-// Named returns an IPAddress by its name alone. As the related object of an event it keeps client-go from taking the events about two addresses of
-// one Service for one, and dropping what the second says.
+// Named returns an IPAddress by its name alone. As the related object of events it keeps client-go
+// from taking those about two addresses of one Service for one, and dropping the second.
 func Named(address string) *networkingv1.IPAddress {
 	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: address}}
 }
@@ -49,7 +49,7 @@ func Family(a netip.Addr) string {
 	return string(corev1.IPv6Protocol)
 }
 
-// Service returns the Service that an IPAddress names as its parent; zero if that is something else, or nothing.
+// Service returns the Service that is the parent of an IPAddress; zero without one.
 func Service(o *networkingv1.IPAddress) types.NamespacedName {
 	if ref := o.Spec.ParentRef; ref != nil && ref.Group == "" && ref.Resource == "services" {
 		return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
@@ -57,7 +57,7 @@ func Service(o *networkingv1.IPAddress) types.NamespacedName {
 	return types.NamespacedName{}
 }
 
-// Policy returns the ServiceCIDRPolicy that an IPAddress names as its parent; empty if that is something else, or nothing.
+// Policy returns the ServiceCIDRPolicy that is the parent of an IPAddress; empty without one.
 func Policy(o *networkingv1.IPAddress) string {
 	if ref := o.Spec.ParentRef; ref != nil && ref.Group == v1alpha1.Prefix && ref.Resource == "servicecidrpolicies" {
 		return ref.Name
@@ -65,12 +65,13 @@ func Policy(o *networkingv1.IPAddress) string {
 	return ""
 }
 
-// HeldAsFormer reports whether renumbering holds the address of an IPAddress for its Service when the API server lets go of it.
+// HeldAsFormer reports whether renumbering holds the address once the API server lets go of it.
 func HeldAsFormer(o *networkingv1.IPAddress) bool {
 	return slices.Contains(o.Finalizers, v1alpha1.FinalizerFormer) && Service(o).Name != ""
 }
 
-// Former reports whether the API server has let go of an address that renumbering holds. Which labels the IPAddress has says how far renumbering is, and nothing else.
+// Former reports whether the API server has let go of an address that renumbering holds. The labels
+// of the IPAddress say only how far renumbering is.
 func Former(o *networkingv1.IPAddress) bool { return HeldAsFormer(o) && !o.DeletionTimestamp.IsZero() }
 
 // Describe says for people whose an IPAddress is: its parent, and its manager.
@@ -85,28 +86,29 @@ func Describe(o *networkingv1.IPAddress) string {
 	return fmt.Sprintf("IPAddress of %s, managed by %q", parent, o.Labels[networkingv1.LabelManagedBy])
 }
 
-// How an API server signs what it writes itself: objects, and the status of the default ServiceCIDR.
+// How an API server signs what it writes itself: objects, and the default ServiceCIDR's status.
 const (
 	fieldManager       = "kube-apiserver"
 	statusFieldManager = "kubernetes-service-cidr-controller"
 )
 
-// WrittenByAPIServer reports whether an API server wrote the object for itself, as one that allocates from IPAddresses does with
-// each IPAddress, and with the default ServiceCIDR before it is ready itself: it creates it, or writes its condition Ready if it has none. An API server that
-// allocates from the bitmap writes neither.
+// WrittenByAPIServer reports whether an API server wrote the object for itself. One that allocates
+// from IPAddresses writes each of them and, before it is ready, the default ServiceCIDR: it creates
+// that, or sets its condition Ready if it has none. One that uses the bitmap writes neither.
 func WrittenByAPIServer(o metav1.Object) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), signed)
 }
 
 // LentFinalizer reports whether an operator of an earlier version, which put it on every
-// ServiceCIDR, has written the finalizer that is kube-controller-manager's.
+// ServiceCIDR, has written the finalizer of kube-controller-manager.
 func LentFinalizer(c *networkingv1.ServiceCIDR) bool {
 	return slices.Contains(c.Finalizers, v1alpha1.FinalizerUpstream) && slices.ContainsFunc(c.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == v1alpha1.ManagerServiceCIDR && f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), v1alpha1.FinalizerUpstream)
 	})
 }
 
-// Minor reads the minor version of Kubernetes 1; "32+" is how some vendors write it. A server that emulates an older version (KEP-4330) behaves like that one.
+// Minor reads the minor version of Kubernetes 1; "32+" is how some vendors write it. A server that
+// emulates an older version (KEP-4330) behaves like that one.
 func Minor(v *version.Info) (minor int, ok bool) {
 	if v == nil || v.Major != "1" {
 		return 0, false
@@ -115,11 +117,13 @@ func Minor(v *version.Info) (minor int, ok bool) {
 	return minor, n == 1 && err == nil
 }
 
-// FirstWithoutBitmap is the minor version from which on no API server allocates from the bitmap: the feature gate MultiCIDRServiceAllocator is locked.
+// FirstWithoutBitmap is the first minor version in which no API server allocates from the bitmap:
+// the feature gate MultiCIDRServiceAllocator is locked.
 const FirstWithoutBitmap = 34
 
-// Disown gives what an API server wrote to another field manager, when API servers that do not know of it take over. A ServiceCIDR loses the condition Ready,
-// so that an API server which allocates from it again says so anew.
+// Disown gives what an API server wrote to another field manager, when API servers that do not know
+// of it take over. A ServiceCIDR loses the condition Ready, so that an API server which allocates
+// from it again says so anew.
 func Disown(o metav1.Object, to string) {
 	if c, ok := o.(*networkingv1.ServiceCIDR); ok {
 		meta.RemoveStatusCondition(&c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)

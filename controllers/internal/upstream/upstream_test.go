@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// The texts are those of Kubernetes, written out: a constant that changes its value would be noticed here.
+// The texts are those of Kubernetes, written out, so that a changed constant is noticed here.
 func TestNewIPAddress(t *testing.T) {
 	for _, tc := range []struct{ address, wantName, wantFamily string }{
 		{"10.0.0.5", "10.0.0.5", "IPv4"}, {"fd00::5", "fd00::5", "IPv6"}, {"FD00:0::5", "fd00::5", "IPv6"}, {"fd00:0:0:1::", "fd00:0:0:1::", "IPv6"},
@@ -82,7 +82,7 @@ var (
 	byKubectl   = metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate}
 )
 
-// By their signatures one knows who allocates from what.
+// Signatures show which API server allocates from what.
 func TestWrittenByAPIServer(t *testing.T) {
 	with := func(f metav1.ManagedFieldsEntry, do func(*metav1.ManagedFieldsEntry)) metav1.ManagedFieldsEntry {
 		do(&f)
@@ -126,7 +126,7 @@ func TestMinor(t *testing.T) {
 	}
 }
 
-// An API server that allocates from the default ServiceCIDR again says so only where the condition Ready is missing.
+// An API server that uses the default ServiceCIDR again says so only if condition Ready is missing.
 func TestDisownServiceCIDR(t *testing.T) {
 	o := &networkingv1.ServiceCIDR{Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{Type: "Ready"}, {Type: "Other"}}}}
 	Disown(o, "us")

@@ -40,9 +40,9 @@ const (
 	certKey, keyKey, caKey = "tls.crt", "tls.key", "ca.crt"
 	// renewBefore its end a certificate is replaced.
 	renewBefore = 90 * 24 * time.Hour
-	// handOver is how long the certificate in use stays after its successor is trusted, while the API servers learn of that.
+	// handOver is how long API servers have to learn of a new certificate's CA before it is used.
 	handOver = 2 * time.Second
-	// checkEvery is how often we look whether a certificate ends soon, and whether we have become the one to replace it.
+	// checkEvery is how often we look whether a certificate ends soon and we have become the leader.
 	checkEvery = 10 * time.Second
 	// conflictDelay is the pause after another replica was faster.
 	conflictDelay = 200 * time.Millisecond
@@ -73,7 +73,8 @@ func parse(data map[string][]byte, now time.Time) (*pair, error) {
 	return &pair{certificate: certificate, bundle: data[caKey], ca: ca}, err
 }
 
-// issue returns a Secret with a new certificate for names, of a new CA whose key is thrown away. The CA of the certificate in use stays in it.
+// issue returns a Secret with a new certificate for names, of a new CA whose key is thrown away,
+// and with the CA of the one in use.
 func issue(names []string, used *pair, now time.Time) (map[string][]byte, error) {
 	text, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: names[0], AlternateDNS: names[1:]})
 	if err != nil {
@@ -113,8 +114,9 @@ func (p *pair) leaf() *x509.Certificate { return p.certificate.Leaf }
 // expired reports whether no client accepts the certificate any more. No pair at all has expired.
 func (p *pair) expired(now time.Time) bool { return p == nil || now.After(p.leaf().NotAfter) }
 
-// reconciler maintains a certificate of our own. Whoever finds no Secret creates it; only the leader replaces what is in one, because replicas of two
-// versions may want different names. A new CA is trusted, beside the old one, before its certificate is served, so that no call fails.
+// reconciler maintains a certificate of our own. A replica that finds no Secret creates it; only
+// the leader replaces what is in one, because replicas of two versions may want different names. A
+// new CA is trusted, beside the old one, before its certificate is served, so that no call fails.
 type reconciler struct {
 	Options
 	// Cache follows the Secret and the webhook configurations, by their names.
@@ -219,7 +221,7 @@ func (r *reconciler) serve(ctx context.Context, p *pair) {
 	log.FromContext(ctx).Info("The webhooks have a new certificate", "names", p.leaf().DNSNames, "notAfter", p.leaf().NotAfter)
 }
 
-// stays waits for the time of a handOver, and reports whether the Secret is still the same. If not, its change wakes us.
+// stays waits for handOver, and reports whether the Secret is unchanged; its change wakes us.
 func (r *reconciler) stays(ctx context.Context, secret *corev1.Secret) bool {
 	select {
 	case <-ctx.Done():
@@ -256,7 +258,7 @@ func (r *reconciler) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: r.Namespace, Name: SecretName}
 }
 
-// names are all that the certificate must carry, first the one that the API server expects when it calls a Service.
+// names are all that the certificate must carry, first the one by which the API server calls us.
 func (r *reconciler) names() []string {
 	return append([]string{r.Service + "." + r.Namespace + ".svc"}, r.DNSNames...)
 }
@@ -274,7 +276,8 @@ func (r *reconciler) trust(ctx context.Context, bundle []byte) error {
 		if !enter(bundle, o) {
 			continue
 		}
-		// An update, as in every version so far: until the first replica of a new one runs, those of the last one enter the CA into webhooks that are new, with the new one's permissions.
+		// An update, as in every version so far: until a replica of the new version runs, those of the
+		// last one enter the CA into webhooks that are new, with the new version's permissions.
 		if err := r.writer.Update(ctx, o); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("entering the CA into the %T %s: %w", o, r.Configuration, err)
 		}

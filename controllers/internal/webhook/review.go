@@ -20,12 +20,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
 )
 
-// Budget is the time that a request may take here from its first byte to its answer; the API server
-// gives us two seconds.
+// Budget is a request's time here, from first byte to answer; the API server gives two seconds.
 const Budget = 1700 * time.Millisecond
 
-// TimeLeftHeader is the header by which a follower tells the leader how many milliseconds it has
-// left for a request. It shortens the Budget and never extends it, so it does no harm from anyone.
+// TimeLeftHeader is the header by which a follower tells the leader how many milliseconds a request
+// has left. It only shortens the Budget, so it does no harm, whichever client sends it.
 const TimeLeftHeader = "Clusterip-Operator-Time-Left"
 
 // SetTimeLeft writes how much time a request has left, rounded up: the leader is to give up after
@@ -54,11 +53,9 @@ const (
 	// most (--max-mutating-requests-inflight), unless an admin says otherwise; each holds a chunk
 	// while it is read, and after that what is kept of it.
 	reviewsAtOnce = 1024
-	// large is the size from which a review has to wait for its turn. An ordinary Service has 2
-	// KiB.
+	// large is the size from which a review has to wait for its turn; a normal Service has 2 KiB.
 	large = 64 << 10
-	// largeAtOnce is how many large reviews are read at a time. They cost processor time, which
-	// ordinary ones are not to wait for.
+	// largeAtOnce is how many large reviews are read at a time: they must not delay ordinary ones.
 	largeAtOnce = 4
 )
 
@@ -80,21 +77,19 @@ func NewRoom() *Room {
 	return r
 }
 
-// Endpoint is a handler, and which reviews an API server is configured to send to it. It sees no
-// other requests.
+// Endpoint is a handler and the reviews an API server is configured to send it; it sees no other.
 type Endpoint struct {
 	admission.Handler
 	Group, Resource string
 	Operations      []admissionv1.Operation
-	// Reads are the members of the object, and of the old object, that the handler gets to see.
-	// They bound what a review can cost. What is longer in the object is refused, in the old one
-	// left out.
+	// Reads are the members of the object and the old object that the handler sees. They bound a
+	// review's cost: what is longer is refused in the object, left out of the old one.
 	Reads Members
 }
 
 // Handle refuses what no API server sends. API servers do not authenticate themselves, so a program
 // that reaches the port can imitate one: this keeps out mistakes and scanners, and a NetworkPolicy
-// the others.
+// the other programs.
 func (e Endpoint) Handle(ctx context.Context, req admission.Request) admission.Response {
 	switch {
 	case req.UID == "" || req.UserInfo.Username == "":

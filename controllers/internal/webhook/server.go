@@ -21,20 +21,20 @@ type Options struct {
 	BindAddress string
 	// NetworkOverlap is what the webhook of ServiceCIDRs does about those that overlap other networks.
 	NetworkOverlap string
-	// CertDir holds tls.crt and tls.key, which somebody else renews. Empty: a certificate of our own, kept in the Secret.
+	// CertDir holds tls.crt and tls.key, renewed by another program. Empty: our own, in the Secret.
 	CertDir string
 	// Namespace and Service say how the API server finds us; the Secret lies in the same namespace.
 	Namespace, Service string
 	// DNSNames are further names in a certificate of our own.
 	DNSNames []string
-	// Configuration is the name of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration.
+	// Configuration is the name of the mutating and of the validating webhook configuration.
 	Configuration string
 }
 
 // Enabled reports whether webhooks are served.
 func (o Options) Enabled() bool { return o.BindAddress != "" }
 
-// Certificate returns the certificate that is served, and an error while there is none. The hello may be nil.
+// Certificate returns the certificate in use, or an error without one. The hello may be nil.
 type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 // NewCertificate returns the certificate of the options, which mgr keeps up to date from its start.
@@ -49,8 +49,9 @@ func NewCertificate(mgr manager.Manager, o Options) (Certificate, error) {
 	return r.certificate, nil
 }
 
-// files returns the certificate in a folder that somebody else mounts and renews. The files may come later than we do, and are read for each connection,
-// of which an API server keeps few. While they cannot be read, those that were read last are served.
+// files returns the certificate in a folder that another program mounts and renews. The files may
+// come later than we do, and are read for each connection, of which an API server keeps few. While
+// they cannot be read, those that were read last are served.
 func files(dir string) Certificate {
 	var last atomic.Pointer[tls.Certificate]
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -65,8 +66,8 @@ func files(dir string) Certificate {
 	}
 }
 
-// SetupWithManager serves handlers by their paths from the start of mgr, on every replica, and makes readiness depend on it. It may be
-// called once.
+// SetupWithManager serves handlers by their paths from the start of mgr, on every replica, and
+// makes readiness depend on it. It may be called once.
 func SetupWithManager(mgr manager.Manager, o Options, certificate Certificate, handlers map[string]http.Handler) error {
 	host, text, err := net.SplitHostPort(o.BindAddress)
 	port, badPort := strconv.Atoi(text)

@@ -7,12 +7,10 @@ import (
 	"slices"
 )
 
-// Members says which members of a JSON object are kept, by name. All others are passed over as they
-// arrive.
+// Members says which members of a JSON object are kept, by name. The rest is passed over.
 type Members map[string]Part
 
-// Part is one member of an object that is kept: a value as it is, or an object of which some
-// members are kept.
+// Part is a member of an object that is kept: as it is, or as an object with some members.
 type Part struct {
 	// Max is how many bytes the value may have as JSON. It counts where Members is nil.
 	Max int
@@ -50,15 +48,13 @@ func (m Members) most() int {
 }
 
 const (
-	// maxKey is the longest name of a member that is looked up: the key of an annotation has 317
-	// characters at most, and two quotes.
+	// maxKey is the longest name that is looked up: an annotation's key of 317 characters, in quotes.
 	maxKey = 319
 	// chunk is how much of a review is read at a time.
 	chunk = 16 << 10
 )
 
-// errMalformed says that a text is no JSON object, or one in which members are repeated. An API
-// server sends nothing like it.
+// errMalformed: this is no JSON object, or repeats members. An API server sends nothing like it.
 var errMalformed = errors.New("this is no AdmissionReview")
 
 // trimmer copies from a review what is to be kept. Beside that it holds one chunk of the review,
@@ -76,8 +72,7 @@ type trimmer struct {
 	// kept is what was copied, never more than most.
 	kept []byte
 	most int
-	// long is the name of a member that had more bytes than it may have, empty for none. In its
-	// place stands null.
+	// long is the name of a member with too many bytes, empty for none. In its place stands null.
 	long string
 	name []byte
 }
@@ -175,8 +170,7 @@ func (t *trimmer) member(part Part) error {
 	return nil
 }
 
-// value reads the value that comes next and appends it to a slice, or nothing if it has more than
-// max bytes.
+// value reads the next value and appends it to a slice, or nothing if it exceeds max bytes.
 func (t *trimmer) value(to []byte, max int) (appended []byte, fits bool, err error) {
 	begin, fits, e := len(to), true, extent{}
 	for {
@@ -210,7 +204,7 @@ func (t *trimmer) peek() (byte, error) {
 	}
 }
 
-// more reads the next chunk. The end of the review is an error: who calls this expects more.
+// more reads the next chunk. The end of the review is an error: the caller expects more.
 func (t *trimmer) more() error {
 	n, err := t.fill(t.chunk[:cap(t.chunk)])
 	t.chunk, t.next = t.chunk[:n], 0
@@ -230,8 +224,7 @@ type extent struct {
 	depth                 int
 }
 
-// scan looks at the next bytes of the value. It returns how many of them belong to it, and whether
-// it ends there.
+// scan looks at the value's next bytes: how many belong to it, and whether it ends there.
 func (e *extent) scan(p []byte) (n int, ended bool) {
 	for n < len(p) {
 		c := p[n]

@@ -29,7 +29,7 @@ func issued(t *testing.T, used *pair) (map[string][]byte, *pair) {
 	return data, p
 }
 
-// A bundle is what clients trust: certificates of both CAs pass, under all names, and that of a third does not.
+// Clients trust a bundle: certificates of both CAs pass, under all names, that of a third does not.
 func TestTheCAInUseStaysTrusted(t *testing.T) {
 	_, one := issued(t, nil)
 	data, two := issued(t, one)

@@ -1,4 +1,5 @@
-// Package wording fits what the operator tells users into the room that the API server gives, and dates it. Everything here is a pure function.
+// Package wording fits what the operator tells users into the room that the API server gives, and
+// dates it. Everything here is a pure function.
 package wording
 
 import (
@@ -10,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NoteLimit is how many bytes events.k8s.io takes for the note of an event; a longer one is refused.
+// NoteLimit is how many bytes events.k8s.io takes for an event's note; it refuses a longer one.
 const NoteLimit = 1024
 
 const dots = "..."
 
-// Cut shortens what is longer than limit, in bytes, which is three at least. It cuts between two characters, and shows that it did.
+// Cut shortens words to limit bytes, at least three, between two characters, and shows that it did.
 func Cut(words string, limit int) string {
 	if len(words) <= limit {
 		return words
@@ -33,7 +34,7 @@ func Pick(all []metav1.Condition, types ...string) (out []metav1.Condition) {
 	return out
 }
 
-// Dated returns conditions with the time of the last transition: that of before as long as there was none.
+// Dated returns conditions with the time of the last transition: the earlier one if there was none.
 func Dated(before, want []metav1.Condition, now time.Time) []metav1.Condition {
 	out := slices.Clone(want)
 	for i, c := range out {

@@ -25,8 +25,8 @@ import (
 
 const reasonFinalized = "Finalized"
 
-// Counted returns the condition of a cluster that allocates from the bitmap, of which so many ClusterIPs have their IPAddress, and
-// where so many other things would have to be repaired.
+// Counted returns the condition of a cluster on the bitmap, where covered of claimed ClusterIPs
+// have their IPAddress, and where so many other things would have to be repaired.
 func Counted(covered, claimed, others int) metav1.Condition {
 	text := fmt.Sprintf("%d of %d ClusterIPs have their IPAddress", covered, claimed)
 	switch {
@@ -59,8 +59,8 @@ type inputs struct {
 	now                      *metav1.Condition // that is there, nil without one
 }
 
-// decide returns the condition to write, nil if it is as it should be. Where API servers allocate from IPAddresses there is
-// something to tell only if a migration had begun; that it was finalized, only the command knows.
+// decide returns the condition to write, nil for none. Where API servers allocate from IPAddresses,
+// one is due only if a migration had begun; that it was finalized, only the command knows.
 func decide(w inputs) *metav1.Condition {
 	want := Counted(w.covered, w.claimed, w.others)
 	if !w.bitmap {
@@ -75,8 +75,8 @@ func decide(w inputs) *metav1.Condition {
 	return &want
 }
 
-// Write writes the condition on the default ServiceCIDR if it says something new. Without the object it does nothing, and unless it
-// may begin, nothing in clusters without the condition either: these never allocated from a bitmap under our eyes.
+// Write updates the condition on the default ServiceCIDR, if that exists and the condition is news.
+// It adds one only with begin: clusters without it never used a bitmap under our eyes.
 func Write(ctx context.Context, c client.Client, apiVersion string, want metav1.Condition, now time.Time, begin bool) error {
 	cidr := &networkingv1.ServiceCIDR{}
 	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.DefaultServiceCIDR}, cidr); err != nil {

@@ -24,7 +24,7 @@ const (
 	flipped    = "True Flipped: The API servers allocate from IPAddresses."
 )
 
-// TestDecide goes through the phases of a migration, forth and back. An empty want means that nothing is written.
+// TestDecide goes through the phases of a migration, forth and back. An empty want is no write.
 func TestDecide(t *testing.T) {
 	there := func(c metav1.Condition) *metav1.Condition {
 		c.LastTransitionTime, c.ObservedGeneration = metav1.Now(), 7 // neither is a reason to write

@@ -1,7 +1,7 @@
-// Package condition tells in the cluster itself how far its migration to IPAddresses is: a condition on the default ServiceCIDR.
+// Package condition reports the migration to IPAddresses as a condition of the default ServiceCIDR.
 //
 //	InProgress ──> ReadyToFlip ──> Flipped ──> Finalized
 //
-// It promises to write only when the phase or the numbers in it have changed, and leaves clusters alone that never allocated from
-// a bitmap under its eyes. The manager runs it as a loop; the commands of the migration write through it as well.
+// It promises to write only when the phase or its numbers change, and not in clusters that never
+// used a bitmap under its eyes. The manager runs it as a loop; the commands use it as well.
 package condition

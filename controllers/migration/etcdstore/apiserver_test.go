@@ -25,7 +25,7 @@ func likeAPI(v migration.Value, shown runtime.Object) {
 	Expect(cmp.Diff(shown, v.Object, cmpopts.IgnoreTypes(metav1.TypeMeta{}))).To(BeEmpty())
 }
 
-// populate makes objects of all kinds that matter through the API and holds what is in etcd against what the API shows.
+// populate makes objects of all kinds that matter through the API, and compares them with etcd.
 func populate(ctx context.Context, cp *framework.ControlPlane, store *Store, version string) {
 	GinkgoHelper()
 	service := framework.NewService("default", "web", framework.RequireDualStack(), framework.WithLabel("b", "2"), framework.WithLabel("a", "1"))
@@ -44,8 +44,8 @@ func populate(ctx context.Context, cp *framework.ControlPlane, store *Store, ver
 	}
 }
 
-// roundTrip reads everything that the API server stores, and wants the same bytes when it is encoded again. It returns the kinds, with how
-// often they were there, and what could not be decoded.
+// roundTrip wants all that the API server stores to have the same bytes when encoded again. It
+// returns the kinds, with their numbers, and what could not be decoded.
 func roundTrip(ctx context.Context, store *Store) (kinds map[string]int, unreadable map[string]error) {
 	GinkgoHelper()
 	kinds, unreadable = map[string]int{}, map[string]error{}

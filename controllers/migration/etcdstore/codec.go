@@ -26,8 +26,8 @@ var (
 	jsonFormat     = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{})
 )
 
-// newScheme knows the kinds that migration reads. The v1beta1 kinds of networking.k8s.io that 1.31 to 1.33 store have the same fields,
-// with the same numbers, as those of v1, so that one Go type serves both.
+// newScheme knows the kinds that migration reads. The v1beta1 kinds of networking.k8s.io that 1.31
+// to 1.33 store have the same fields and numbers as those of v1, so that one Go type serves both.
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(s))
@@ -37,11 +37,11 @@ func newScheme() *runtime.Scheme {
 	return s
 }
 
-// encryptedBy is the provider that encrypted a value, and the name of its key: "aescbc:v1:key1". What follows is not shown.
+// encryptedBy is what encrypted a value, provider and key: "aescbc:v1:key1". The rest is not shown.
 var encryptedBy = regexp.MustCompile(`^k8s:enc:([a-z]+:v[0-9]+:[!-9;-~]{1,64}):`)
 
-// decode returns the object that a stored value holds and the version it was stored in, which it also tells, if it can, beside
-// an error. The object has neither kind nor resourceVersion.
+// decode returns the object in a stored value, and the version that it was stored in, if it can
+// even beside an error. The object has neither kind nor resourceVersion.
 func decode(raw []byte) (o runtime.Object, apiVersion string, err error) {
 	var format runtime.Decoder
 	switch {
@@ -70,7 +70,7 @@ func decode(raw []byte) (o runtime.Object, apiVersion string, err error) {
 	return o, apiVersion, nil
 }
 
-// encode returns an object as kube-apiserver stores it in a version, v1 if that is empty. It leaves the object as it is.
+// encode returns an object as kube-apiserver stores it in a version, or v1, and leaves it as it is.
 func encode(o runtime.Object, apiVersion string) ([]byte, error) {
 	kinds, _, err := scheme.ObjectKinds(o)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
-// envelope builds a stored value by hand: the prefix, and a runtime.Unknown with the version, the kind and the object.
+// envelope builds a stored value by hand: the prefix, and a runtime.Unknown with version and kind.
 func envelope(t testing.TB, apiVersion, kind string, object []byte) []byte {
 	t.Helper()
 	u := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: kind}, Raw: object}
@@ -79,8 +79,8 @@ func rangeAllocation() *corev1.RangeAllocation {
 	return &corev1.RangeAllocation{Range: "10.96.0.0/16", Data: []byte{0x80, 0, 0x01}}
 }
 
-// TestCodec holds decoder and encoder against values that were put together by hand, byte for byte as the API server lays them out. The
-// v1beta1 kinds are the same on the wire.
+// TestCodec compares decoder and encoder with values that were put together by hand, as the API
+// server lays them out. The v1beta1 kinds are the same on the wire.
 func TestCodec(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: objectMeta("", "kube-system"), Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}
 	for name, tc := range map[string]struct {
@@ -165,7 +165,7 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode wants an answer for whatever is stored, and that what was decoded survives being stored again.
+// FuzzDecode wants an answer to every value, and that what was decoded survives being stored again.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range [][]byte{
 		nil,

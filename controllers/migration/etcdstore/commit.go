@@ -14,11 +14,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 )
 
-// Commit writes all or nothing, in one transaction that holds only if all guards do, and returns its revision. See [migration.Store].
+// Commit writes all or nothing in one transaction, and returns its revision. See [migration.Store].
 //
-// The transaction is sent again while etcd is away. That is safe, because the guards let it take effect once; and it is how a lost
-// answer is found again: if the guards do not hold for a second attempt, Commit looks whether the first one is why. An error that is
-// not ErrConflict says so if something may have been written in spite of it.
+// While etcd is away the transaction is sent again. That is safe, because the guards let it take
+// effect once. If they do not hold for a second attempt, Commit looks whether the first, whose
+// answer was lost, is why. An error other than ErrConflict says if something may have been written.
 func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, error) {
 	var guards []clientv3.Cmp
 	var changes, reads []clientv3.Op // reads tell why a guard did not hold, in the order of the writes
@@ -89,8 +89,8 @@ func conflict(writes []migration.Write, now []*mvccpb.KeyValue) error {
 	return migration.ErrConflict
 }
 
-// judge says what became of a transaction of which an answer was lost, and whose guards did not hold when it was sent again. Somebody
-// else who wrote the same bytes counts as us.
+// judge says what became of a transaction whose answer was lost, and whose guards did not hold when
+// it was sent again. Another writer that wrote the same bytes counts as us.
 func (s *Store) judge(ctx context.Context, writes []migration.Write, now []*mvccpb.KeyValue, revision int64) (int64, error) {
 	for i, w := range writes {
 		if kv := now[i]; kv != nil && (kv.ModRevision == w.Guard || w.Delete && kv.CreateRevision <= w.Guard) {
@@ -112,8 +112,8 @@ func (s *Store) judge(ctx context.Context, writes []migration.Write, now []*mvcc
 	return 0, conflict(writes, now)
 }
 
-// find returns the revision at which what we put became the value of a key, 0 if it never did. It goes back in the history of the
-// key from its present state to the guard: somebody may have changed again what we wrote.
+// find returns the revision at which our value became that of a key, 0 if it never did. It goes
+// back in the key's history to the guard: another writer may have changed again what we wrote.
 func (s *Store) find(ctx context.Context, w migration.Write, now *mvccpb.KeyValue) (int64, error) {
 	for kv := now; kv != nil && kv.ModRevision > w.Guard && !w.Delete; {
 		if bytes.Equal(kv.Value, w.Raw) {

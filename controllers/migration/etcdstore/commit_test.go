@@ -141,7 +141,7 @@ func puts(n int) (writes []migration.Write) {
 
 type writes = []migration.Write
 
-// loss is a transaction whose answer was lost, or else the transaction itself, on an etcd that was empty: its first revision is 2.
+// loss is a transaction that was lost, or its answer, on an empty etcd: its first revision is 2.
 type loss struct {
 	old       []string // key=value, written before
 	writes    writes
@@ -163,7 +163,7 @@ func apply(ctx context.Context, s *Store, changes ...string) {
 	}
 }
 
-// Each of these loses the answer to a transaction, or the transaction, and looks what Commit makes of it.
+// Each of these loses the answer to a transaction, or the transaction: what does Commit make of it?
 var _ = Describe("a transaction without an answer", func() {
 	var (
 		direct, store *Store
@@ -229,7 +229,7 @@ var _ = Describe("a transaction without an answer", func() {
 			meanwhile: []string{"a=0", "a=1", "a=2"}}),
 		Entry("done, and somebody has deleted the other key", loss{answer: true, writes: writes{raw("a", 0, "ours"), raw("b", 0, "ours too")},
 			meanwhile: []string{"a"}, wantB: true}),
-		// Two who write the same bytes at the same guard have both written them: nothing tells them apart, and nothing needs to.
+		// Two writers of the same bytes at one guard cannot be told apart, and need not be.
 		Entry("done by somebody else, to the byte", loss{old: []string{"a=old"}, writes: writes{raw("a", 2, "ours")}, meanwhile: []string{"a=ours"}}),
 		Entry("done by nobody: it is done now", loss{writes: writes{raw("a", 0, "ours")}, wantA: []string{"ours"}}),
 		Entry("not done, and somebody else has taken the key", loss{conflict: true, writes: writes{raw("a", 0, "ours"), raw("b", 0, "ours too")},
@@ -238,7 +238,7 @@ var _ = Describe("a transaction without an answer", func() {
 			meanwhile: []string{"a=theirs"}}),
 		Entry("not done, and somebody else has changed a key", loss{conflict: true, old: []string{"a=old", "b=old"},
 			writes: writes{raw("a", 2, "ours"), raw("b", 3, "ours too")}, meanwhile: []string{"a=theirs", "a=theirs again", "b=theirs"}, wantB: true}),
-		// What they wrote happens to be what we wanted for one key, but the other key proves that it was not us.
+		// One key has by chance what we wanted, but the other one proves that it was not us.
 		Entry("not done, and somebody else has written the same to one key", loss{conflict: true, old: []string{"b=old"},
 			writes: writes{raw("a", 0, "ours"), raw("b", 2, "ours too")}, meanwhile: []string{"a=ours"}, wantA: []string{"ours"}, wantB: true}),
 		Entry("not done, and somebody else has deleted one key of two", loss{conflict: true, old: []string{"a=old", "b=old"},

@@ -22,17 +22,17 @@ import (
 // DefaultPrefix is where kube-apiserver keeps its objects unless it is told otherwise.
 const DefaultPrefix = "/registry"
 
-// Config says where etcd is and how to be let in: what kube-apiserver is told with its flags --etcd-servers, --etcd-cafile,
-// --etcd-certfile, --etcd-keyfile and --etcd-prefix.
+// Config says where etcd is and how to be let in, like kube-apiserver's flags --etcd-servers,
+// --etcd-cafile, --etcd-certfile, --etcd-keyfile and --etcd-prefix.
 type Config struct {
 	Endpoints []string // URLs of one or more members, all http or all https
 	CAFile    string   // the authorities that may have signed the certificate of etcd; empty means those of the system
-	// CertFile and KeyFile are our certificate and its key. They are read again for each connection, so that they can be renewed while a long watch runs.
+	// CertFile and KeyFile are ours. Each connection reads them: they can be renewed during a watch.
 	CertFile, KeyFile string
 	Prefix            string // of all keys; empty means DefaultPrefix
 }
 
-// validateEndpoints joins what is wrong with the endpoints. The client would take the scheme of the first one for all.
+// validateEndpoints joins the faults of endpoints. The client uses the first one's scheme for all.
 func validateEndpoints(endpoints []string) error {
 	if len(endpoints) == 0 {
 		return errors.New("no etcd is named: give --etcd-servers what kube-apiserver is started with, https://127.0.0.1:2379 for example")
@@ -49,9 +49,9 @@ func validateEndpoints(endpoints []string) error {
 	return errors.Join(complaints...)
 }
 
-// dial returns a client that connects when it is used. All complaints about the configuration come at once. What etcd's client
-// would do by itself about an etcd that is away is switched off: it waits and repeats without a word, and of a transaction it would
-// not say that it was sent twice.
+// dial returns a client that connects when it is used. All faults of the configuration come at
+// once. It switches off what etcd's client does by itself about an etcd that is away: to wait and
+// repeat without a word, and not to say that a transaction was sent twice.
 func (c Config) dial() (*clientv3.Client, error) {
 	trust, err := transport.TLSInfo{TrustedCAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}.ClientConfig()
 	if err != nil {
@@ -85,10 +85,10 @@ func failFast(ctx context.Context, method string, request, reply any, connection
 	return invoke(ctx, method, request, reply, connection, append(options, grpc.WaitForReady(false))...)
 }
 
-// sentKey is under what a context has an atomic.Bool that becomes true when the request is handed to a connection.
+// sentKey is a context's key for an atomic.Bool that is set when a connection gets the request.
 type sentKey struct{}
 
-// noteSent sets it. An error does not tell: that of a context which ends while there is no connection is the same as that of one which ends before the answer.
+// noteSent sets it: a context's error is the same without a connection and without an answer.
 type noteSent struct{}
 
 // HandleRPC implements stats.Handler, as the other methods do.
@@ -108,7 +108,7 @@ func (noteSent) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Conte
 // HandleConn does nothing.
 func (noteSent) HandleConn(context.Context, stats.ConnStats) {}
 
-// keys translates between keys as etcd has them and keys relative to the API server's prefix. Its value is the prefix, with a slash on both sides.
+// keys translates etcd's keys to and from keys relative to its value, the prefix between slashes.
 type keys string
 
 func newKeys(prefix string) keys {
@@ -123,8 +123,8 @@ func (k keys) absolute(key string) string {
 	return string(k) + key
 }
 
-// relative is the inverse of absolute: a key of somebody else stays absolute.
+// relative is the inverse of absolute: a key outside of the prefix stays absolute.
 func (k keys) relative(key string) string { return strings.TrimPrefix(key, string(k)) }
 
-// below returns what all keys below a folder begin with. The folder services/specs does not hold services/specs2.
+// below returns what all keys of a folder begin with: services/specs does not hold services/specs2.
 func (k keys) below(folder string) string { return strings.TrimSuffix(k.absolute(folder), "/") + "/" }

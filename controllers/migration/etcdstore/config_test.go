@@ -98,8 +98,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// hasty is an etcd that carries a transaction out and then reports a timeout of its own. The next time it says truly that the guards do
-// not hold.
+// hasty is an etcd that carries a transaction out and reports a timeout of its own. The next time
+// it says truly that the guards do not hold.
 type hasty struct {
 	etcdserverpb.UnimplementedKVServer
 	value string
@@ -124,8 +124,8 @@ func (h *hasty) Txn(context.Context, *etcdserverpb.TxnRequest) (*etcdserverpb.Tx
 	}, nil
 }
 
-// TestServersTimeout holds the client to one attempt. Left to itself it repeats a transaction after a timeout of the server and hides
-// that it did, so that our own write would look like somebody else's.
+// TestServersTimeout holds the client to one attempt. It would repeat a transaction after the
+// server's timeout without saying so, and our own write would look like another writer's.
 func TestServersTimeout(t *testing.T) {
 	for name, tc := range map[string]struct {
 		value        string

@@ -18,13 +18,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// nobody returns the URL of a port where nobody listens.
+// nobody returns the URL of a port where no program listens.
 func nobody() string {
 	GinkgoHelper()
 	return fmt.Sprintf("http://127.0.0.1:%d", must(framework.FreePort()))
 }
 
-// unresponsive returns the URL of somebody who accepts connections and says nothing.
+// unresponsive returns the URL of a server that accepts connections and says nothing.
 func unresponsive() string {
 	GinkgoHelper()
 	listener := must(net.Listen("tcp4", "127.0.0.1:0"))
@@ -108,8 +108,8 @@ var _ = Describe("TLS", Ordered, func() {
 	})
 })
 
-// startSecureEtcd starts an etcd that listens with TLS alone, which the framework has no use for, and returns its URL. It ends with the
-// calling node.
+// startSecureEtcd starts an etcd with TLS alone, which the framework does not need, and returns its
+// URL. It ends with the calling node.
 func startSecureEtcd(args ...string) string {
 	GinkgoHelper()
 	assets, dir := must(framework.Assets("etcd", "etcd")), GinkgoT().TempDir()

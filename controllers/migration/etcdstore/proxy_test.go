@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// proxy stands between a store and etcd and loses what it is told to lose, without closing a connection.
+// proxy stands between a store and etcd, and loses what it is told to lose, on open connections.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -54,7 +54,7 @@ func (p *proxy) Open() int {
 	return len(p.connections)
 }
 
-// Heal forwards everything again, on new connections: the old ones have lost part of what was said.
+// Heal forwards everything again, on new connections: the old ones have lost part of the traffic.
 func (p *proxy) Heal() {
 	p.Cut()
 	p.deaf.Store(false)

@@ -36,8 +36,8 @@ type Store struct {
 	away           atomic.Bool   // it has been logged that etcd is away, and not yet that it is back
 }
 
-// Open connects to etcd and returns when the first of its endpoints answers, or after ten seconds with the reason. It writes
-// nothing and does not ask whether there is anything below the prefix.
+// Open connects to etcd and returns when the first endpoint answers, or after ten seconds with the
+// reason. It writes nothing, and does not ask whether there is anything below the prefix.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	client, err := c.dial()
 	if err != nil {
@@ -52,7 +52,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the connection. Whoever waits for an answer gets an error.
+// Close ends the connection. Methods that wait for an answer return an error.
 func (s *Store) Close() error {
 	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("closing the connection to etcd: %w", err)
@@ -73,7 +73,7 @@ func (s *Store) Get(ctx context.Context, key string) (migration.Value, error) {
 	return s.value(answer.Kvs[0]), nil
 }
 
-// List visits all keys below a prefix, which is a folder: "services/specs" does not stand for services/specs2. See [migration.Store].
+// List visits all keys of a folder: services/specs is not services/specs2. See [migration.Store].
 func (s *Store) List(ctx context.Context, prefix string, at int64, visit func(migration.Value) error) (int64, error) {
 	below := s.keys.below(prefix)
 	end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(below))
@@ -97,8 +97,8 @@ func (s *Store) List(ctx context.Context, prefix string, at int64, visit func(mi
 	}
 }
 
-// Watch shows each change below a prefix, which is a folder as in List, after a revision, until ctx ends, which it returns as an
-// error, or see returns one. It survives that etcd is away, as long as etcd remembers what happened since.
+// Watch shows each change below a folder after a revision, until see returns an error, or ctx ends,
+// which is one too. It survives that etcd is away, if etcd remembers what happened since.
 func (s *Store) Watch(ctx context.Context, prefix string, after int64, see func(migration.Value) error) error {
 	below, backoff := s.keys.below(prefix), newBackoff()
 	for {
@@ -116,8 +116,8 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, see func(
 	}
 }
 
-// follow watches as long as the client can, and moves after on. The client itself resumes after a lost connection; a member that has
-// lost its leader ends the watch, so that another one is asked. refused is the error of see.
+// follow watches as long as the client can, and advances after. The client resumes after a lost
+// connection; a member without a leader ends the watch: another is asked. refused is see's error.
 func (s *Store) follow(ctx context.Context, below string, after *int64, see func(migration.Value) error) (refused, err error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -136,7 +136,7 @@ func (s *Store) follow(ctx context.Context, below string, after *int64, see func
 			}
 			*after = event.Kv.ModRevision
 		}
-		// The revision of a batch with changes is that of the store, and there may be more to come before it.
+		// A batch with changes has the store's revision, and more changes before that may be to come.
 		if batch.IsProgressNotify() {
 			*after = max(*after, batch.Header.Revision)
 		}
@@ -198,8 +198,8 @@ func newBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 2 * time.Second}
 }
 
-// pause waits before the next attempt, and logs once for whom. It returns an error if there is nothing to wait for: etcd has
-// refused, or ctx or the store has ended.
+// pause waits before the next attempt, and logs once for what. It returns an error if waiting is of
+// no use: etcd has refused, or ctx or the store has ended.
 func (s *Store) pause(ctx context.Context, backoff *wait.Backoff, what string, err error) error {
 	switch {
 	case s.client.Ctx().Err() != nil:
@@ -223,8 +223,8 @@ func (s *Store) noticeBack(ctx context.Context) {
 	}
 }
 
-// passing reports whether an error is none of the request but of etcd's momentary state: asking again can help, and a write may have
-// taken effect in spite of it.
+// passing reports whether an error comes from etcd's momentary state, not from the request: asking
+// again can help, and a write may have taken effect in spite of it.
 func passing(err error) bool {
 	momentary := []error{rpctypes.ErrTooManyRequests, rpctypes.ErrNotCapable, rpctypes.ErrNotLeader, rpctypes.ErrAuthOldRevision}
 	lost := []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal} // Internal is a torn stream

@@ -62,7 +62,7 @@ func openAt(ctx context.Context, url string) *Store {
 	return open(ctx, Config{Endpoints: []string{url}})
 }
 
-// put writes without a guard, as somebody else does, and returns the revision.
+// put writes without a guard, as another writer does, and returns the revision.
 func put(ctx context.Context, s *Store, key, value string) int64 {
 	GinkgoHelper()
 	answer, err := s.client.Put(ctx, s.keys.absolute(key), value)
@@ -118,7 +118,7 @@ func get(ctx context.Context, s *Store, key string) migration.Value {
 	return v
 }
 
-// line is a value in short, for comparisons: "key=value@modRevision", without a value for a key that does not exist.
+// line is a value in short: "key=value@modRevision", without a value for a key that does not exist.
 func line(v migration.Value) string {
 	if !v.Exists() {
 		return fmt.Sprintf("%s@%d", v.Key, v.ModRevision)

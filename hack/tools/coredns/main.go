@@ -1,4 +1,4 @@
-// Coredns is a DNS server for the tests with nodes: CoreDNS with the plugins that answer for Services and pods, those that specs of sig-network configure, and no others.
+// Coredns is CoreDNS for tests with nodes. It has plugins for Services, pods and sig-network only.
 package main
 
 import (

@@ -30,7 +30,7 @@ type root struct {
 	folders []string
 }
 
-// write writes the archive: a tar of an image layout, with an index that has a manifest for each architecture.
+// write writes the archive: a tar of an image layout, whose index has a manifest per architecture.
 func write(file string, o options) (err error) {
 	reference, err := name.NewTag(o.name)
 	if err != nil {
@@ -49,7 +49,7 @@ func write(file string, o options) (err error) {
 	if err != nil {
 		return fmt.Errorf("beginning the layout: %w", err)
 	}
-	// containerd and docker read the whole name, in which they call the index of Docker by its domain; tools of the specification read what follows the colon.
+	// containerd and docker read the whole name, with docker.io; tools of the specification, the tag.
 	whole := strings.Replace(reference.Name(), name.DefaultRegistry, "docker.io", 1)
 	names := map[string]string{"io.containerd.image.name": whole, "org.opencontainers.image.ref.name": reference.TagStr()}
 	if err := written.AppendIndex(index, layout.WithAnnotations(names)); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// layerOf is a layer with all that is in a folder. The folder's files are read at once; layers are some tens of megabytes.
+// layerOf is a layer of all in a folder. It reads the files at once: some tens of megabytes.
 func layerOf(folder string) (v1.Layer, error) {
 	var content bytes.Buffer
 	if err := pack(&content, folder); err != nil {
@@ -41,7 +41,7 @@ func archive(file, folder string) (err error) {
 	return os.Rename(out.Name(), file)
 }
 
-// pack writes a tar of what is in a folder: in the order of names, of root, and without times. Links stay links.
+// pack tars a folder's content in the order of names, of root, without times. Links stay links.
 func pack(to io.Writer, folder string) error {
 	w := tar.NewWriter(to)
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

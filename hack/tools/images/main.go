@@ -2,8 +2,9 @@
 //
 //	images [-user UID:GID] [-label KEY=VALUE]... NAME PROGRAM FILE ARCH=FOLDER[,FOLDER...]...
 //
-// PROGRAM is the entrypoint; words that follow it, after a space, are its arguments unless a pod has others. Each folder is a layer, the first one the lowest; what changes rarely should lie there. The same files give the same bytes: they are in the order of
-// their names, belong to root and have no times.
+// PROGRAM is the entrypoint; words after it, behind a space, are arguments that a pod can override.
+// Each folder is a layer, the first one the lowest: put what changes rarely there. The same files
+// give the same bytes: they are in the order of their names, belong to root and have no times.
 //
 // archive.go writes, layer.go makes layers.
 package main

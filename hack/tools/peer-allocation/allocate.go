@@ -25,16 +25,16 @@ import (
 // resync is the period of kube-apiserver's own informers.
 const resync = 10 * time.Minute
 
-// outcome is what allocations came to. Latencies are those that a worker sees, in milliseconds, waiting for locks included.
+// outcome is what allocations came to. Latencies are a worker's, in ms, with waits for locks.
 type outcome struct {
 	Seconds   float64
 	Latencies []float64
 	Addresses []string
 }
 
-// allocate draws addresses with upstream's allocator from a number of workers and says how fast it went. The
-// addresses are left to the caller, who has to take them away before the API server finds out, after 60 s,
-// that they belong to no Service.
+// allocate draws addresses with upstream's allocator from a number of workers and says how fast it
+// went. The caller has to take the addresses away before the API server finds out, after 60 s, that
+// they belong to no Service.
 func allocate(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("allocate", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server")
@@ -77,8 +77,8 @@ func allocate(ctx context.Context, args []string) error {
 	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(o))
 }
 
-// loopbackConfig is how kube-apiserver's loopback client is set, with the address and the credentials of a
-// kubeconfig.
+// loopbackConfig is how kube-apiserver's loopback client is set, with the address and the
+// credentials of a kubeconfig.
 func loopbackConfig(kubeconfig string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -90,7 +90,7 @@ func loopbackConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// newAllocator makes the allocator of IPv4 as kube-apiserver does and waits until it has its ranges.
+// newAllocator makes the allocator of IPv4 as kube-apiserver does, and waits until it has ranges.
 func newAllocator(ctx context.Context, config *rest.Config) (*ipallocator.MetaAllocator, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

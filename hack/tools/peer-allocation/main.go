@@ -1,10 +1,9 @@
-// Command peer-allocation runs upstream's ClusterIP allocator outside of the API server, so that it can be measured
-// beside ours.
+// Command peer-allocation runs upstream's ClusterIP allocator alone, to measure it beside ours.
 //
 //	peer-allocation --kubeconfig FILE --workers 8 --count 500 --limit 8s
 //
-// It prints one JSON object, and sets ipallocator.MetaAllocator up as kube-apiserver does: the same client
-// settings (protobuf, no rate limit, no compression), shared informers, metrics on.
+// It prints one JSON object, and sets ipallocator.MetaAllocator up as kube-apiserver does: the same
+// client settings (protobuf, no rate limit, no compression), shared informers, metrics on.
 package main
 
 import (

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// BenchmarkAllocate measures a dynamic allocation and its release at a constant fill. The share of used
-// addresses is that of the dynamic band, chosen at random, rounded down and such that one at least is free.
+// BenchmarkAllocate measures a dynamic allocation and its release at a constant fill. The used
+// share is that of the dynamic band, at random, rounded down so that one address at least is free.
 func BenchmarkAllocate(b *testing.B) {
 	for _, f := range fills() {
 		run(b, "bitmap", f, newBitmap)
@@ -38,7 +38,7 @@ func BenchmarkAllocate(b *testing.B) {
 	}
 }
 
-// run fills once, however often the benchmark is repeated: a million objects take longer than an operation.
+// run fills once for all repetitions: a million objects take longer than an operation.
 func run(b *testing.B, impl string, f fill, start func(testing.TB, fill) allocator) {
 	var a allocator
 	b.Run(fmt.Sprintf("impl=%s/%s", impl, f), func(b *testing.B) {
@@ -62,8 +62,8 @@ func benchAllocate(b *testing.B, a allocator) {
 	}
 }
 
-// bitmap is the allocator of the API server up to 1.32, without the etcd it writes to and without metrics,
-// which would cost it more than the search in most ranges.
+// bitmap is the allocator of the API server up to 1.32, without its etcd and without metrics, which
+// would cost it more than the search in most ranges.
 type bitmap struct{ *ipallocator.Range }
 
 func (a bitmap) allocate() (net.IP, error) { return a.AllocateNext() }

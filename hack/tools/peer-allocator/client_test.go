@@ -14,8 +14,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 )
 
-// client writes IPAddress objects straight into the memory of the informer: a write that costs nothing to
-// speak of and is seen at once.
+// client writes IPAddress objects straight into the memory of the informer: such a write costs next
+// to nothing and is seen at once.
 type client struct {
 	networkingv1client.NetworkingV1Interface
 	store cache.Indexer

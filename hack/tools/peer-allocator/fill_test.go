@@ -49,7 +49,7 @@ func (f fill) band() (offset, size int) {
 	return offset, all - 2 - offset
 }
 
-// bits has a one for each used address, counted from the first usable one: what the bitmap is in etcd.
+// bits has a one for each used address, from the first usable one: what the bitmap is in etcd.
 func (f fill) bits() *big.Int {
 	random := rand.New(rand.NewPCG(1, 2))
 	offset, size := f.band()

@@ -1,4 +1,4 @@
-// Command plot draws charts of lines: it reads them as JSON from standard input, and writes each as an SVG file into the folder that is its argument.
+// Command plot reads line charts as JSON from stdin, and writes each as an SVG file into a folder.
 //
 //	plot docs/benchmarks < charts.json
 package main

@@ -2,9 +2,10 @@
 //
 //	sbom [-packages FOLDER]... VERSION FILE PROGRAM...
 //
-// Each PROGRAM is the same one, built for another platform: a module that any of them holds is listed. Modules are those that the Go linker wrote into
-// the program. FOLDER is a root filesystem that the program runs in, with packages of Debian that hack/packages.sh unpacked.
-// The document has neither a time nor a serial number, and components are in the order of their package URLs, so the same files give the same bytes.
+// Each PROGRAM is the same one, built for another platform: modules that the Go linker wrote into
+// any of them are listed. FOLDER is a root filesystem that the program runs in, with Debian
+// packages that hack/packages.sh unpacked. The same files give the same bytes: there is no time and
+// no serial number, and components are in the order of their package URLs.
 package main
 
 import (
@@ -70,7 +71,7 @@ func (c components) add(name, version string, purl *packageurl.PackageURL) {
 	c[text] = cyclonedx.Component{BOMRef: text, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: text}
 }
 
-// addModules adds the modules and the standard library that a program was built from. It returns the program itself.
+// addModules adds the modules and standard library of a program, and returns the program itself.
 func (c components) addModules(file, version string) (cyclonedx.Component, error) {
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Sig-network is the part of Kubernetes' end-to-end suite that judges Service proxies: the specs of [sig-network]. It takes the flags of e2e.test, and, when it is called by a name that ends in .test,
-// is run in parallel processes by the ginkgo of the same island.
+// Sig-network runs the [sig-network] specs of Kubernetes' e2e suite, which judge Service proxies.
+// It takes e2e.test's flags; if its name ends in .test, its island's ginkgo runs it in parallel.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Package rules turns a plan into rules of iptables and members of sets. It is pure: no kernel, no program, no clock.
+// Package rules turns a plan into rules of iptables and members of sets. It is pure: no kernel, no
+// program, no clock.
 //
 // It models what the kernel should have as a [Ruleset], a function of the plan that applies Deltas
 // and knows what is not written to the kernel yet (pending.go). Its parts are tree.go, lookup.go
@@ -9,6 +10,6 @@
 // Of the schedulers it has random, with weights. For the rest of [model.Schedulers] a port has a
 // [model.Degradation] and is served at random.
 //
-// It promises that nothing which a user of the cluster can choose gets into a rule but addresses, ports and numbers, and that the same plan gives
-// the same rules whatever the history. Start reading at [Ruleset.Apply].
+// It promises that a tenant can choose nothing in a rule but addresses, ports and numbers, and that
+// the same plan gives the same rules whatever the history. Start reading at [Ruleset.Apply].
 package rules

@@ -70,8 +70,8 @@ func (c choice) spread(name string, endpoints []netip.AddrPort) {
 	}, nil)
 }
 
-// free returns a name for a chain below another that no other chain has: there is room for 35 bits of a digest behind that of the port, and
-// whoever makes endpoints can find two with the same.
+// free returns a name for a chain below another that no other chain has: behind the port's digest
+// is room for 35 bits of another, and a tenant that makes endpoints can find two with the same.
 func (c choice) free(name, key string) string {
 	for i := 0; ; i++ {
 		free := name + "-" + model.Digest(fmt.Sprintf("%s %d", key, i))[:7]
@@ -112,7 +112,7 @@ func atRandom(ways []way) (rules []string) {
 	return rules
 }
 
-// random returns the match that holds for k of n packets; nothing when it always holds. xt_statistic knows steps of 2^-31.
+// random returns the match for k of n packets, empty if all. xt_statistic knows steps of 2^-31.
 func random(k, n int) string {
 	if k >= n {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
-// walker computes where packets end that enter a chain, exactly: it follows every way with the probability that it is taken.
+// walker computes where packets that enter a chain end: it follows every way with its probability.
 type walker struct {
 	t      *testing.T
 	chains map[string][]string
@@ -23,7 +23,7 @@ type walker struct {
 	ends, added map[string]float64
 }
 
-// walk enters a chain with a probability. Goto does not come back, so what reaches the end of a chain has no endpoint.
+// walk enters a chain with a probability. Goto does not return: at a chain's end is no endpoint.
 func (w walker) walk(name string, p float64) {
 	rules, there := w.chains[name]
 	if !there {
@@ -148,7 +148,7 @@ func TestARememberedClientStays(t *testing.T) {
 	}
 }
 
-// TestOneEndpointMoreChangesFewChains pins the cost of a change: one chain on each level, and no rule at all in the others.
+// TestOneEndpointMoreChangesFewChains pins the cost: one chain on each level, and no other rule.
 func TestOneEndpointMoreChangesFewChains(t *testing.T) {
 	for n, most := range map[int]int{5: 1, 100: 2, 1000: 3} {
 		endpoints := plans.Endpoints(model.IPv4, n+1)

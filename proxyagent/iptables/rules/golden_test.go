@@ -33,7 +33,7 @@ func named(p model.Protocol) model.PortName {
 	return n
 }
 
-// inText returns what a port adds, with words for the digests of this port: the chains S, L, X, and E and A by the endpoint.
+// inText returns what a port adds, with S, L, X, and E and A by endpoint, for its digests.
 func (r portRules) inText(p model.ServicePort) string {
 	var b strings.Builder
 	for _, vip := range slices.SortedFunc(maps.Keys(r.vips), netip.Addr.Compare) {
@@ -65,8 +65,8 @@ func (r portRules) inText(p model.ServicePort) string {
 // tenNet recognises local pods by their address.
 var tenNet = model.LocalSource{CIDR: netip.MustParsePrefix("10.244.1.0/24")}
 
-// goldenPorts are Services as people have them, and the rules that they get. Each virtual IP is in VIP, and each ClusterIP in ACTIVE and CIP
-// too: only the first case shows that.
+// goldenPorts are usual Services and their rules. Each virtual IP is in VIP, each ClusterIP also in
+// ACTIVE and CIP: only the first case shows that.
 var goldenPorts = map[string]struct {
 	globals model.Globals
 	port    model.ServicePort
@@ -353,7 +353,7 @@ CIPA-NEW: -d fd01::/112 -m set ! --match-set CIPA-6-ALLOC dst -m addrtype ! --ds
 	},
 }
 
-// TestStaticRules compares the chains that a case names; no rule of another chain is wanted of a case that does not name it.
+// TestStaticRules compares only the chains that a case names.
 func TestStaticRules(t *testing.T) {
 	for name, tc := range goldenStatic {
 		t.Run(name, func(t *testing.T) {
@@ -378,7 +378,7 @@ func TestStaticRules(t *testing.T) {
 	}
 }
 
-// TestTransactionText pins the order: declarations, jumps to go, rules, new jumps, and chains to go at the end.
+// TestTransactionText pins the order: declarations, jumps to go, rules, new jumps, chains to go.
 func TestTransactionText(t *testing.T) {
 	tx := Transaction{
 		write: map[chain][]string{

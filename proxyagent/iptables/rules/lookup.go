@@ -8,8 +8,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// lookup is the chains that lead from a destination to the rules of a port: one for virtual IPs, with keys of address, protocol and port, and one
-// for node ports, with keys of protocol and port.
+// lookup is the chains that lead from a destination to the rules of a port: one lookup for virtual
+// IPs, by address, protocol and port, and one for node ports, by protocol and port.
 type lookup struct {
 	tree
 	root    string // its first chain, which exists also without keys
@@ -44,7 +44,7 @@ func (l *lookup) emit(set func(chain string, rules []string), remove func(chain 
 	}, func(n *node) { remove(l.chain(n)) })
 }
 
-// chain names the chain of a node: by its prefix in hexadecimal, or by a digest of it where that would be too long.
+// chain names the chain of a node by its prefix in hexadecimal, or a digest if that is too long.
 func (l *lookup) chain(n *node) string {
 	switch {
 	case n.bits == 0:

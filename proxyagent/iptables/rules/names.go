@@ -36,8 +36,8 @@ const (
 	roleEndpoint = "E" // one endpoint of a port with affinity: remember the client, then DNAT
 )
 
-// portChain names the chain of a ServicePort in a role. A digest makes it a pure function of the port's name, so that nothing has to be
-// stored over a restart, and no text of users gets into a rule.
+// portChain names the chain of a ServicePort in a role. A digest makes it a pure function of the
+// port's name: nothing has to be stored over a restart, and no text of tenants gets into a rule.
 func portChain(role string, name model.PortName) string {
 	return Prefix + role + "-" + model.Digest(name.String())
 }

@@ -41,8 +41,7 @@ func (r *Ruleset) Members(away bool) []ipset.Change {
 	return changes
 }
 
-// MembersWritten notes that the Members were added or, with away, taken out, but for those that the
-// kernel refuses.
+// MembersWritten notes that the Members were added, or taken out with away, except refused ones.
 func (r *Ruleset) MembersWritten(away bool, refused map[ipset.Change]error) {
 	for _, kind := range setKinds {
 		// A map never gets smaller: what is left goes into a new one.
@@ -76,9 +75,8 @@ func (r *Ruleset) Written() {
 	r.insert, r.unhook = nil, nil
 }
 
-// OldSets returns the names of the sets that no port needs, sorted. While the table nat cannot be
-// read there are none: chains of an earlier agent may be in it, and the kernel does not let go of
-// sets that they name.
+// OldSets returns the names of sets that no port needs, sorted. There are none while the table nat
+// cannot be read: an earlier agent's chains may be in it, and the kernel keeps sets they name.
 func (r *Ruleset) OldSets() []string {
 	if slices.Contains(r.unreadable, nat) {
 		return nil
@@ -89,9 +87,8 @@ func (r *Ruleset) OldSets() []string {
 // SetsDropped notes that the OldSets are gone.
 func (r *Ruleset) SetsDropped() { clear(r.oldSets) }
 
-// Compare notes where the rules of the kernel differ from those wanted, and returns the differences
-// in words. Chains of tables that cannot be read count as they were written: "cannot be read" is
-// not "gone".
+// Compare notes how the kernel's rules differ from those wanted, and returns that in words. Chains
+// of unreadable tables count as they were written: "cannot be read" is not "gone".
 func (r *Ruleset) Compare(s Saved, known *Spellings) []string {
 	hidden := func(c chain) bool { return slices.Contains(s.Unreadable, c.table) }
 	maps.DeleteFunc(r.dirty, func(c chain, _ struct{}) bool { return !hidden(c) })
@@ -118,7 +115,7 @@ func (r *Ruleset) Compare(s Saved, known *Spellings) []string {
 	return found
 }
 
-// CountsFit reports whether all sets are there, and those that always are have as many members as they should.
+// CountsFit reports whether all sets exist, and static ones have as many members as wanted.
 func (r *Ruleset) CountsFit(counts map[string]int) bool {
 	for _, kind := range setKinds {
 		if counts[kind.name.of(r.family)] != len(r.members[kind.name]) {
@@ -133,7 +130,7 @@ func (r *Ruleset) CountsFit(counts map[string]int) bool {
 	return true
 }
 
-// CompareMembers notes which members of a set that always exists are missing or unwanted, and reports whether there are any.
+// CompareMembers notes missing and unwanted members of a static set, and reports whether any are.
 func (r *Ruleset) CompareMembers(set string, entries map[ipset.Entry]struct{}) (differs bool) {
 	name := setName(strings.TrimPrefix(set, SetPrefix(r.family)))
 	wanted, changed := r.members[name], map[ipset.Entry]struct{}{}
@@ -151,7 +148,7 @@ func (r *Ruleset) CompareMembers(set string, entries map[ipset.Entry]struct{}) (
 	return len(changed) > 0
 }
 
-// CompareSets notes which sets of clients have to be made, and which of those that are there no port needs. It returns the former in words.
+// CompareSets notes missing and unneeded sets of clients, and returns the missing ones in words.
 func (r *Ruleset) CompareSets(there map[string]int) (missing []string) {
 	r.newSets, r.oldSets = map[string]struct{}{}, map[string]struct{}{}
 	for name := range there {
@@ -170,9 +167,9 @@ func (r *Ruleset) CompareSets(there map[string]int) (missing []string) {
 	return missing
 }
 
-// Spellings remembers chains that iptables-save prints in another way than they were written. A version of iptables may print a rule in a way that is
-// unknown here: then the chain is written once more, and if the same text is read right afterwards, it counts as equal from then on. The zero
-// value knows none.
+// Spellings remembers chains that iptables-save prints otherwise than they were written. A version
+// of iptables may print a rule in an unknown way: then the chain is written once more, and if it is
+// read the same right afterwards, it counts as equal from then on. The zero value knows none.
 type Spellings struct {
 	known    map[chain]spelling
 	doubtful map[chain]spelling // of which that is not known yet
@@ -181,7 +178,6 @@ type Spellings struct {
 // spelling is what was written into a chain and what was read of it.
 type spelling struct{ written, read string }
 
-// same compares a chain.
 func (s *Spellings) same(c chain, want, have []string) bool {
 	if sameRules(want, have) {
 		delete(s.known, c)
@@ -198,7 +194,7 @@ func (s *Spellings) same(c chain, want, have []string) bool {
 	return false
 }
 
-// Doubtful reports whether there are chains that have to be written although possibly only their spelling differs.
+// Doubtful reports whether chains have to be written though maybe only their spelling differs.
 func (s *Spellings) Doubtful() bool { return len(s.doubtful) > 0 }
 
 // Confirm takes in what is read right after these chains were written.

@@ -10,15 +10,15 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// inlineEndpoints is up to how many endpoints the rules of a ClusterIP go straight to DNAT, without a chain of their own. Chains cost more
-// than rules: iptables-nft needs four times as long for 30,000 of them.
+// inlineEndpoints is up to how many endpoints the rules of a ClusterIP go straight to DNAT, without
+// a chain. Chains cost more than rules: iptables-nft needs four times as long for 30,000 of them.
 const inlineEndpoints = 3
 
-// portRules is what one ServicePort adds to the rules: chains of its own, rules in the leaves of both trees, and members of sets. It is a
-// pure function of the port and of portGlobals.
+// portRules is what one ServicePort adds to the rules: chains, rules in the leaves of both trees,
+// and members of sets. It is a pure function of the port and of portGlobals.
 type portRules struct {
 	chains map[string][]string
-	// vips are the rules for its virtual IPs, nodePort those for its node port. They begin with the match on destination and port.
+	// vips are the rules for its virtual IPs, nodePort those for its node port, from their match on.
 	vips     map[netip.Addr][]string
 	nodePort []string
 	members  []member
@@ -26,7 +26,7 @@ type portRules struct {
 	choice   choice   // what writes into chains
 }
 
-// portGlobals are the Globals that the rules of ports depend on: a change of others writes none of them.
+// portGlobals are the Globals in the rules of ports: a change of other Globals writes none of them.
 type portGlobals struct {
 	family        model.Family
 	masqueradeBit int
@@ -108,9 +108,8 @@ func (r *portRules) pick(endpoints []netip.AddrPort, local bool) string {
 // external are the rules for traffic from outside.
 //
 // With externalTrafficPolicy Cluster every client gets the node's address, so that answers come
-// back this way. With Local clients from outside keep theirs and are served by endpoints of this
-// node alone; pods of this node and the node itself may use all endpoints, the latter with the
-// node's address.
+// back this way. With Local clients from outside keep theirs and get endpoints of this node alone;
+// pods of this node and the node itself may use all, the latter with the node's address.
 func (r *portRules) external(g portGlobals, p model.ServicePort, f model.Front) (rules []string) {
 	masquerade := setMark(g.masqueradeBit)
 	if !f.Local {
@@ -135,7 +134,7 @@ func setMark(bit int) string {
 	return fmt.Sprintf("-j MARK --or-mark %#x", 1<<bit)
 }
 
-// localSource is the match for traffic of pods on this node or, with others, of all else; empty where local pods are not known.
+// localSource matches traffic of local pods or, with others, the rest; empty if those are unknown.
 func localSource(l model.LocalSource, others bool) string {
 	not := ""
 	if others {
@@ -153,10 +152,9 @@ func localSource(l model.LocalSource, others bool) string {
 	}
 }
 
-// single is the prefix that holds one address.
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// Describe lists the rules and the members of sets that belong to a port, for people, below a title; none of a port that it does not know.
+// Describe lists a port's rules and set members for people, below a title; none of an unknown port.
 func (r *Ruleset) Describe(n model.PortName, title string) []string {
 	port, ok := r.ports[n]
 	if !ok {

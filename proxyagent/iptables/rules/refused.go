@@ -26,8 +26,7 @@ func (r *Ruleset) Trial(names ...model.PortName) (trial, after Transaction) {
 	return trial, Transaction{remove: []chain{scratch}}
 }
 
-// Owners returns those of some ports that need sets of clients or members which the kernel refuses,
-// with the reason.
+// Owners returns which ports need sets of clients or members that the kernel refuses, and why.
 func (r *Ruleset) Owners(names []model.PortName, sets map[ipset.Set]error, members map[ipset.Change]error) map[model.PortName]error {
 	owners := map[model.PortName]error{}
 	for _, name := range names {

@@ -12,8 +12,8 @@ import (
 // harmless is what a rule may consist of.
 var harmless = regexp.MustCompile(`^([A-Za-z0-9 .,:/!+\[\]-]|--bytecode "[0-9 ,]+")+$`)
 
-// FuzzRender renders random ports with names that no API server accepts: every rule has to be harmless, every target and set has to exist, and
-// nothing may be left of ports that are removed.
+// FuzzRender renders random ports with names that no API server accepts: rules are harmless,
+// targets and sets exist, and removed ports leave nothing.
 func FuzzRender(f *testing.F) {
 	f.Add(uint64(1), uint8(4), "default", "web", "http")
 	f.Add(uint64(2), uint8(6), "a\n-A CIPA-SERVICES -j ACCEPT", "\"x\" -j DROP", "COMMIT\n*nat")

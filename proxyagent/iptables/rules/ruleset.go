@@ -20,18 +20,17 @@ const (
 // Tables are those that our rules are in.
 var Tables = []Table{nat, filter}
 
-// chain is a chain of ours.
 type chain struct {
 	table Table
 	name  string
 }
 
-// Ruleset is what the kernel should have for one family, and which part of it is not written yet. It is a pure function of
-// the Plan, whatever the history: Apply of any sequence of Deltas leads to the same chains and members as one Apply of their sum.
-// Cost of Apply: what the Delta touches. Not for concurrent use.
+// Ruleset is what the kernel should have for one family, and which part of it is not written yet.
+// It is a pure function of the Plan: any sequence of Deltas leads to the same chains and members as
+// one Apply of their sum. Apply costs what the Delta touches. Not for concurrent use.
 //
-// What is not written yet is told by NewSets, Members, Transaction and OldSets, in the order in which it has to be written; each has a method that
-// notes that it is done.
+// NewSets, Members, Transaction and OldSets tell what is not written yet, in the order in which it
+// has to be written; each has a method that notes that it is done.
 type Ruleset struct {
 	family  model.Family
 	globals model.Globals
@@ -85,7 +84,7 @@ func (r *Ruleset) Apply(d model.Delta) {
 	for name := range d.Ports {
 		delete(r.without, name)
 	}
-	// All are removed before any is added, because an address or a node port may move from one to another.
+	// All are removed before any is added: an address or a node port may move from one to another.
 	for name := range next {
 		if old, there := r.ports[name]; there {
 			r.put(old, false, c)
@@ -110,7 +109,7 @@ func (r *Ruleset) Apply(d model.Delta) {
 	r.emit(c)
 }
 
-// portChange is what changing ports makes of chains, by name, and of the rules of keys of lookups: none for those to go.
+// portChange is new rules of chains and lookup keys, by name, after ports changed; none: remove it.
 type portChange struct {
 	chains, vips, nodePorts map[string][]string
 }
@@ -138,8 +137,8 @@ func (r *Ruleset) put(p *model.ServicePort, present bool, c portChange) {
 	}
 }
 
-// The kernel has 65,534 sets in all, and each takes 8 KiB at least. Session affinity costs one for each endpoint, so whoever may make
-// EndpointSlices could use them up, and then nothing would be programmed any more.
+// The kernel has 65,534 sets in all, of 8 KiB at least. Session affinity takes one per endpoint: a
+// tenant that may make EndpointSlices could use all up, and then nothing would be programmed.
 const (
 	mostAffinityEndpoints = 1000  // of one port
 	mostAffinitySets      = 16384 // of a family
@@ -159,7 +158,7 @@ func (r *Ruleset) affordable(p *model.ServicePort) *model.ServicePort {
 	return &forgetful
 }
 
-// emit brings the chains up to date: those of the ports that changed, those that lead there, and those that exist always.
+// emit updates the chains of the ports that changed, those that lead there, and the static ones.
 func (r *Ruleset) emit(c portChange) {
 	for name, rules := range c.chains {
 		r.set(chain{nat, name}, rules)
@@ -202,7 +201,6 @@ func (r *Ruleset) setAlways(c chain, rules []string) {
 	r.dirty[c] = struct{}{}
 }
 
-// countEntry counts the ports that want an entry.
 func (r *Ruleset) countEntry(s setName, e ipset.Entry, more bool) {
 	m := r.members[s]
 	before := m[e]

@@ -16,7 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
-// TestRulesetIsAFunctionOfThePlan holds what any history leads to against what the Plan at its end gives at once.
+// TestRulesetIsAFunctionOfThePlan compares what a history leads to with what its last Plan gives.
 func TestRulesetIsAFunctionOfThePlan(t *testing.T) {
 	seeds := uint64(6)
 	if testing.Short() {
@@ -67,7 +67,7 @@ func expectDegraded(t *testing.T, want, got *Ruleset) {
 	}
 }
 
-// TestAServiceCIDRWritesNoRulesOfPorts because they do not depend on ranges, whatever else is served.
+// TestAServiceCIDRWritesNoRulesOfPorts because they do not depend on ranges.
 func TestAServiceCIDRWritesNoRulesOfPorts(t *testing.T) {
 	for _, family := range []model.Family{model.IPv4, model.IPv6} {
 		p := plans.New(1, family)

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Saved is what iptables-save printed, as far as it concerns us: chains with their rules, and rules of others that lead to them.
+// Saved is our part of what iptables-save printed: our chains, and other rules that lead to them.
 type Saved struct {
 	chains map[chain][]string // bodies
 	jumps  map[jump]int       // how often each is there
@@ -20,14 +20,14 @@ type Saved struct {
 	Invalid uint64
 }
 
-// jump is a rule of a built-in chain that leads to one of ours. Body is everything after the name of the chain.
+// jump is a rule of a built-in chain that leads to one of ours. Body is all after the chain name.
 type jump struct {
 	table Table
 	from  string
 	body  string
 }
 
-// jumps are those that have to be there, each once. They stand first in their chains when they are made.
+// jumps are those that have to be there, each once. When made, they stand first in their chains.
 var jumps = []jump{
 	{nat, "PREROUTING", "-j " + chainServices},
 	{nat, "OUTPUT", "-j " + chainServices},
@@ -37,7 +37,7 @@ var jumps = []jump{
 	{filter, "OUTPUT", "-j " + chainOutput},
 }
 
-// ParseSave reads what iptables-save printed, of one table or several, for our chains. It fails on nothing: what it does not know is not ours.
+// ParseSave reads our chains in what iptables-save printed of some tables; the rest is not ours.
 func ParseSave(tables ...[]byte) Saved {
 	return parse(func(chain string) bool { return strings.HasPrefix(chain, Prefix) }, tables...)
 }
@@ -45,8 +45,8 @@ func ParseSave(tables ...[]byte) Saved {
 // ParseKubeProxy reads the same for the chains of kube-proxy's modes iptables and ipvs.
 func ParseKubeProxy(tables ...[]byte) Saved { return parse(isKubeProxyChain, tables...) }
 
-// kubeProxyChains are the names of the chains of kube-proxy's modes iptables and ipvs; those that end in a dash are beginnings. The kubelet's own
-// chains (KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT, KUBE-FIREWALL) are not among them.
+// kubeProxyChains are chains of kube-proxy's modes iptables and ipvs; a dash ends a beginning. The
+// kubelet's own (KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT, KUBE-FIREWALL) are not among them.
 var kubeProxyChains = []string{
 	"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-FORWARD",
 	"KUBE-PROXY-FIREWALL", "KUBE-PROXY-CANARY", "KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-",
@@ -84,7 +84,7 @@ func IsKubeProxySet(name string, f model.Family) bool {
 	})
 }
 
-// parse reads the same for some chains. Lines of others are skipped but for rules that lead to those.
+// parse reads the same for some chains, and rules that lead to them. It skips all other lines.
 func parse(wanted func(chain string) bool, tables ...[]byte) Saved {
 	s := Saved{chains: map[chain][]string{}, jumps: map[jump]int{}}
 	var current Table
@@ -122,8 +122,7 @@ func parse(wanted func(chain string) bool, tables ...[]byte) Saved {
 // chains, where no rule of ours can be, begins the same, and the table follows.
 const unshown = "# Table `"
 
-// Unshown is what counts as printed of a table of which iptables-save, asked for it by name,
-// printed nothing.
+// Unshown is what counts as printed when iptables-save, asked for a table by name, prints nothing.
 func Unshown(t Table) []byte { return []byte(unshown + string(t) + "'") }
 
 // Ask has s know which of our jumps there are in the tables that cannot be read, because iptables
@@ -187,7 +186,7 @@ func counted(line string) (packets uint64, rule string) {
 	return packets, rest
 }
 
-// target is the chain that a rule leads to, empty when it does not. A jump has no options after the name of the chain.
+// target is the chain that a rule leads to, or empty. A jump has no options after that name.
 func target(body string) string {
 	w := words(body)
 	if len(w) < 2 || w[len(w)-2] != "-j" && w[len(w)-2] != "-g" {
@@ -196,8 +195,8 @@ func target(body string) string {
 	return w[len(w)-1]
 }
 
-// words splits a rule as iptables-save prints it. Text in quotes, such as a comment, is one word and keeps its quotes, so that nothing in
-// it is taken for an option.
+// words splits a rule as iptables-save prints it. Text in quotes, such as a comment, is one word
+// and keeps its quotes, so that nothing in it is taken for an option.
 func words(rule string) []string {
 	var out []string
 	for rule = strings.TrimSpace(rule); rule != ""; rule = strings.TrimLeft(rule, " ") {
@@ -225,8 +224,8 @@ func wordLength(s string) int {
 	return len(s)
 }
 
-// sameRules reports whether the kernel's rules of a chain mean what was written. iptables-save spells some things in its own way, and
-// not always the same from one version to the next.
+// sameRules reports whether the kernel's rules of a chain mean what was written. iptables-save
+// spells some things in its own way, and not in each version alike.
 func sameRules(written, read []string) bool {
 	if len(written) != len(read) {
 		return false

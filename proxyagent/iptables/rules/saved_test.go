@@ -28,7 +28,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestSameRules holds what is written against what versions of iptables-save print of it, and against what means something else.
+// TestSameRules compares what is written with what iptables-save prints, and with other rules.
 func TestSameRules(t *testing.T) {
 	for name, tc := range map[string]struct {
 		written, read string
@@ -143,7 +143,7 @@ func TestTablesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestParseKubeProxy finds kube-proxy's chains and what leads to them; those of the kubelet, of others, and ours stay.
+// TestParseKubeProxy finds kube-proxy's chains and jumps, but not the kubelet's or ours.
 func TestParseKubeProxy(t *testing.T) {
 	s := ParseKubeProxy([]byte(`*mangle
 :KUBE-IPTABLES-HINT - [0:0]

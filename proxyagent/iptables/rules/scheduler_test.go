@@ -21,7 +21,7 @@ func weigh(endpoints []netip.AddrPort, weights ...uint8) model.Weights {
 	return w
 }
 
-// TestProbabilitiesFollowWeights in one chain and in the tree. None of an endpoint is as good as no endpoint, unless all have none.
+// TestProbabilitiesFollowWeights in a chain and in the tree. 0 is no endpoint, unless all have it.
 func TestProbabilitiesFollowWeights(t *testing.T) {
 	for _, family := range []model.Family{model.IPv4, model.IPv6} {
 		for _, affinity := range []int{0, 60} {

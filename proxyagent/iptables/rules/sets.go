@@ -21,8 +21,8 @@ const (
 	setHealth     setName = "HEALTH"  // port: health check node ports
 )
 
-// setKinds lists the sets that exist always, in the order in which members are added: whoever may pass comes before what stops the rest.
-// Members are taken away in the opposite order.
+// setKinds lists the sets that exist always. Members are added in this order, so that clients that
+// may pass come before what stops the rest, and are taken away in the opposite order.
 var setKinds = []struct {
 	name setName
 	kind ipset.Type
@@ -60,7 +60,7 @@ func StaticSets(f model.Family) []ipset.Set {
 	return sets
 }
 
-// affinityKind describes a set of clients. Rules say how long an entry stays; the time-out of the set itself only has to exist.
+// affinityKind describes a set of clients. Rules set each time-out; the set's only has to exist.
 func affinityKind(f model.Family, name string) ipset.Set {
 	return ipset.Set{Name: name, Type: ipset.HashIP, Family: f, Timeout: 10800}
 }

@@ -17,8 +17,8 @@ type facts struct {
 
 // staticChains returns the chains that exist always, but for those where lookups begin.
 //
-// In the table filter they do not change with endpoints. Only packets that were not translated are looked at: what has a usable endpoint never
-// gets to the sets.
+// In the table filter they do not change with endpoints. They look only at packets that were not
+// translated: what has a usable endpoint never gets to the sets.
 func staticChains(g model.Globals, f facts) map[chain][]string {
 	return map[chain][]string{
 		{nat, chainServices}:    services(g, f),
@@ -34,8 +34,8 @@ func staticChains(g model.Globals, f facts) map[chain][]string {
 	}
 }
 
-// services are the rules that new connections meet first. A chain that ends without a target after any number of gotos returns here, to the
-// rule after the jump: so node ports are tried when no virtual IP matched.
+// services are the rules that new connections meet first. A chain that ends without a target
+// returns here after any number of gotos, behind the jump: node ports are tried after virtual IPs.
 func services(g model.Globals, f facts) []string {
 	var rules []string
 	if f.firewalled {
@@ -50,7 +50,7 @@ func services(g model.Globals, f facts) []string {
 	return rules
 }
 
-// toNodePorts jumps to a chain with what is sent to an address at which node ports are served, and matches more.
+// toNodePorts jumps to a chain with what matches more and is sent to an address with node ports.
 func toNodePorts(g model.Globals, more, chain string) []string {
 	if g.NodePortAny {
 		return []string{notLoopback(g) + more + "-m addrtype --dst-type LOCAL -j " + chain}
@@ -62,8 +62,8 @@ func toNodePorts(g model.Globals, more, chain string) []string {
 	return rules
 }
 
-// notLoopback is the match that leaves out loopback addresses at which node ports shall not be served. Never at ::1: a packet to it
-// cannot leave the loopback interface with another destination, IPv6 has no route_localnet.
+// notLoopback is the match that leaves out loopback addresses without node ports. ::1 never has
+// any: IPv6 has no route_localnet, so no packet to it can leave the interface translated.
 func notLoopback(g model.Globals) string {
 	switch {
 	case g.Family == model.IPv6:
@@ -75,8 +75,8 @@ func notLoopback(g model.Globals) string {
 	}
 }
 
-// masqueradeClusterIPs marks what goes to ClusterIPs: endpoints see the node's address instead of that of a client who is no local pod,
-// so that answers come back this way.
+// masqueradeClusterIPs marks what clients that are no local pods send to ClusterIPs: endpoints see
+// the node's address instead of the client's, so that answers come back this way.
 func masqueradeClusterIPs(g model.Globals) []string {
 	set := fmt.Sprintf("-m set --match-set %s dst,dst %s", setClusterIPs.of(g.Family), setMark(g.MasqueradeBit))
 	if g.MasqueradeAll {
@@ -108,7 +108,7 @@ const toNew = untranslated + "-j " + chainNew
 func input(g model.Globals, f facts) []string {
 	var rules []string
 	if atLoopback(g) {
-		// route_localnet, which node ports at 127.0.0.1 need, would let neighbours reach what listens there (CVE-2020-8558).
+		// Node ports at 127.0.0.1 need route_localnet: neighbours could reach all there (CVE-2020-8558).
 		rules = append(rules, "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP")
 	}
 	if f.health {
@@ -126,9 +126,9 @@ func atLoopback(g model.Globals) bool {
 	return g.Family == model.IPv4 && (g.LocalhostNodePorts || slices.ContainsFunc(g.NodePortAddrs, netip.Addr.IsLoopback))
 }
 
-// forward lets through what is marked and what belongs to a connection, whatever the policy of the chain FORWARD. The first packet of a
-// connection that keeps its source address is left to that policy, as with kube-proxy. The rule for established connections
-// comes first, because nearly all packets match it.
+// forward lets through what is marked and what belongs to a connection, whatever the policy of
+// FORWARD. The first packet of a connection that keeps its source address is left to that policy,
+// as in kube-proxy. Nearly all packets match the rule for established ones, so it comes first.
 //
 // Only the first packet of a connection passes nat and has the mark. As long as no endpoint
 // answers, as to syslog or statsd over UDP, the next ones are new as well: they are known by the
@@ -141,7 +141,7 @@ func forward(g model.Globals) []string {
 		toNew,
 	}
 	if !g.KeepInvalid {
-		// A packet outside of the window is not translated; its receiver would reset the connection (kubernetes/kubernetes#74839).
+		// An untranslated packet outside the window resets the connection (kubernetes/kubernetes#74839).
 		rules = append(rules, "-m conntrack --ctstate INVALID -j DROP")
 	}
 	return append(rules, marked(g)+"-j ACCEPT", "-m conntrack --ctstate DNAT -m conntrack --ctstate SNAT -j ACCEPT")
@@ -169,9 +169,9 @@ func vipFilter(g model.Globals) []string {
 	}
 }
 
-// How connections are refused. TCP gets a reset and not, like the rest, an ICMP message: those are limited to one in a second for each client
-// (icmp_ratelimit), are filtered by some networks, and with IPv6 connect() ignores one that arrives at once, until its second SYN a
-// second later.
+// How connections are refused. TCP gets a reset and not, like the rest, an ICMP message: those are
+// limited to one in a second for each client (icmp_ratelimit), are filtered by some networks, and
+// with IPv6 connect() ignores one that arrives at once, until its second SYN a second later.
 const (
 	reset       = "-j REJECT --reject-with tcp-reset"
 	unreachable = "-j REJECT"

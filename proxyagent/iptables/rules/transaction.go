@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Transaction is what one run of iptables-restore does: for each table it touches all or nothing happens.
+// Transaction is what one run of iptables-restore does: all or nothing in each of its tables.
 type Transaction struct {
 	// write holds chains with their rules. Whatever was in them is replaced.
 	write map[chain][]string
@@ -20,8 +20,8 @@ type Transaction struct {
 // Empty reports whether there is nothing to do.
 func (t Transaction) Empty() bool { return t.Chains()+len(t.insert)+len(t.unhook) == 0 }
 
-// Text renders the transaction for iptables-restore --noflush. Chains are declared in the order of their names: iptables-nft keeps them in
-// a sorted list, and inserting at its end is many times cheaper than in its middle.
+// Text renders the transaction for iptables-restore --noflush. Chains are declared in the order of
+// their names: iptables-nft keeps a sorted list, and inserting at its end is many times cheaper.
 func (t Transaction) Text() []byte {
 	var b bytes.Buffer
 	for _, tb := range t.Tables() {
@@ -42,7 +42,7 @@ func (t Transaction) Rules() map[string]int {
 	return rules
 }
 
-// Tables returns the tables that it touches. Those of ours are nat and filter; what others left may be in mangle too.
+// Tables returns the tables that it touches: nat and filter, and mangle where old rules are left.
 func (t Transaction) Tables() []Table {
 	var all []Table
 	for c := range t.write {
@@ -88,7 +88,7 @@ func (t Transaction) table(b *bytes.Buffer, tb Table) {
 	b.WriteString("COMMIT\n")
 }
 
-// Removal is the transaction that takes all these chains away, with the jumps to them, which it counts.
+// Removal is the transaction that takes all chains away, and the jumps to them, which it counts.
 func (s Saved) Removal() (t Transaction, jumps int) {
 	for c := range s.chains {
 		t.remove = append(t.remove, c)

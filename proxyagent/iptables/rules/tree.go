@@ -15,18 +15,19 @@ const (
 	segmentKeys = 64 // below a node that ends a segment
 )
 
-// A tree sorts keys, each with rules, into chains, so that the rules of a key are found in a number of steps that grows with the logarithm of the
-// number of keys, whatever keys somebody chooses. All keys have the same length.
+// tree sorts keys of one length, each with rules, into chains. The number of steps to a key's rules
+// grows with the logarithm of the number of keys, whatever keys tenants choose.
 //
-// It is a binary trie with compressed paths. From the keys upwards each node hands on the entries that no chain lists yet, until they fill a
-// chain: then the node gets this chain and hands on one entry that leads there. Entries of a level fill chains of the next. So a chain lists
-// at most twice as many entries of a level as fill it. One key more changes chains on the way to it alone. The road not taken, to cut where the
-// weight is divided best, moves cuts elsewhere too.
+// It is a binary trie with compressed paths. From the keys upwards each node hands on the entries
+// that no chain lists yet, until they fill a chain: then the node gets this chain and hands on one
+// entry that leads there. Entries of a level fill chains of the next. So a chain lists at most
+// twice as many entries of a level as fill it, and a new key changes only chains on the way to it.
+// The road not taken, to cut where the weight is divided best, moves cuts elsewhere too.
 //
-// Keys that part at every bit of an IPv6 address could make that a hundred chains, each of which hands the next a key more than before. So keys
-// are not handed on from one segment of bits to the next.
+// Keys that part at every bit of an IPv6 address could make that a hundred chains, each handing one
+// key more to the next. So keys are not handed on from one segment of bits to the next.
 //
-// Prefixes of entries can lie within another; the longer one always comes first, in the same chain or in one above.
+// An entry's prefix can lie within another; the longer comes first, in the same chain or one above.
 type tree struct {
 	top *node
 	// matches reports whether a rule can match a prefix of so many bits. The zero value allows all.
@@ -48,7 +49,7 @@ type node struct {
 	all     int     // keys below
 }
 
-// Set gives a key its rules; none removes it. The rules are the bodies, without the name of a chain.
+// Set gives a key its rules; none removes it. The rules are bodies, without the name of a chain.
 func (t *tree) Set(key string, rules []string) {
 	switch old := t.top.find(key); {
 	case len(rules) == 0 && old != nil:
@@ -102,8 +103,9 @@ func (t *tree) remove(n *node, key string) *node {
 	return other
 }
 
-// Emit calls set with each node whose chain may have changed since the last Emit, and remove with those that have none any more. What the root
-// chain lists is in a node of zero bits. Every chain that an entry leads to exists in the sum of all calls.
+// Emit calls set with each node whose chain may have changed since the last Emit, and remove with
+// those that have none any more. A node of zero bits has the root chain. Every chain that an entry
+// leads to exists in the sum of all calls.
 func (t *tree) Emit(set, remove func(*node)) {
 	for _, n := range t.gone {
 		remove(n)
@@ -117,7 +119,7 @@ func (t *tree) Emit(set, remove func(*node)) {
 	set(root)
 }
 
-// assign decides which of the nodes that changed have chains, from the keys upwards. above is the number of bits of the node above.
+// assign decides which changed nodes have chains, from the keys up. above: bits of the node above.
 func (t *tree) assign(n *node, above int, set, remove func(*node)) {
 	if !n.changed {
 		return
@@ -174,7 +176,6 @@ func fullLevel(entries []*node) int {
 	return 0
 }
 
-// bit returns one bit of a key.
 func bit(key string, at int) byte { return key[at/8] >> (7 - at%8) & 1 }
 
 // commonBits returns how many bits two keys begin with alike.

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// What a packet passes at most on its way to a port, and what the change of one port writes at most, whatever the keys are.
+// What a packet passes at most to a port, and what one port's change writes at most, for any keys.
 const (
 	mostPassed  = 200
 	mostWritten = 400
@@ -96,8 +96,8 @@ func (p place) matches(t *testing.T, rule string) bool {
 	return true
 }
 
-// lookup follows the rules from the root as a packet does. It returns the rules of the place that it ends at, how many rules it was compared with up to
-// the first of those, and how many chains it saw.
+// find follows the rules from the root as a packet does. It returns the rules where it ends, how
+// many rules it was compared with up to the first of those, and how many chains it saw.
 func (k *kernelChains) find(t *testing.T, p place) (found []string, passed, depth int) {
 	t.Helper()
 	for chain := k.root; chain != ""; depth++ {
@@ -124,7 +124,7 @@ func (k *kernelChains) find(t *testing.T, p place) (found []string, passed, dept
 	return found, passed, depth
 }
 
-// checkTree holds the chains after any history against those of a tree that was built at once, and looks every key up.
+// checkTree compares chains after a history with those of a tree built at once, and looks keys up.
 func checkTree(t *testing.T, family model.Family, want map[place][]string, grown *kernelChains) {
 	t.Helper()
 	built := newKernelChains(family)
@@ -153,7 +153,7 @@ func checkTree(t *testing.T, family model.Family, want map[place][]string, grown
 	}
 }
 
-// FuzzTree reads keys that part where the fuzzer wants them to, with none to three rules, and syncs after each.
+// FuzzTree reads keys that part where the fuzzer wants, with up to three rules, and syncs each.
 func FuzzTree(f *testing.F) {
 	for seed := range byte(8) {
 		data := make([]byte, 4<<(seed+1))
@@ -192,8 +192,8 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// hostile are virtual IPs that made lists of chains cut by strides of four bits, or that an author of Services may choose to make lists of others: some of
-// a prefix, ports of an address, or a branch at each bit of an address, below it nearly what fills a chain.
+// hostile are virtual IPs that once made, or by which a tenant may try to make, lists of chains:
+// some of a prefix, ports of an address, a branch at each bit, below it nearly what fills a chain.
 var hostile = []string{
 	"10000 10.96.0.0/12, 10.0.0.5/32, 3.120.0.9/32",
 	"30000 10.96.0.0/12, 10.0.0.5/32, 3.120.0.9/32",

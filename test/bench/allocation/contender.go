@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	// grace is how long an address may be without its Service before the API server takes it away: no turn may come near.
+	// grace is how long the API server leaves an address without a Service: turns are far shorter.
 	grace = 60 * time.Second
-	// resync is the period of kube-apiserver's own informers, and of those of the program upstream runs in.
+	// resync is the period of the informers of kube-apiserver and of the program upstream runs in.
 	resync = 10 * time.Minute
 )
 
-// contender is a way to get addresses: it takes a turn, and returns the names of the objects that it leaves. Getting ready, such as filling a cache,
-// is not part of what is measured.
+// contender is a way to get addresses: it takes a turn and returns the names of the objects that it
+// leaves. Preparation, such as filling a cache, is not measured.
 type contender func(ctx context.Context, c *cluster.Cluster, l load.Load) (o load.Outcome, left []string, err error)
 
 // creating is a turn in which each call creates one object, whose name it returns.
@@ -43,8 +43,8 @@ func creating(ctx context.Context, l load.Load, one func(ctx context.Context, i 
 	return o, names, err
 }
 
-// bare writes IPAddresses with random addresses and no allocator at all: what the API server can take, and so the
-// most that any allocator can reach.
+// bare writes IPAddresses with random addresses and no allocator at all: what the API server can
+// take, and so the most that any allocator can reach.
 func bare(ctx context.Context, c *cluster.Cluster, l load.Load) (load.Outcome, []string, error) {
 	return creating(ctx, l, func(ctx context.Context, i int) (string, error) {
 		for {
@@ -80,7 +80,7 @@ func services(ctx context.Context, c *cluster.Cluster, l load.Load) (load.Outcom
 	})
 }
 
-// upstream runs upstream's allocator in a process of its own, outside of the API server: see hack/tools/peer-allocation.
+// upstream runs upstream's allocator in a process of its own: see hack/tools/peer-allocation.
 func upstream(ctx context.Context, c *cluster.Cluster, l load.Load) (load.Outcome, []string, error) {
 	var result struct {
 		Seconds   float64
@@ -93,7 +93,7 @@ func upstream(ctx context.Context, c *cluster.Cluster, l load.Load) (load.Outcom
 	return load.Outcome{Calls: len(result.Addresses), Elapsed: elapsed, Latencies: result.Latencies}, result.Addresses, err
 }
 
-// ours draws addresses from an allocator.Pool that follows the cluster by an informer, as upstream's follows it.
+// ours draws from an allocator.Pool that follows the cluster by an informer, as upstream's does.
 func ours(ctx context.Context, c *cluster.Cluster, l load.Load) (o load.Outcome, left []string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -117,7 +117,7 @@ func ours(ctx context.Context, c *cluster.Cluster, l load.Load) (o load.Outcome,
 	})
 }
 
-// follow makes pool follow the IPAddresses of the cluster until ctx ends, and returns when it knows all of them.
+// follow makes pool follow the IPAddresses until ctx ends, and returns when it knows all of them.
 func follow(ctx context.Context, c *cluster.Cluster, pool *allocator.Pool) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, resync, informers.WithTransform(trim))
 	registration, err := factory.Networking().V1().IPAddresses().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -134,8 +134,8 @@ func follow(ctx context.Context, c *cluster.Cluster, pool *allocator.Pool) error
 	return nil
 }
 
-// allocate draws an address, and writes it. A name that is taken is somebody else's, of whom
-// the informer has not told yet.
+// allocate draws an address and writes it. If the IPAddress exists, another Service has the
+// address, and the informer has not told of it yet.
 func allocate(ctx context.Context, c *cluster.Cluster, pool *allocator.Pool, request allocator.Request, i int) (string, error) {
 	for {
 		drawn, err := pool.Draw(request)
@@ -162,7 +162,7 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// addressOf returns the address of an IPAddress, also of one whose deletion the watch has missed. It is not valid where there is none.
+// addressOf returns the address of an IPAddress, perhaps deleted unseen, or an invalid address.
 func addressOf(object any) netip.Addr {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

@@ -1,11 +1,10 @@
-// Package allocation measures how many addresses per second can be had through one API server: by our allocator
-// (draw, create the IPAddress, observe), by upstream's own allocator in a process of its own, and by creating Services,
-// where upstream's allocator works inside the API server.
+// Package allocation measures how many addresses per second one API server can give out: by our
+// allocator (draw, create the IPAddress, observe), by upstream's allocator in a process of its own,
+// and by creating Services, where upstream's allocator works inside the API server. As a measure
+// for all of them, IPAddresses are also written without any allocator.
 //
-// All go through the same API server in turns, at several numbers of existing Services, and what one has
-// taken is given back before the next one starts.
-//
-// As a measure for all of them, IPAddresses are also written without any allocator.
+// All contenders use the same API server in turns, at several numbers of existing Services. What
+// one has taken is given back before the next one starts.
 //
 // Start with Run; contender.go holds the contenders.
 package allocation
@@ -32,7 +31,7 @@ type Options struct {
 	Levels []int
 	// Rounds is how often each contender has its turn at each level.
 	Rounds int
-	// Load is one turn. It has to be over long before the API server takes addresses without a Service away.
+	// Load is one turn. It must end long before the API server takes addresses without a Service away.
 	Load load.Load
 }
 
@@ -74,8 +73,8 @@ func Run(ctx context.Context, o Options, log *progress.Log) (result Result, err 
 	return result, nil
 }
 
-// measureLevel lets the contenders take turns. Each round begins with another one, so that none always finds the
-// API server as the same other one has left it.
+// measureLevel lets the contenders take turns. Each round begins with another one, so that none
+// always follows the same other one.
 func measureLevel(ctx context.Context, c *cluster.Cluster, o Options, log *progress.Log) (Level, error) {
 	level := Level{Existing: c.Copies}
 	contenders := []struct {
@@ -109,7 +108,7 @@ func takeTurn(ctx context.Context, c *cluster.Cluster, take contender, l load.Lo
 	return outcome, errors.Join(err, remove(ctx, c, left))
 }
 
-// remove deletes Services, and IPAddresses that belong to no Service. The API server would do the latter too, after a minute.
+// remove deletes Services, and IPAddresses without one, which the API server keeps for a minute.
 func remove(ctx context.Context, c *cluster.Cluster, names []string) error {
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "" }) // for these nothing was created
 	_, err := load.Load{Workers: 16, Count: len(names)}.Run(ctx, func(ctx context.Context, i int) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
-// latency returns the medians of what the turns had as median and as 99th percentile, in milliseconds.
+// latency returns the medians of the turns' medians and of their 99th percentiles, in milliseconds.
 func latency(turns load.Outcomes) string {
 	var p50, p99 stats.Sample
 	for _, o := range turns {
@@ -36,8 +36,8 @@ func (r Result) Tables() []report.Table {
 	return []report.Table{rates, latencies}
 }
 
-// Targets: how many times as fast as upstream's allocator ours is to be, by existing Services, and how much slower it
-// may be at its slowest level than at its fastest.
+// Targets: how many times as fast as upstream's allocator ours is to be, by existing Services, and
+// how much slower ours may be at its slowest level than at its fastest.
 var (
 	advantages = map[int]float64{10_000: 10, 20_000: 30}
 	flat       = 0.2

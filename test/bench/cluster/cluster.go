@@ -1,10 +1,8 @@
 // Package cluster starts control planes with as many Services as a benchmark asks for.
 //
-// Services beyond the first are not created but written to etcd, as copies of one that the API server made, together
-// with their IPAddresses: the API server needs longer for each further Service, up to hours for 50,000. What the
-// API server then serves is what it would serve had it created them all.
-//
-// Start with Start and Cluster.Grow.
+// Services beyond the first are written to etcd with their IPAddresses, as copies of one that the
+// API server made: to create 50,000 would take hours, since each takes longer than the one before.
+// The API server then serves what it would had it created them. Start with Start and Cluster.Grow.
 package cluster
 
 import (
@@ -28,7 +26,7 @@ import (
 // Namespace holds every Service of a benchmark.
 const Namespace = "bench"
 
-// Range is what the API server allocates from: the largest prefix that it accepts, so that no benchmark fills it.
+// Range is what the API server allocates from: its largest prefix, so that no benchmark fills it.
 var Range = netip.MustParsePrefix("10.96.0.0/12")
 
 const (
@@ -41,7 +39,7 @@ type Cluster struct {
 	*framework.ControlPlane
 	// Client speaks protobuf, as the API server's own clients do.
 	Client kubernetes.Interface
-	// Copies is how many Services there are beside the template and the API server's own, as far as this Cluster has added them.
+	// Copies is how many Services this Cluster has added to the template and the API server's own.
 	Copies int
 	// Second is another ServiceCIDR, in which every other 5,000 copies lie, if it is valid.
 	Second netip.Prefix
@@ -49,7 +47,7 @@ type Cluster struct {
 	log *progress.Log
 }
 
-// Start starts a control plane of one IP family with two Services: that of the API server, and the template of all others.
+// Start starts a one-family control plane with the API server's Service and the template of copies.
 func Start(ctx context.Context, log *progress.Log) (*Cluster, error) {
 	log.Step("starting etcd and kube-apiserver")
 	c, err := Open(ctx, framework.Options{ServiceClusterIPRange: Range.String()}, log)
@@ -62,7 +60,7 @@ func Start(ctx context.Context, log *progress.Log) (*Cluster, error) {
 	return c, nil
 }
 
-// Open starts a control plane on whatever its folder holds, with an etcd that waits for its disk, as in a real cluster.
+// Open starts a control plane on what its folder holds. Its etcd syncs its disk, as real ones do.
 func Open(ctx context.Context, options framework.Options, log *progress.Log) (*Cluster, error) {
 	options.EtcdArgs = append(options.EtcdArgs, "--unsafe-no-fsync=false")
 	plane, err := framework.Start(ctx, options)
@@ -76,7 +74,7 @@ func Open(ctx context.Context, options framework.Options, log *progress.Log) (*C
 	return c, nil
 }
 
-// CreateTemplate creates the Service that all others are copies of. It has an address of each family, all in the static band.
+// CreateTemplate creates the Service that is copied. It has a static-band address of each family.
 func (c *Cluster) CreateTemplate(ctx context.Context, addresses ...string) error {
 	if err := c.CreateNamespace(ctx, Namespace); err != nil {
 		return err
@@ -115,8 +113,8 @@ func (c *Cluster) DeleteService(ctx context.Context, name string) error {
 	return nil
 }
 
-// Config is how kube-apiserver's loopback client is set (protobuf, no rate limit, no compression), as
-// administrator.
+// Config is how kube-apiserver's loopback client connects, as administrator: protobuf, no rate
+// limit, no compression.
 func (c *Cluster) Config() *rest.Config {
 	config := c.AdminConfig()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -124,7 +122,7 @@ func (c *Cluster) Config() *rest.Config {
 	return config
 }
 
-// Addresses is the number of IPAddresses that a cluster of one family has when nobody else adds any.
+// Addresses is the number of IPAddresses of a one-family cluster to which no other client adds any.
 func (c *Cluster) Addresses() int { return c.Copies + 2 }
 
 // ServerVersion is what kube-apiserver calls itself, "v1.37.2".

@@ -28,8 +28,8 @@ var repairs = []string{
 	"IPAddressNotAllocated", "IPAddressWrongReference",
 }
 
-// portion is how many copies are added at a time. All IPAddresses of a portion are written before its first Service:
-// an IPAddress without a Service has a minute's grace, a Service without an IPAddress is repaired at once.
+// portion is how many copies are added at a time, all IPAddresses before the first Service: one
+// without a Service has a minute's grace, a Service without an IPAddress is repaired at once.
 const portion = 10_000
 
 // Grow adds copies until there are n of them, and returns when the API server has them.
@@ -73,7 +73,7 @@ func (c *Cluster) addPortion(ctx context.Context, n int) error {
 	return nil
 }
 
-// Template is NAMESPACE/NAME of the Service that all others are copies of.
+// Template is NAMESPACE/NAME of the Service that is copied.
 const Template = Namespace + "/" + template
 
 // copies are those that are missing until there are n.
@@ -85,8 +85,8 @@ func (c *Cluster) copies(n int) seed.Copies {
 	return s
 }
 
-// Stock adds copies until there are n of them, without IPAddresses but with their bits in the bitmaps: what an API server
-// leaves that allocates from these. It must not run meanwhile. ranges are those of the API server; mixed is seed.Copies.Mixed.
+// Stock adds copies until there are n, with bits in the bitmaps but without IPAddresses, as an API
+// server with bitmaps leaves them; it must not run then. ranges are its own; mixed: see Copies.
 func (c *Cluster) Stock(ctx context.Context, n int, ranges string, mixed bool) error {
 	if c.API.Running() {
 		return errors.New("services are not written to etcd behind the back of an API server that keeps bitmaps")
@@ -131,8 +131,8 @@ const copyPrefix = "service-"
 // IsCopy reports whether a Service of this name is one that Grow has added.
 func IsCopy(service string) bool { return strings.HasPrefix(service, copyPrefix) }
 
-// verify fails if the API server found fault with the copies and changed something. It may speak of repairs while its
-// caches lag behind etcd, as it does about Services that it has just created itself; that is no failure.
+// verify fails if the API server found fault with the copies and changed something. Talk of repairs
+// alone is no failure: while its caches lag behind etcd, it reports Services that it just created.
 func (c *Cluster) verify(ctx context.Context) error {
 	list, err := c.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *Cluster) verify(ctx context.Context) error {
 	return nil
 }
 
-// Repairs counts the events in which the API server's repair loop complains, those that filter wants.
+// Repairs counts the events about repairs by the API server's repair loop that pass filter.
 func (c *Cluster) Repairs(ctx context.Context, filter func(*eventsv1.Event) bool) (n int, err error) {
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return c.Client.EventsV1().Events(metav1.NamespaceAll).List(ctx, o)
@@ -167,8 +167,8 @@ func (c *Cluster) Repairs(ctx context.Context, filter func(*eventsv1.Event) bool
 	return n, nil
 }
 
-// Settle waits until API server and etcd have worked off what was asked of them: until they need less than a
-// tenth of one processor. It gives up waiting, without an error, after timeout.
+// Settle waits until the API server and etcd need less than a tenth of one processor. After timeout
+// it gives up without an error.
 func (c *Cluster) Settle(ctx context.Context, timeout time.Duration) error {
 	const window, idle = 500 * time.Millisecond, 50 * time.Millisecond
 	before, err := c.cpu()

@@ -1,6 +1,4 @@
-// Package load calls a function from a number of workers and says how fast that went.
-//
-// Start with Load.
+// Package load calls a function from some workers and says how fast that went. Start with Load.
 package load
 
 import (
@@ -13,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
-// Load is how many calls to make, by how many workers at the same time, and after what time to start no more.
+// Load is how many calls to make, with how many workers, and after what time to start no more.
 type Load struct {
 	Workers, Count int
 	Limit          time.Duration
@@ -31,7 +29,7 @@ type Outcome struct {
 // PerSecond is the rate of successful calls.
 func (o Outcome) PerSecond() float64 { return float64(o.Calls) / o.Elapsed.Seconds() }
 
-// Run calls one(ctx, 0), one(ctx, 1)... and starts no more after the first error, which it returns with what was done until then.
+// Run calls one(ctx, 0), one(ctx, 1)... It starts none after an error, and returns what was done.
 func (l Load) Run(ctx context.Context, one func(ctx context.Context, i int) error) (o Outcome, err error) {
 	var mu sync.Mutex
 	group, failed := errgroup.WithContext(ctx)

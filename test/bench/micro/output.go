@@ -1,7 +1,7 @@
-// Package micro reads the output of `go test -bench` that hack/bench.sh keeps, and puts implementations side by side.
+// Package micro compares implementations by the `go test -bench` output that hack/bench.sh keeps.
 //
-// The name of a benchmark is like BenchmarkAllocate/impl=ours/prefix=24/used=99: whatever follows impl is the case, and must be
-// spelled alike by all implementations. Where impl is missing there is but one. Start with Output.
+// BenchmarkAllocate/impl=ours/prefix=24/used=99: the case is what follows impl, and all
+// implementations spell it alike. A single implementation has no impl. Start with Output.
 package micro
 
 import (
@@ -23,8 +23,8 @@ import (
 
 // Output is what benchmarks printed. The zero Output is empty and ready.
 type Output struct {
-	// Impls and Cases are in the order in which they were first seen. Where there is one implementation, its name is
-	// empty.
+	// Impls and Cases are in the order in which they were first seen. The name of a single
+	// implementation is empty.
 	Impls, Cases []string
 
 	samples map[key]stats.Sample
@@ -118,8 +118,8 @@ const (
 	memory = "B/addr"
 )
 
-// Times has a row for each case: the time of each implementation, ours first, our allocations, and how many times
-// as long the others take.
+// Times has a row for each case: the time of each implementation, ours first, our allocations, and
+// how many times as long the other implementations take.
 func (o *Output) Times() report.Table {
 	others := slices.DeleteFunc(slices.Clone(o.Impls), func(impl string) bool { return impl == Ours })
 	table := report.Table{Header: []string{"case", "ours, ns", "ours, allocations"}}

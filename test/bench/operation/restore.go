@@ -18,17 +18,17 @@ import (
 
 const (
 	deleters = 16
-	// restoreTimeout is longer than the three minutes after which the API server repairs everything again.
+	// restoreTimeout is longer than the three minutes between two full repairs by the API server.
 	restoreTimeout = 6 * time.Minute
 )
 
 // Restored is the way back of deleted IPAddresses.
 type Restored struct {
-	// Total is the time from the first deletion until all are back, Deleting the part of it in which they were deleted.
+	// Total is the time from the first deletion until all are back, Deleting that of the deletions.
 	Total, Deleting time.Duration
 	// Seconds is, for each, the time from the end of its deletion to its return.
 	Seconds stats.Sample
-	// Ours is how many the operator has restored; the API server may have been faster with others.
+	// Ours is how many the operator restored; the API server may have restored the rest first.
 	Ours int
 }
 
@@ -109,7 +109,7 @@ func (v *absence) deleteAll(ctx context.Context, c *cluster.Cluster, names []str
 	})
 }
 
-// observe counts the return of an address. One that is back before its deletion was answered has taken no time.
+// observe counts the return of an address. Back before its deletion was answered counts as no time.
 func (v *absence) observe(e watch.Event, r *Restored) {
 	ip, ok := e.Object.(*networkingv1.IPAddress)
 	if !ok || e.Type != watch.Added {

@@ -1,8 +1,8 @@
-// Package operation measures what it costs to run the manager beside a full cluster: the time from its start until it
-// knows and has checked every address, memory, processor time while nothing happens, and how soon deleted IPAddresses
-// are back. Where upstream has a program for the same job, that is measured in the same run.
-//
-// Start with Run; watch.go follows what a program does, restore.go the way back of deleted addresses.
+// Package operation measures what it costs to run the manager beside a full cluster: the time from
+// its start until it knows and has checked every address, memory, processor time while nothing
+// happens, and how soon deleted IPAddresses are back. An upstream program for the same job is
+// measured in the same run. Start with Run; watch.go follows a program, restore.go deleted
+// addresses.
 package operation
 
 import (
@@ -22,13 +22,13 @@ import (
 type Options struct {
 	// Sizes are the numbers of Services, each on a control plane of its own.
 	Sizes []int
-	// Labelled are those of Sizes that are also measured with band labels. Labelling takes a second for 50 addresses.
+	// Labelled are those Sizes that are also measured with band labels, 50 of which take a second.
 	Labelled []int
-	// Repaired are those of Sizes where the API server is left alone to restore addresses, which may take minutes.
+	// Repaired are those Sizes where the API server alone restores addresses, maybe for minutes.
 	Repaired []int
 	// Quiet is how long the cluster is watched while nothing happens.
 	Quiet time.Duration
-	// Deleted is how many IPAddresses are deleted for the manager to restore; for the API server it is a fiftieth.
+	// Deleted is how many IPAddresses the manager restores; the API server restores a fiftieth.
 	Deleted int
 }
 
@@ -48,7 +48,7 @@ type Size struct {
 	Labelled *Manager
 	// Peer is kube-controller-manager with nothing but its ServiceCIDR controller.
 	Peer Idle
-	// Repaired are the seconds after which the API server restored each address, if that was asked for.
+	// Repaired are the seconds until the API server restored each address, if Options ask for it.
 	Repaired stats.Sample
 }
 
@@ -74,8 +74,8 @@ func Run(ctx context.Context, o Options, log *progress.Log) (Result, error) {
 	return result, nil
 }
 
-// measureSize starts with upstream's controller, which leaves the ServiceCIDR as our manager will find it in most
-// clusters, and ends with what changes the most.
+// measureSize starts with upstream's controller, which leaves the ServiceCIDR as our manager finds
+// it in most clusters, and ends with what changes the most.
 func measureSize(ctx context.Context, services int, o Options, log *progress.Log) (size Size, err error) {
 	size.Services = services
 	c, err := cluster.Start(ctx, log)
@@ -141,7 +141,7 @@ func measureManager(ctx context.Context, c *cluster.Cluster, o Options, labels b
 	return m, err
 }
 
-// measurePeer measures kube-controller-manager, which has one controller for our job: that of ServiceCIDRs.
+// measurePeer measures kube-controller-manager with its one controller for our job: ServiceCIDRs.
 func measurePeer(ctx context.Context, c *cluster.Cluster, o Options, log *progress.Log) (idle Idle, err error) {
 	log.Step("%d Services: starting kube-controller-manager with %s alone", c.Addresses(), framework.ServiceCIDRController)
 	peer, err := c.StartControllerManager(ctx, framework.ServiceCIDRController)

@@ -16,8 +16,8 @@ import (
 
 // Start is the time from the start of the process until things are so, and what it took.
 type Start struct {
-	// Ready: /readyz answers. Known: every address is counted in the metrics. Checked: every address and every
-	// Service has been looked at once, and nothing waits.
+	// Ready: /readyz answers. Known: every address is counted in the metrics. Checked: every address
+	// and every Service was looked at once, and none waits.
 	Ready, Known, Checked time.Duration
 	// CPU is the processor time until Checked, RSS the resident memory at that moment, in bytes.
 	CPU time.Duration
@@ -68,8 +68,8 @@ func since(ctx context.Context, start time.Time, m *framework.Manager, so func(f
 	return time.Since(start), err
 }
 
-// worked reports whether a controller has worked off at least n keys and has none left, neither waiting nor in
-// the hands of a worker.
+// worked reports whether a controller has worked off at least n keys and has none left, neither
+// waiting nor in the hands of a worker.
 func worked(f framework.Metrics, controller string, n int) bool {
 	done, _ := f.Value("controller_runtime_reconcile_total", "controller", controller)
 	waiting, _ := f.Value("workqueue_depth", "name", controller)

@@ -1,6 +1,5 @@
-// Package plugin measures the commands of `kubectl clusterip` on a large cluster, beside what kubectl needs to list the same objects.
-//
-// Start with Run.
+// Package plugin measures the commands of `kubectl clusterip` on a large cluster, beside what
+// kubectl needs to list the same objects. Start with Run.
 package plugin
 
 import (

@@ -1,6 +1,4 @@
-// Package progress tells the person who waits for a benchmark what it is doing, and for how long it has been at it.
-//
-// Start with New.
+// Package progress tells a benchmark's user what it is doing, and since when. Start with New.
 package progress
 
 import (
@@ -20,7 +18,7 @@ type Log struct {
 // New returns a Log whose clock starts now.
 func New(out io.Writer) *Log { return &Log{out: out, start: time.Now()} }
 
-// Step writes one line. What cannot be written is lost: nobody reads it then.
+// Step writes one line. An error is ignored: nothing reads the log when it cannot be written.
 func (l *Log) Step(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -35,8 +35,7 @@ func (b *bench) restart(ctx context.Context, s *testNode) (err error) {
 	return err
 }
 
-// ready starts the proxy and waits until the last Service can be reached and the proxy says that it
-// has synced.
+// ready starts the proxy and waits until the last Service is served and the proxy reports a sync.
 func (b *bench) ready(ctx context.Context, s *testNode) (time.Duration, error) {
 	b.log.Step("starting %s", s.who.Name)
 	if err := b.startProxy(ctx, s); err != nil {
@@ -63,7 +62,7 @@ func (b *bench) ready(ctx context.Context, s *testNode) (time.Duration, error) {
 	return sinceStart(s.proxy.Pid(), connected, synced)
 }
 
-// sinceStart is the time from the start of a process to the later of two moments, to a hundredth of a second.
+// sinceStart is the time from a process's start to the later of two moments, in steps of 10 ms.
 func sinceStart(pid int, connected probe.Moment, synced time.Time) (time.Duration, error) {
 	old, err := age(pid)
 	if err != nil {
@@ -76,7 +75,7 @@ func sinceStart(pid int, connected probe.Moment, synced time.Time) (time.Duratio
 	return old - min(now.Since(connected), time.Since(synced)), nil
 }
 
-// firstSync returns when the proxy synced for the first time, as it tells itself. kube-proxy in mode ipvs serves long before it has synced.
+// firstSync returns when the proxy says it first synced; kube-proxy in mode ipvs serves earlier.
 func (b *bench) firstSync(ctx context.Context, s *testNode) (time.Time, error) {
 	var at float64
 	var unheard error // after a restart the rules of the one before serve before this one listens
@@ -108,7 +107,7 @@ const (
 	rest = 500 * time.Millisecond
 )
 
-// changes times single changes of an EndpointSlice: to a port on which nobody listens and back.
+// changes times single changes of an EndpointSlice: to a port without a listener and back.
 func (b *bench) changes(ctx context.Context, s *testNode) error {
 	if b.Changes == 0 || b.Scale != population.Open {
 		return b.scale(ctx, s)
@@ -150,8 +149,8 @@ func (b *bench) messages(ctx context.Context, s *testNode) (int, error) {
 	return int(n), nil
 }
 
-// change makes the i-th of the Services that are scattered over all have a state, and returns how long that takes from the answer of the
-// API server until connections tell.
+// change gives the i-th of Services scattered over all a state, and returns the time from the API
+// server's answer until connections show it.
 func (b *bench) change(ctx context.Context, s *testNode, i int, to population.State) (time.Duration, error) {
 	services := b.people.Services()
 	i = b.scattered(i)
@@ -175,7 +174,7 @@ func (b *bench) change(ctx context.Context, s *testNode, i int, to population.St
 
 func (b *bench) scattered(i int) int { return (i*1117 + 500) % len(b.people.Services()) }
 
-// streak is how many connections in a row tell that no endpoint is shut, where only a part of them is.
+// streak is how many connections in a row prove that no endpoint is shut, if only a part may be.
 func (b *bench) streak() int {
 	if b.people.Share() == 1 {
 		return 1
@@ -193,8 +192,8 @@ func (b *bench) syncs(ctx context.Context, s *testNode) (seconds, count float64,
 	return seconds, count, err
 }
 
-// stickyEndpoints are those of the Service with affinity: one in each pod of every testNode, with the servers of the network, which say who
-// they are.
+// stickyEndpoints are those of the Service with affinity, one in each pod of every testNode: the
+// servers of package network, which say who they are.
 func stickyEndpoints() (all []netip.AddrPort) {
 	for _, pod := range []string{"10.180.1.11", "10.180.1.12"} {
 		all = append(all, netip.AddrPortFrom(netip.MustParseAddr(pod), network.Ports[0]))
@@ -202,7 +201,7 @@ func stickyEndpoints() (all []netip.AddrPort) {
 	return all
 }
 
-// affinity has many clients connect twice, one after the other, and counts those who come to the same endpoint again.
+// affinity has many clients connect twice, and counts those that come to the same endpoint again.
 func (b *bench) affinity(_ context.Context, s *testNode) error {
 	if !b.sticky.IsValid() || b.Leave {
 		return nil

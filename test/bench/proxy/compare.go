@@ -16,8 +16,7 @@ type Comparison struct {
 	Change Steps
 }
 
-// compareAll has ours compare everything twice, as another program writes: a table of its own, then
-// an element of ours.
+// compareAll has ours compare all twice, as another program writes its own table, then our element.
 func (b *bench) compareAll(ctx context.Context, s *testNode) error {
 	if !b.Compare || s.who.Key != oursNative {
 		return nil

@@ -1,14 +1,14 @@
-// Package proxy measures Service proxies beside each other: ours and the real kube-proxy, each in network namespaces of its own kind, all
-// on one control plane.
+// Package proxy compares Service proxies: ours and the real kube-proxy, each in network namespaces
+// of its own, all on one control plane.
 //
-// For each size of the cluster the proxies are started one after the other, each alone: how long until all is in the kernel, how long a
-// change takes. Those that are done are paused, and their rules stay. Then new connections are timed through all of them in turn; then
-// all of them may do nothing for a while, together; then each has to keep up with changes without end while connections are timed.
+// For each size of the cluster the proxies are started one after the other, each alone: how long
+// until all is in the kernel, how long a change takes. Those that are done are paused, and their
+// rules stay. Then new connections are timed through all of them in turn; then all may do nothing
+// for a while, together; then each has to keep up with endless changes while connections are timed.
 //
 // Start with Run. node.go is a proxy in its namespaces; alone.go has what each does alone,
-// together.go what is measured of all; table.go and target.go show it. An Extreme is a part of the
-// same with clusters unlike most: extreme.go lists them, step.go and compare.go have what only they
-// measure.
+// together.go what is measured of all; table.go and target.go show it. An Extreme is a part of this
+// with clusters unlike most: extreme.go lists them, step.go and compare.go measure only for them.
 package proxy
 
 import (
@@ -47,7 +47,8 @@ const (
 	theirsIPVS    = "kube-proxy-ipvs"
 )
 
-// Contenders are all of them. Those of kube-proxy that need minutes for a start with 10,000 Services need up to hours for 30,000.
+// Contenders are all of them. Those of kube-proxy that need minutes for a start with 10,000
+// Services need up to hours for 30,000.
 var Contenders = []Contender{
 	{Key: oursLegacy, Name: "ours, legacy", Ours: true, Variant: "legacy"},
 	{Key: oursNFT, Name: "ours, nft", Ours: true, Variant: "nft"},
@@ -57,7 +58,7 @@ var Contenders = []Contender{
 	{Key: theirsNFTable, Name: "kube-proxy nftables", Mode: "nftables", Peer: oursNative, Most: 10_000},
 }
 
-// emulated are those for which the kernel must have IPVS; they are measured in a machine that has one. See IPVS.
+// emulated are those that need IPVS in the kernel. They run in a machine that has it: see IPVS.
 var emulated = []Contender{
 	{Key: oursIPVS, Name: "ours, IPVS", Ours: true, Mode: "ipvs"},
 	{Key: theirsIPVS, Name: "kube-proxy IPVS", Mode: "ipvs", Peer: oursIPVS},
@@ -99,23 +100,23 @@ func (c Contender) metric(name string) string {
 type Options struct {
 	// Sizes are numbers of Services with three endpoints each; SizesV6 the same in the other family.
 	Sizes, SizesV6 []int
-	// Mixed and MixedV6 are those of clusters with two ServiceCIDRs, load balancers, external IPs and node ports.
+	// Mixed and MixedV6: with two ServiceCIDRs, load balancers, external IPs and node ports.
 	Mixed, MixedV6 []int
 	// Endpoints is those of a cluster with a single Service; 0 leaves this out.
 	Endpoints int
 	// Proxies are Keys of Contenders.
 	Proxies []string
 
-	// Timeout bounds a start. Whoever needs longer is left out of everything else.
+	// Timeout bounds a start. A proxy that needs longer is left out of everything else.
 	Timeout time.Duration
 	// Changes is how many changes to time. Beyond ChangesLimit only three are made.
 	Changes      int
 	ChangesLimit time.Duration
-	// Rounds of Count connections to Services and as many to other addresses, through each proxy in turn.
+	// Rounds of Count connections to Services and Count to other addresses through each proxy in turn.
 	Rounds, Count int
 	// Quiet is how long to watch the proxies do nothing; 0 leaves this out.
 	Quiet time.Duration
-	// Busy is for how long to time connections while a proxy has to keep up with changes, in the cluster with BusyAt Services.
+	// Busy is how long to time connections while a proxy follows changes, with BusyAt Services.
 	Busy   time.Duration
 	BusyAt int
 	// Clients of a Service with affinity, in the smallest cluster.
@@ -123,8 +124,7 @@ type Options struct {
 	// Footprint looks at what the proxies have in the kernel.
 	Footprint bool
 
-	// What follows is for an Extreme. All are tried with a number of Services of Anyway, whatever
-	// their Most.
+	// The rest is for an Extreme. All are tried with Anyway Services, whatever their Most.
 	Anyway int
 	// Sticky gives all Services session affinity.
 	Sticky bool
@@ -136,8 +136,7 @@ type Options struct {
 	Compare bool
 	// Leave has an endpoint go to which all Clients come.
 	Leave bool
-	// Scaling has Services go to one endpoint and back while Busy, in which connections are made
-	// without a pause.
+	// Scaling has Services go to one endpoint and back while Busy, with connections without a pause.
 	Scaling bool
 }
 

@@ -58,8 +58,7 @@ var Extremes = []Extreme{
 	},
 }
 
-// Run measures it. It needs root. Without proxies, those are measured that come to an end in
-// minutes.
+// Run measures it, as root. Without proxies, it measures those that come to an end in minutes.
 func (e Extreme) Run(ctx context.Context, quick bool, proxies []string, log *progress.Log) (result ExtremeResult, err error) {
 	o := e.full
 	if quick {

@@ -41,8 +41,8 @@ func (f *Footprint) weighSets(save string) {
 	}
 }
 
-// weighTables reads what `nft list ruleset` prints. Inside of a chain every line is a rule, but for its hook, its policy and comments on
-// it.
+// weighTables reads what `nft list ruleset` prints. In a chain every line is a rule, except its
+// hook, its policy and its comments.
 func weighTables(list string) (f Footprint) {
 	f.Bytes = len(list)
 	inChain, inElements := false, false
@@ -93,8 +93,8 @@ const (
 // fields are those of the stat of a process behind its name.
 type fields []time.Duration
 
-// statFields reads the stat of a process. The second field, the name in parentheses, may hold anything and is left out with what stands
-// before.
+// statFields reads the stat of a process. It leaves out the fields up to the second, the name in
+// parentheses, which may hold anything.
 func statFields(stat []byte) (f fields, err error) {
 	all := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(all) <= fieldStart {

@@ -37,7 +37,8 @@ const (
 	resultFile  = "vm/result.json"
 )
 
-// IPVS measures the modes that serve with IPVS in an emulated machine, whose kernel has it. The control planes are filled out here, which would take an hour in there, and copied. It leaves them in bin/ipvs.
+// IPVS measures the IPVS modes in an emulated machine. The control planes are filled out here,
+// which would take an hour in there, and copied. It leaves them in bin/ipvs.
 func IPVS(ctx context.Context, o Options, log *progress.Log) (result OnMachine, err error) {
 	root, err := framework.ModuleRoot()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// testNode is a network of namespaces with a client in one pod of the node, a server in the other that has all endpoints, and maybe a proxy.
+// testNode is a Topology with a client in one pod, all endpoints in the other, and maybe a proxy.
 type testNode struct {
 	*Figures
 	who Contender
@@ -136,7 +136,7 @@ func (s *testNode) killAll() error {
 // killAttempts is how often half a minute is waited for the end of a proxy.
 const killAttempts = 20
 
-// minSyncPeriod is so short that nobody has to wait for it.
+// minSyncPeriod is so short that a measured change never waits for it.
 const minSyncPeriod = 10 * time.Millisecond
 
 // close ends and removes everything.
@@ -169,7 +169,7 @@ func (b *bench) tool(variant string) string {
 	return "iptables-" + variant
 }
 
-// newBare makes a testNode without a proxy but with a rule for all Services, or without any if variant is empty.
+// newBare makes a testNode without a proxy but with one rule for all Services; no variant, no rule.
 func (b *bench) newBare(ctx context.Context, variant string) (*testNode, error) {
 	s, err := b.newNode(ctx, Contender{Name: "bare " + variant, Variant: variant}, &Figures{})
 	if err != nil || variant == "" {

@@ -51,11 +51,10 @@ type Figures struct {
 	// Late is how long we waited in vain for the start.
 	Late time.Duration
 
-	// Cold is from the start of the process until all is in the kernel, Restart the same with the
-	// rules of a first process.
+	// Cold is from start until all is in the kernel, Restart the same with a first process's rules.
 	Cold, Restart time.Duration
-	// Changes are milliseconds from the answer of the API server to the rules, Syncs what the proxy itself says that its syncs took, on
-	// average.
+	// Changes are milliseconds from the API server's answer to the rules, Syncs what the proxy itself
+	// says its syncs took, on average.
 	Changes stats.Sample
 	Syncs   float64
 
@@ -75,8 +74,8 @@ type Figures struct {
 	// Kept is how many of the Clients came to the same endpoint again.
 	Kept, Clients int
 
-	// Busy are microseconds of new connections to Services while endpoints changed, Failed how many did not come about, BusySyncs how
-	// many times the proxy synced meanwhile, after Pushed changes.
+	// Busy are microseconds of new connections to Services while endpoints changed, Failed how many
+	// failed, BusySyncs how often the proxy synced meanwhile, after Pushed changes.
 	Busy              stats.Sample
 	Failed            int
 	BusySyncs, Pushed int
@@ -94,8 +93,8 @@ type Figures struct {
 
 // Bare is the base line.
 type Bare struct {
-	// Service is through a single DNAT rule, Other past it. OtherNFT and ServiceNFT are the same with iptables-nft; None is without any
-	// rule, hence without connection tracking.
+	// Service is through a single DNAT rule, Other past it; ServiceNFT and OtherNFT are the same with
+	// iptables-nft. None is without any rule, hence without connection tracking.
 	Service, Other, ServiceNFT, OtherNFT, None stats.Sample
 }
 
@@ -121,7 +120,7 @@ func (c *Case) of(key string) *Figures {
 	return &Figures{Absent: "-"}
 }
 
-// String is a line for those who wait.
+// String is a line for the progress.
 func (f *Figures) String() string {
 	return fmt.Sprintf("cold %s s, change %s ms (itself: %s), %d rules, %d chains",
 		f.cold(), f.change(), stats.Number(f.Syncs), f.Footprint.Rules, f.Footprint.Chains)

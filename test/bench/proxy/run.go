@@ -20,7 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// node is the name of the Node on which every proxy believes to be. One in a hundred endpoints is there.
+// node is the Node on which every proxy believes to be. It has one in a hundred endpoints.
 const node = "node-1"
 
 // Run measures everything. It needs root.
@@ -119,7 +119,7 @@ func (b *bench) settle(ctx context.Context, p plan) (err error) {
 	return err
 }
 
-// addRange adds the second ServiceCIDR of a mixed population: another large one, of IPv6 one in which addresses are sparse.
+// addRange adds a mixed population's second ServiceCIDR: a large one, sparsely used with IPv6.
 func (b *bench) addRange(ctx context.Context) error {
 	second := netip.MustParsePrefix("172.28.0.0/16")
 	if b.family == model.IPv6 {
@@ -155,7 +155,7 @@ func (b *bench) createNode(ctx context.Context) error {
 	return errors.Join(err, net.Close())
 }
 
-// grow makes Services until there are n. Written straight to etcd they are there much sooner, which the cluster can do with IPv4.
+// grow makes Services until there are n: with IPv4 by writing to etcd, which is much faster.
 func (b *bench) grow(ctx context.Context, n int) error {
 	if b.family == model.IPv6 {
 		return b.people.Create(ctx, n)
@@ -200,7 +200,7 @@ func (b *bench) compare(ctx context.Context, shape Shape) (err error) {
 	return nil
 }
 
-// start starts the proxies one after the other, measures what each does alone, and returns those that came to an end, paused.
+// start starts and measures one proxy after the other, and returns those that succeeded, paused.
 func (b *bench) start(ctx context.Context, c *Case) (nodes []*testNode, err error) {
 	for _, who := range b.contenders {
 		f := &Figures{}
@@ -227,7 +227,7 @@ func (b *bench) start(ctx context.Context, c *Case) (nodes []*testNode, err erro
 	return nodes, nil
 }
 
-// alone is what one proxy does while all others are paused or not there yet.
+// alone is what one proxy does while all other proxies are paused or not there yet.
 func (b *bench) alone(ctx context.Context, shape Shape, s *testNode) error {
 	for _, step := range []func(context.Context, *testNode) error{
 		b.cold, b.restart, b.changes, b.affinity, b.leave, b.compareAll, b.footprint, b.memory,

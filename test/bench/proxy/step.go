@@ -17,8 +17,7 @@ import (
 // Steps are changes that connections do not tell at once: after one more endpoint, most still come
 // to another one. So it is the proxy that says when the kernel had them.
 type Steps struct {
-	// Took are milliseconds from the answer of the API server until the kernel had it, Syncs those
-	// of the sync alone.
+	// Took are ms from the API server's answer until the kernel had it, Syncs those of the sync alone.
 	Took, Syncs stats.Sample
 	// Written are rules and elements; empty for a proxy that does not count them.
 	Written stats.Sample

@@ -30,7 +30,7 @@ var summarized = []figure{
 	}},
 }
 
-// Summary is for those who read one table: what ours takes in the largest clusters that its peer can do, and how many times as much the peer takes.
+// Summary is what ours takes in its peer's largest clusters, and how many times as much the peer.
 func (r Result) Summary() report.Table {
 	table := report.Table{Header: []string{"Services, each with 3 endpoints", "figure"}}
 	for _, pair := range pairs() {
@@ -64,7 +64,7 @@ func inBrackets(text string) string {
 	return "(" + text + ")"
 }
 
-// Charts draw the same by the number of Services, where there are only ClusterIPs. A start that did not come to an end is not there.
+// Charts draw it by the number of Services with ClusterIPs only, without starts that did not end.
 func (r Result) Charts() (all []report.Chart) {
 	for _, x := range summarized {
 		chart := report.Chart{File: x.file + ".svg", Title: x.title + ", " + x.unit, X: "Services", Y: x.unit}

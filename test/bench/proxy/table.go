@@ -88,7 +88,7 @@ func (r Result) contenders() []Contender {
 	return picked
 }
 
-// compare has a row for each cluster, a column for each proxy, and behind those of kube-proxy how they compare with ours.
+// compare has a row for each cluster and a column for each proxy; kube-proxy's is related to ours.
 func (r Result) compare(what string, of func(*Figures) reading) report.Table {
 	table := report.Table{Header: []string{what}}
 	for _, who := range r.contenders() {

@@ -34,7 +34,7 @@ var advantages = []struct {
 	cold, change float64
 }{{theirsLegacy, 3, 4}, {theirsNFT, 30, 10}, {theirsNFTable, 10, 200}}
 
-// addition is what one of ours may add to a new connection to a Service: at most so many µs, and so many times less than its peer of kube-proxy.
+// addition is the µs that ours may add to a new connection, and how many times less than its peer.
 type addition struct{ most, less float64 }
 
 var additions = map[string]addition{oursLegacy: {5, 5}, oursNFT: {5, 5}, oursNative: {2, 1}}
@@ -113,7 +113,7 @@ func (n *notes) most(what string, x reading, most float64) {
 	}
 }
 
-// mixture compares what ours with iptables adds in a mixed cluster with what it adds where there are only ClusterIPs.
+// mixture compares what ours with iptables adds in a mixed cluster and in one with only ClusterIPs.
 func (n *notes) mixture(plain, mixed *Case) {
 	for _, key := range []string{oursLegacy, oursNFT} {
 		before, after := plain.of(key).Service, mixed.of(key).Service

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
-// latencies times new connections through all proxies in turn, and without any. Nobody does anything else meanwhile.
+// latencies times new connections by each proxy's rules and by none, while the proxies are paused.
 func (b *bench) latencies(ctx context.Context, c *Case, nodes []*testNode) (err error) {
 	if b.Rounds == 0 {
 		return nil
@@ -50,7 +50,7 @@ func (b *bench) takeTurns(ctx context.Context, all []*testNode) error {
 	return nil
 }
 
-// turn times connections to Services, unless there is nobody to serve them, and to other addresses.
+// turn times connections to Services, if a proxy or a rule serves them, and to other addresses.
 func (b *bench) turn(s *testNode, count bool) error {
 	services := b.people.Some
 	if s.proxy == nil { // one rule serves them
@@ -81,7 +81,7 @@ func (b *bench) turn(s *testNode, count bool) error {
 // awake is how long the proxies get to find out what they have slept through.
 const awake = 5 * time.Second
 
-// quiet lets all proxies run at the same time while nothing happens in the cluster. That of the other family would tell nothing new.
+// quiet lets all proxies run while nothing happens. The other family would tell nothing new.
 func (b *bench) quiet(ctx context.Context, c *Case, nodes []*testNode) error {
 	if b.Quiet == 0 || c.Shape.Endpoints != endpoints || c.Shape.Family != model.IPv4 {
 		return nil
@@ -169,7 +169,7 @@ func (b *bench) busy(ctx context.Context, c *Case, nodes []*testNode) error {
 	return nil
 }
 
-// catchUp waits until a proxy has seen everything that happened while it was paused: a change that is made now comes last.
+// catchUp waits until a proxy has seen what happened in its pause: a change made now comes last.
 func (b *bench) catchUp(ctx context.Context, s *testNode) error {
 	for _, state := range []population.State{population.Shut, population.Open} {
 		if _, err := b.change(ctx, s, 0, state); err != nil {

@@ -31,7 +31,7 @@ type Agent struct {
 	Mode string
 	// Old and New are microseconds of new connections to the addresses of each kind.
 	Old, New stats.Sample
-	// Without and With are its memory, in bytes, without former addresses and with Options.Kept of them.
+	// Without and With are its memory, in bytes, with none and with Options.Kept former addresses.
 	Without, With int64
 }
 
@@ -187,7 +187,7 @@ func (b *bench) addresses(ctx context.Context) (old, renewed []netip.AddrPort, e
 	return old, renewed, nil
 }
 
-// keep adds IPAddresses to those that are kept, until there are as many as wanted, the same number for each Service.
+// keep adds kept IPAddresses, the same number for each Service, until there are as many as wanted.
 func (b *bench) keep(ctx context.Context) error {
 	b.log.Step("keeping %d addresses", b.Kept)
 	first := netip.MustParsePrefix(newRange).Addr().As4()

@@ -1,7 +1,6 @@
-// Package renumber measures `kubectl clusterip renumber`: how many Services it moves in a second, what a connection to an old address costs while the node agent serves both, and what
-// addresses that are kept cost the agent.
-//
-// Start with Run.
+// Package renumber measures `kubectl clusterip renumber`: how many Services it moves in a second,
+// what a connection to an old address costs while the agent serves both, and what kept addresses
+// cost the agent. Start with Run.
 package renumber
 
 import (

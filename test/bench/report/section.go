@@ -1,7 +1,6 @@
-// Package report shows the results of benchmarks: as a table on a terminal, and as a section of docs/benchmarks.md,
-// which is replaced between two markers while everything around it stays as people wrote it.
-//
-// Start with Section.
+// Package report shows the results of benchmarks: as a table on a terminal, and as a section of
+// docs/benchmarks.md, replaced between two markers while the text around it stays as people wrote
+// it. Start with Section.
 package report
 
 import (
@@ -47,7 +46,7 @@ func printLines(w io.Writer, lines []string) error {
 	return nil
 }
 
-// WriteTo puts the section between its markers in a file that has them. The rest of the file stays as it is.
+// WriteTo puts the section between its markers in a file that has them. The rest of the file stays.
 func (s Section) WriteTo(path string) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -74,7 +73,7 @@ func (s Section) replaceIn(document string) (string, error) {
 	return before + open + "\n" + strings.TrimRight(body.String(), "\n") + "\n\n" + end + after, nil
 }
 
-// Table is rows of cells under a header. Rows may be shorter than the header; the rest of their cells is empty.
+// Table is rows of cells under a header. A row may be shorter: the rest of its cells is empty.
 type Table struct {
 	Header []string
 	Rows   [][]string
@@ -83,8 +82,8 @@ type Table struct {
 // Add appends a row.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// Print writes the table with aligned columns and a blank line behind it: markdown that a terminal shows well.
-// The first column is aligned to the left, numbers follow to the right.
+// Print writes the table with aligned columns and a blank line behind it: markdown that a terminal
+// shows well. The first column is aligned to the left, numbers follow to the right.
 func (t *Table) Print(w io.Writer) error {
 	widths := t.widths()
 	rule := make([]string, len(widths))

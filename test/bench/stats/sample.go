@@ -1,6 +1,5 @@
-// Package stats condenses repeated measurements into what a table shows: a middle and how far the others lie from it.
-//
-// Everything is a pure function of its input. Start with Sample.
+// Package stats condenses repeated measurements into a middle and how far the rest lies from it.
+// All is a pure function of its input. Start with Sample.
 package stats
 
 import (
@@ -10,8 +9,8 @@ import (
 	"time"
 )
 
-// Sample is one quantity measured several times, in any order. The empty Sample has no middle: its methods
-// return NaN.
+// Sample is one quantity measured several times, in any order. The empty Sample has no middle: its
+// methods return NaN.
 type Sample []float64
 
 // Median is the value in the middle, or half way between the two in the middle.
@@ -27,7 +26,7 @@ func (s Sample) Median() float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
-// Quantile is the smallest value that a share q of all values does not exceed; q is between 0 and 1.
+// Quantile is the smallest value that a share q of all values does not exceed, q from 0 to 1.
 func (s Sample) Quantile(q float64) float64 {
 	if len(s) == 0 {
 		return math.NaN()
@@ -36,8 +35,8 @@ func (s Sample) Quantile(q float64) float64 {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// Spread is the largest distance of a value from the median, as a share of the median: 0.1 means that all
-// values lie within 10 % of it.
+// Spread is the largest distance of a value from the median, as a share of the median: 0.1 means
+// that all values lie within 10 % of it.
 func (s Sample) Spread() float64 {
 	if len(s) == 0 {
 		return math.NaN()
@@ -46,8 +45,8 @@ func (s Sample) Spread() float64 {
 	return max(slices.Max(s)-median, median-slices.Min(s)) / median
 }
 
-// Over divides two samples of equal length value by value: what was measured in the same round is compared with
-// each other and with nothing else.
+// Over divides two samples of equal length value by value: what was measured in the same round is
+// compared with each other and with nothing else.
 func (s Sample) Over(o Sample) Sample {
 	var out Sample
 	for i := range min(len(s), len(o)) {
@@ -56,7 +55,7 @@ func (s Sample) Over(o Sample) Sample {
 	return out
 }
 
-// Range returns the median and the ends, "0.79 (0.69 to 1.17)": how what was taken round by round differs.
+// Range returns the median and the ends, "0.79 (0.69 to 1.17)", of values taken round by round.
 func (s Sample) Range() string {
 	if len(s) < 2 {
 		return Number(s.Median())
@@ -75,7 +74,7 @@ func (s Sample) String() string {
 	return fmt.Sprintf("%s ±%.0f%%", Number(s.Median()), 100*s.Spread())
 }
 
-// Number writes a value with three digits that count, or as many as it has before the point, and thousands apart.
+// Number writes a value with three significant digits or all before the point, thousands apart.
 func Number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v):

@@ -15,7 +15,7 @@ import (
 type Creation struct {
 	Services, Policies, Families, Clients int
 	comparison
-	// Interleaved are creations by one client that are put to our webhook, to none, and to the least one in turn, call by call; nothing with more clients.
+	// Interleaved are creations by one client, put in turn to our webhook, none, and the least one.
 	Interleaved comparison
 	Least       turns
 }
@@ -95,13 +95,13 @@ func (c Creation) latencies() comparison {
 	return c.comparison
 }
 
-// leastAdded is how much longer the median call took with the least webhook, in milliseconds, round by round.
+// leastAdded is how many ms longer the median call took with the least webhook, round by round.
 func (c Creation) leastAdded() stats.Sample {
 	return comparison{With: c.Least, Without: c.Interleaved.Without}.added()
 }
 
-// interleave creates Services one after the other, of which a third is put to our webhook, a third to none, and a third to the least one: a machine that
-// others use, and a cluster that grows, are the same to all.
+// interleave creates Services one by one: a third goes to our webhook, a third to none, a third to
+// the least one. So a machine with other load, and a cluster that grows, are the same to all.
 func (e *environment) interleave(ctx context.Context, o Options, c *Creation) error {
 	if err := e.setWebhooks(ctx, true); err != nil {
 		return err
@@ -168,8 +168,8 @@ type Scale struct {
 	Policies int
 	Alone    int64 // without any, in bytes
 	Crowded  int64
-	// Ready is how long it took from the first range on until all were ready; from the first policy on Created until all were there, Steering until
-	// Services went by them, and Programmed until the status of each said so.
+	// Ready is the time from the first range until all were ready; from the first policy, Created
+	// until all were there, Steering until Services obeyed, Programmed until each status said so.
 	Ready, Created, Steering, Programmed time.Duration
 	// Creation is by 16 clients, with all of them there.
 	Creation comparison

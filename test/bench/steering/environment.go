@@ -28,7 +28,8 @@ const decisionsTotal = "clusterip_operator_admission_decisions_total"
 // timeout is how long anything may take: most takes milliseconds, a thousand policies a minute.
 const timeout = 4 * time.Minute
 
-// environment is a cluster whose Services are steered. Its methods are for one goroutine, but for those that say otherwise.
+// environment is a cluster whose Services are steered. Its methods are for one goroutine, but for
+// those that say otherwise.
 type environment struct {
 	*cluster.Cluster
 	balancer   *framework.Balancer
@@ -138,8 +139,8 @@ func (e *environment) until(ctx context.Context, what string, so wait.ConditionW
 	return e.untilAll(ctx, 1, what, so)
 }
 
-// untilAll is until for a condition that lists n objects, which it asks for less often the more they are: a list of a thousand every 20 milliseconds would keep
-// the API server from what is waited for.
+// untilAll is until for a condition that lists n objects. The more there are, the less often it
+// asks: a list of a thousand every 20 ms would keep the API server from what is waited for.
 func (e *environment) untilAll(ctx context.Context, n int, what string, so wait.ConditionWithContextFunc) error {
 	interval := max(20*time.Millisecond, time.Duration(n)*time.Millisecond/2)
 	if err := wait.PollUntilContextTimeout(ctx, interval, timeout, true, so); err != nil {

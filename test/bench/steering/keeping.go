@@ -21,8 +21,8 @@ const (
 // Kept is how fast the operator keeps addresses, and gives them up.
 type Kept struct {
 	Addresses int
-	// Placed is the time from the policy, or from the first deletion of a Service, until all are in place; Removed from the deletion of
-	// the policy until they are gone.
+	// Placed is the time from the policy, or from the first deletion of a Service, until all are in
+	// place; Removed from the deletion of the policy until they are gone.
 	Placed, Removed time.Duration
 	// Manager and API are the processor time that placing took.
 	Manager, API time.Duration
@@ -31,7 +31,7 @@ type Kept struct {
 // Deletions is what deleting Services came to.
 type Deletions struct {
 	load.Outcome
-	// Writes to IPAddresses for each Service deleted, the API server's own included, until all is over.
+	// Writes to IPAddresses for each deleted Service, those by the API server included, until the end.
 	Writes float64
 }
 
@@ -123,8 +123,8 @@ func (e *environment) waitKept(ctx context.Context, purpose string, n int) error
 	})
 }
 
-// measureDeletions deletes Services of a policy with a cool-down, or with none, and waits until all of their addresses cool, and until they do
-// not.
+// measureDeletions deletes Services of a policy, with a cool-down or none, and waits until all of
+// their addresses cool, and until they do not.
 func (e *environment) measureDeletions(ctx context.Context, n int, coolDown time.Duration) (d Deletions, k Kept, err error) {
 	p := newPolicy(cooling, keeping)
 	if coolDown > 0 {
@@ -159,7 +159,7 @@ func (e *environment) measureDeletions(ctx context.Context, n int, coolDown time
 	return d, k, err
 }
 
-// writes is how many requests have written IPAddresses, as the API server counts them, those that it makes to itself too.
+// writes is how many requests wrote IPAddresses, as the API server counts them, its own included.
 func (e *environment) writes(ctx context.Context) (sum float64, err error) {
 	text, err := e.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {

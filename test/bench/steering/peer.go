@@ -22,16 +22,17 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// leastCount is how many addresses of a family the least webhook names in turn: more than exist at a time.
+// leastCount is how many addresses of a family the least webhook names: more than exist at a time.
 const leastCount = 200
 
-// leastAddresses are the i-th ones, in the static bands, from which nobody else draws.
+// leastAddresses are the i-th ones, in the static bands, from which the API server does not draw.
 func leastAddresses(i int) []string {
 	return []string{fmt.Sprintf("10.96.0.%d", 20+i), fmt.Sprintf("fd00:10:96::%x", 20+i)}
 }
 
-// freeLeast deletes those of their IPAddresses that are left when all Services are gone. The repair of the API server creates the IPAddress of a Service anew if it sees the end of the
-// IPAddress before the end of the Service, as it does now and then when many are deleted, and takes it back minutes later.
+// freeLeast deletes those of their IPAddresses that are left after all Services. The API server's
+// repair recreates an IPAddress whose end it sees before its Service's, which happens when many are
+// deleted, and takes it back minutes later.
 func (e *environment) freeLeast(ctx context.Context) error {
 	return e.all(leastCount, func(ctx context.Context, i int) error {
 		for _, a := range leastAddresses(i) {
@@ -43,14 +44,14 @@ func (e *environment) freeLeast(ctx context.Context) error {
 	})(ctx)
 }
 
-// leastWebhook is a webhook in the benchmark's process that names the next address of a counter, and decides nothing. What it costs a creation is what the
-// API server takes for any webhook that names addresses.
+// leastWebhook is a webhook in this process that only names the next address of a counter. It costs
+// a creation what the API server takes for any webhook that names addresses.
 type leastWebhook struct {
 	server  *httptest.Server
 	answers atomic.Int64
 }
 
-// startLeastWebhook returns when the API server asks it about the Services that are labelled for it.
+// startLeastWebhook returns when the API server asks the webhook about Services labelled for it.
 func (e *environment) startLeastWebhook(ctx context.Context) (*leastWebhook, error) {
 	w := &leastWebhook{}
 	w.server = httptest.NewTLSServer(&admission.Webhook{Handler: w})

@@ -24,8 +24,8 @@ const selectingLabel = "bench.example.com/policy"
 // crowdLabel is that of policies and ranges that are there in numbers.
 const crowdLabel = "bench.example.com/crowd"
 
-// createPolicies makes n policies. All but the last select namespaces that do not exist; the last and least selects all. They have the range that
-// is always there, or, if that is asked for, a range of both families each for itself, and none selects all.
+// createPolicies makes n policies. The last and least selects all, the rest namespaces that do not
+// exist; all share a permanent range. With ranges, each has its own and selects such a namespace.
 func (e *environment) createPolicies(ctx context.Context, n int, ranges bool) error {
 	return e.all(n, func(ctx context.Context, i int) error {
 		p := newPolicy(fmt.Sprintf("crowd-%05d", i), v1alpha1.DefaultServiceCIDR)
@@ -35,8 +35,7 @@ func (e *environment) createPolicies(ctx context.Context, n int, ranges bool) er
 		}
 		if ranges {
 			p.Spec.ServiceCIDRs, p.Spec.Exclusive = []string{p.Name}, true
-			// Without webhooks the API server draws from these ranges too, and would refuse what it
-			// drew.
+			// Without webhooks the API server also draws from these ranges, and would refuse the result.
 			p.Spec.Enforcement = v1alpha1.EnforcementWebhook
 		}
 		return e.client.Create(ctx, p)
@@ -90,8 +89,8 @@ func (e *environment) createRanges(ctx context.Context, n int) error {
 	})
 }
 
-// waitPolicies waits until there are n policies of the crowd, and all are in force. It watches them, for a list of a thousand takes the API server a quarter of a
-// second, which what is waited for lacks.
+// waitPolicies waits until there are n policies of the crowd, all in force. It watches: each list
+// of a thousand takes the API server a quarter of a second, which the policies then lack.
 func (e *environment) waitPolicies(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%d policies are not in force after %s", n, timeout))
 	defer cancel()

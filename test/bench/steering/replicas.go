@@ -16,8 +16,8 @@ import (
 const (
 	// narrow is the name of the range that is at 99 %, and of its policy.
 	narrow, narrowRange = "narrow", "10.65.0.0/20"
-	// left of its 4,094 addresses are free. Copies fill its dynamic band but for these, and the static band, which tools do not
-	// scatter copies over, is filled by Services that choose their addresses.
+	// left of its 4,094 addresses are free. Copies fill the rest of its dynamic band. Services that
+	// choose their addresses fill the static band, over which tools scatter no copies.
 	left          = 40
 	narrowDynamic = 4094 - 256
 )
@@ -32,7 +32,7 @@ type Replicated struct {
 // drawn is creations, and what the replicas say about their addresses.
 type drawn struct {
 	turns
-	// HandedOn is how many calls were handed on to the leader, Collisions how many addresses were drawn twice.
+	// HandedOn counts the calls handed to the leader, Collisions the addresses drawn twice.
 	HandedOn, Collisions float64
 }
 
@@ -84,7 +84,7 @@ func (e *environment) repeat(ctx context.Context, times int, w work) (d drawn, e
 	return d, err
 }
 
-// counts returns how many calls were handed on, and how many addresses were drawn twice, since the replicas started.
+// counts returns how many calls were handed on and addresses drawn twice since the replicas' start.
 func (e *environment) counts(ctx context.Context) (handedOn, collisions float64, err error) {
 	if handedOn, err = e.sum(ctx, decisionsTotal, "result", "handed-on"); err != nil {
 		return 0, 0, err

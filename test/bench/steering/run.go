@@ -1,10 +1,11 @@
-// Package steering measures what the admission webhooks cost: creations, deletions and changes of Services with and without them, in turn;
-// what their decisions take alone; two replicas beside one, of which the one that does not lead hands on what it is asked; and how fast the
-// operator keeps addresses.
+// Package steering measures what the admission webhooks cost: creating, deleting and changing
+// Services with and without them, in turn; their decisions alone; two replicas beside one, where
+// the one that does not lead hands calls on; and how fast the operator keeps addresses.
 //
-// All is measured in an environment: a control plane with the permissions and webhook configurations of config/default, replicas of our manager under
-// the operator's own user, and a balancer on loopback before them where there are several. With and without means that both webhook configurations are there or deleted;
-// the manager runs in both cases, and does the rest of its work.
+// All is measured in an environment: a control plane with config/default's permissions and webhook
+// configurations, replicas of our manager as the operator's user, and a loopback balancer before
+// them if there are several. Without means that both configurations are deleted; the manager still
+// runs.
 //
 // Start with Run; creation.go, replicas.go, keeping.go and decision.go hold what is measured.
 package steering
@@ -19,10 +20,10 @@ import (
 
 // Options say what to measure. The zero Options measure nothing; see Full and Quick.
 type Options struct {
-	// Sizes are numbers of Services that exist, Policies numbers of policies, Families and Clients numbers of those: creation is
+	// Sizes are numbers of Services, Policies of policies, Families and Clients of those: creation is
 	// measured with every combination, but more than one family only with the most policies.
 	Sizes, Policies, Families, Clients []int
-	// Rounds is how often each has its turn, with and without webhooks. In a turn one client makes Single calls, several make Many.
+	// Rounds is each one's turns, with and without webhooks: Single calls of one client, Many of more.
 	Rounds, Single, Many int
 
 	// FullRounds is how often what is left of a range at 99 % is filled.
@@ -99,7 +100,7 @@ func withEnvironment(ctx context.Context, log *progress.Log, do func(context.Con
 	return do(ctx, e)
 }
 
-// measure measures what one control plane can stand, from what changes it the least to what changes it the most.
+// measure measures all of one control plane, from what changes it the least to what does the most.
 func (r *Result) measure(ctx context.Context, e *environment) (err error) {
 	if r.Versions, err = e.Versions(ctx); err != nil {
 		return err

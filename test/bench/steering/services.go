@@ -63,7 +63,7 @@ func families(n int) func(int) []framework.ServiceOption {
 	return func(int) []framework.ServiceOption { return []framework.ServiceOption{framework.RequireDualStack()} }
 }
 
-// passing is what options say, and the label with which Services pass our webhooks; none if it is empty.
+// passing adds to options the label with which Services pass our webhooks, unless it is empty.
 func passing(label string, options func(int) []framework.ServiceOption) func(int) []framework.ServiceOption {
 	if label == "" {
 		return options
@@ -83,7 +83,7 @@ func labelled(value string) func(int) []framework.ServiceOption {
 	}
 }
 
-// chosen asks for an address that nobody else has.
+// chosen asks for an address that no other Service has.
 func chosen(i int) []framework.ServiceOption {
 	return []framework.ServiceOption{framework.WithClusterIPs(chosenAddress(i))}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
-// Tables shows creations with their processor time, other operations, replicas, kept addresses, and decisions.
+// Tables shows creations, processor times, other operations, replicas, kept addresses, decisions.
 func (r Result) Tables() []report.Table {
 	return []report.Table{r.creations(), r.processors(), r.others(), r.replicas(), r.keeping(), r.deletions(), r.decisions(), r.scale()}
 }
@@ -61,7 +61,7 @@ func (r Result) processors() report.Table {
 	return table
 }
 
-// others has a row for each other operation.
+// others has a row for each Other operation.
 func (r Result) others() report.Table {
 	table := report.Table{Header: []string{
 		fmt.Sprintf("%d clients", helpers), "calls of the webhook for each", "p50 without, ms", "p50 with, ms", "p99 without, ms", "p99 with, ms",
@@ -172,7 +172,7 @@ const (
 	targetPolicies = "policies=1000/"
 )
 
-// Notes says which targets were reached: for creations one by one, because they differ; the worst first would hide how.
+// Notes says which targets were reached: creations one by one, for the worst would hide the rest.
 func (r Result) Notes() (notes []string) {
 	for _, c := range r.Creations {
 		added, share := c.latencies().added().Median(), c.share().Median()

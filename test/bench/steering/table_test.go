@@ -15,7 +15,7 @@ func outcome(latencies ...float64) load.Outcome {
 	return load.Outcome{Calls: len(latencies), Elapsed: time.Second, Latencies: latencies}
 }
 
-// creationOf has two rounds: one in which webhooks cost a millisecond, and one in which they cost three and half of the rate.
+// creationOf has two rounds: webhooks cost 1 ms in one, and 3 ms and half the rate in the other.
 func creationOf() Creation {
 	return Creation{Services: 5000, Policies: 100, Families: 2, Clients: 16, comparison: comparison{
 		Without: turns{load.Outcomes{outcome(5, 5), outcome(6, 6)}, usage{API: 40 * time.Millisecond}},

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
-// usage is what calls took: processor time, that of the managers together, and requests to our webhook.
+// usage is what calls took: processor time, of the managers in sum, and requests to our webhook.
 type usage struct {
 	API, Etcd, Managers time.Duration
 	Asked               float64

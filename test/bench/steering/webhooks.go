@@ -31,7 +31,7 @@ const (
 	account = "system:serviceaccount:" + home + ":clusterip-operator-manager"
 )
 
-// leftOut are kinds that do nothing where there are no nodes, or that would take an address. The CRD is installed before.
+// leftOut are kinds that need nodes, or would take an address. The CRD is installed before.
 var leftOut = []string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}
 
 // install applies the manifests, with the balancer as the place of the webhooks.
@@ -58,10 +58,10 @@ func (e *environment) install(ctx context.Context) error {
 	return err
 }
 
-// passingLabel is on Services that are not put to our webhooks; least is its value on those that are put to the least one.
+// passingLabel is on Services that pass our webhooks; its value least puts them to the least one.
 const passingLabel, least = "bench.example.com/passing", "least"
 
-// redirect replaces the Service of every webhook by the balancer, and lets some objects pass, if the object has webhooks.
+// redirect puts the balancer in the place of a webhook's Service, and lets labelled objects pass.
 func (e *environment) redirect(o *unstructured.Unstructured) error {
 	if !strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
 		return nil
@@ -117,13 +117,13 @@ func render(ctx context.Context) (all []unstructured.Unstructured, err error) {
 // configuration is the name of both.
 const configuration = "clusterip-operator"
 
-// webhooks are the webhook configurations as the manager has completed them, with the authority of its certificate.
+// webhooks are the configurations as the manager completed them, with its certificate's authority.
 type webhooks struct {
 	configurations []client.Object
 	deleted        bool
 }
 
-// readWebhooks waits until the manager has completed the configurations, and keeps them for turns to come.
+// readWebhooks waits until the manager has completed the configurations, and keeps them for turns.
 func (e *environment) readWebhooks(ctx context.Context) (w webhooks, err error) {
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	w.configurations = []client.Object{mutating, validating}
@@ -141,8 +141,8 @@ func (e *environment) readWebhooks(ctx context.Context) (w webhooks, err error) 
 	return w, e.waitWebhooks(ctx, true)
 }
 
-// askDirectly lets the API server ask the only replica without the balancer, whose process would take part of what is measured; the NAT of a Service,
-// which the balancer stands for, takes microseconds.
+// askDirectly lets the API server ask the only replica without the balancer: that process would be
+// measured too, while the NAT of a Service, which it stands for, takes microseconds.
 func (e *environment) askDirectly(ctx context.Context) error {
 	port := strings.NewReplacer(fmt.Sprintf("localhost:%d", e.balancer.Port()), fmt.Sprintf("localhost:%d", e.replicas[0].WebhookPort()))
 	for _, o := range e.webhooks.configurations {
@@ -154,13 +154,13 @@ func (e *environment) askDirectly(ctx context.Context) error {
 			return fmt.Errorf("changing the webhook configurations: %w", err)
 		}
 	}
-	// It asks every 100 milliseconds whether the replica is ready, which costs a handshake with itself.
+	// It asks every 100 ms whether the replica is ready, which costs a handshake with itself.
 	e.balancer.Remove(e.replicas[0].WebhookAddress())
 	e.balancer.Cut()
 	return e.waitWebhooks(ctx, true)
 }
 
-// setWebhooks puts the webhook configurations back, or deletes them, and returns when the API server goes by it.
+// setWebhooks restores or deletes the webhook configurations, and waits for the API server to obey.
 func (e *environment) setWebhooks(ctx context.Context, whether bool) (err error) {
 	if whether == !e.webhooks.deleted {
 		return nil

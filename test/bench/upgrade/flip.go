@@ -15,11 +15,11 @@ import (
 
 // Flip is the first start of a new API server on what the old one has left.
 type Flip struct {
-	// Ready is the time from the start of the process, the first if there were more, to /readyz; 0 if it never came.
+	// Ready is the time from the first start of the process to /readyz; 0 if that never came.
 	Ready time.Duration
 	// Restarts is how often it ended itself and was started again at once.
 	Restarts int
-	// Events are the warnings about repairs, and Written the IPAddresses that it wrote, when all was quiet again.
+	// Events are the repair warnings, Written the IPAddresses that it wrote, when all was quiet again.
 	Events, Written int
 
 	version string // of the new API server
@@ -48,7 +48,7 @@ func (f Flips) sample(of func(Flip) int) (s stats.Sample) {
 	return s
 }
 
-// givenUp is what an API server says that ends itself because it has not repaired everything within a minute.
+// givenUp is what an API server says that ends itself, since a minute did not suffice for repairs.
 const givenUp = "unable to perform initial IP and Port allocation check"
 
 // flip replaces the API server by one of another version. It is given up after bound.

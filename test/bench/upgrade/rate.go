@@ -24,13 +24,13 @@ type Rates struct {
 	Workers int
 	// Bare is a loop that creates IPAddresses that it knows beforehand, and does nothing else.
 	Bare stats.Sample
-	// Run is the command `migrate run` from its start to its end: it connects, reads the cluster, plans, writes, and looks again.
+	// Run is all of `migrate run`: it connects, reads the cluster, plans, writes, and looks again.
 	Run stats.Sample
 	// Writing is the part of it in which it writes, as it says itself.
 	Writing stats.Sample
 }
 
-// contend lets both write the same IPAddresses into copies of the same cluster. The rounds begin with one and the other in turn.
+// contend lets both write the same IPAddresses into copies of a cluster, in alternating order.
 func (s *shelf) contend(ctx context.Context, folder string, shape Shape, o Options) (r Rates, err error) {
 	r = Rates{Shape: shape, Workers: o.Workers}
 	contenders := []func(context.Context, *subject) error{r.bare, r.run}
@@ -142,7 +142,7 @@ const (
 	findings = 1
 )
 
-// migrate runs `kubectl clusterip migrate`, with the ways to the API server and to etcd, to its end and wants a certain exit status.
+// migrate runs `kubectl clusterip migrate` with API server and etcd, and wants an exit status.
 func (s *subject) migrate(ctx context.Context, status int, args ...string) (Usage, error) {
 	return s.measure(ctx, status, framework.PluginOptions{Args: slices.Concat([]string{"migrate"}, args, s.EtcdArgs())})
 }
@@ -174,7 +174,7 @@ func (s *subject) measure(ctx context.Context, status int, options framework.Plu
 	return u, nil
 }
 
-// watchMemory returns the most memory that a process has occupied when it has ended. The kernel keeps the peak, but not beyond the end.
+// watchMemory returns a process's peak memory when it has ended. The kernel forgets the peak then.
 func watchMemory(ctx context.Context, p *framework.Process) (peak int64, err error) {
 	const pause = 5 * time.Millisecond
 	for {

@@ -20,14 +20,14 @@ import (
 type Options struct {
 	// Sizes are numbers of Services in one family, Dual of Services in two.
 	Sizes, Dual []int
-	// Walked is a number of Services of two families and of every kind that go through all minor versions, which Walk measures.
+	// Walked is how many Services, of two families and all kinds, Walk takes through all minors.
 	Walked int
-	// Repeats is how often each start is measured. Without migration, and with more than Once addresses, it is measured once.
+	// Repeats is how often each start is measured; without migration and beyond Once addresses, once.
 	Repeats, Once int
 	// Bound is how long an API server may take to become ready, restarts included.
 	Bound time.Duration
 
-	// Raced is one of Sizes: there `migrate run` and a bare loop are compared, Rounds times, with this many Workers.
+	// Raced is a Size at which `migrate run` and a bare loop compete, in Rounds, with Workers each.
 	Raced, Rounds, Workers int
 }
 
@@ -58,8 +58,8 @@ type Case struct {
 	Shape Shape
 	// Without and With migration.
 	Without, With Flips
-	// Check, Run and Verify come in this order, beside the old API server. Seed and Rollback are for when none runs, and
-	// measured in the largest cluster alone.
+	// Check, Run and Verify come in this order, beside the old API server. Seed and Rollback need none
+	// running, and are measured in the largest cluster alone.
 	Check, Run, Verify Usage
 	Seed, Rollback     *Usage
 
@@ -192,8 +192,8 @@ func (s *shelf) seed(ctx context.Context, folder string, shape Shape) (u *Usage,
 	return u, err
 }
 
-// afterwards goes back from the new API server to the bitmap, in the largest cluster. All IPAddresses have been written by the new
-// API server, in a version that the old one cannot read: more work than this a rollback cannot have.
+// afterwards goes back from the new API server to the bitmap, in the largest cluster. The new one
+// has written all IPAddresses in a version that the old one cannot read: a rollback's worst case.
 func (s *shelf) afterwards(ctx context.Context, c *Case, o Options) func(*subject) error {
 	if c.Shape != o.largest() || c.Rollback != nil {
 		return nil

@@ -31,7 +31,7 @@ type subject struct {
 // apiServer is the field manager of IPAddresses that the API server writes itself.
 const apiServer = "kube-apiserver"
 
-// count returns how many IPAddresses there are, and how many of them the API server has written. It must be the new one.
+// count counts the IPAddresses, and those that the API server, which must be the new one, wrote.
 func (s *subject) count(ctx context.Context) (all, written int, err error) {
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return s.Client.NetworkingV1().IPAddresses().List(ctx, o)
@@ -51,11 +51,11 @@ func (s *subject) count(ctx context.Context) (all, written int, err error) {
 
 // Shape is what kind of cluster is upgraded.
 type Shape struct {
-	// Services is how many there are, that of the API server itself included, which has one family in any cluster.
+	// Services is their number with the API server's own, which has one family in any cluster.
 	Services int
-	// Dual: all others have an address of each family.
+	// Dual: all other Services have an address of each family.
 	Dual bool
-	// Mixed: seven of a hundred are headless, three of type ExternalName, and they lie in twenty namespaces.
+	// Mixed: in twenty namespaces, seven of a hundred are headless, three of type ExternalName.
 	Mixed bool
 }
 
@@ -69,7 +69,7 @@ func (s Shape) ranges() string {
 	return cluster.Range.String()
 }
 
-// template are the addresses of the Service that the others are copies of.
+// template are the addresses of the Service that is copied.
 func (s Shape) template() []string {
 	if s.Dual {
 		return []string{"10.96.0.10", "fd00:10:96::10"}
@@ -94,7 +94,7 @@ func (s Shape) addresses() int {
 // copies is how many Services there are beside the template and that of the API server.
 func (s Shape) copies() int { return s.Services - 2 }
 
-// old is an API server that allocates from the bitmap, and serves IPAddresses to whoever wants to prepare.
+// old is an API server that allocates from the bitmap, and serves IPAddresses for a migration.
 func (s Shape) old() framework.Options {
 	return framework.Options{Version: framework.V132, ServiceClusterIPRange: s.ranges()}
 }
@@ -139,8 +139,8 @@ func (s *shelf) next() string {
 	return filepath.Join(s.dir, fmt.Sprint(s.folders))
 }
 
-// build makes a cluster as an old API server leaves it. Most of it is written into etcd while that is away; then it is started once
-// more, and has to find everything in order.
+// build makes a cluster as an old API server leaves it. Most of it is written into etcd while that
+// is away; then it is started again, and has to find everything in order.
 func (s *shelf) build(ctx context.Context, shape Shape) (folder string, err error) {
 	s.log.Step("building a cluster of %s", shape)
 	options := shape.old()

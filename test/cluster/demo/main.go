@@ -1,8 +1,8 @@
-// Demo is an application to put behind a Service: it says in which pod it runs, and asks others.
+// Demo is an application to put behind a Service: it says in which pod it runs, and asks its peers.
 //
 //	demo                 answers HTTP requests on port 8080
 //	demo URL             prints what another one answers
-//	demo -watch URL...   asks all of them again and again, and prints every second how often, and how many answers were lost
+//	demo -watch URL...   asks all without end; prints each second how often, and how many were lost
 package main
 
 import (

@@ -12,19 +12,20 @@ import (
 	"time"
 )
 
-// top is where cgroups are mounted: those of version 2 there, of version 1 in a folder for each hierarchy.
+// top is where cgroups are mounted: version 2 itself, version 1 in a folder for each hierarchy.
 const top = "/sys/fs/cgroup"
 
 // needed are the controllers of version 2 that kubelet and runc ask for.
 const needed = "+cpuset +cpu +io +memory +pids"
 
-// groups are the cgroups of a node, one in each hierarchy. Inside, a cgroup namespace makes them the roots.
+// groups are a node's cgroups, one in each hierarchy, which a cgroup namespace makes its roots.
 type groups []group
 
 // group is where it is, and where the caller was before, to which it goes back.
 type group struct{ path, before string }
 
-// hierarchy is one of them, as /proc/self/cgroup shows it: "cpu,cpuacct", "name=systemd", and the cgroup that we are in. That of version 2 has no controllers in its name.
+// hierarchy is a line of /proc/self/cgroup: "cpu,cpuacct" or "name=systemd", empty in version 2,
+// and the cgroup that we are in.
 type hierarchy struct{ controllers, group string }
 
 // unified reports whether this is version 2.
@@ -35,7 +36,8 @@ func (h hierarchy) folder() string {
 	return filepath.Join(top, strings.TrimPrefix(h.controllers, "name="))
 }
 
-// parent is where the cgroups of nodes are: in version 1 below our own. In version 2 one with processes hands no controllers on, except the root.
+// parent is where the cgroups of nodes are: in version 1 below our own. In version 2 a cgroup with
+// processes hands no controllers on, unless it is the root.
 func (h hierarchy) parent() string {
 	if h.unified() {
 		return top
@@ -43,7 +45,7 @@ func (h hierarchy) parent() string {
 	return filepath.Join(h.folder(), h.group)
 }
 
-// hierarchies are those of the machine: of version 1 where it has some, which then have the controllers, or the one of version 2.
+// hierarchies are those of version 1, if the machine has them, with the controllers, or version 2.
 func hierarchies() (all []hierarchy, err error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -115,7 +117,7 @@ func moveTo(group string) error {
 	return os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644)
 }
 
-// leave moves this process back to where it came from. Process 1 stays, in the cgroups that have become roots of its namespace.
+// leave moves this process back to its old cgroups. Process 1 stays in what became its roots.
 func (g groups) leave() error {
 	var errs []error
 	for _, group := range g {
@@ -124,7 +126,7 @@ func (g groups) leave() error {
 	return errors.Join(errs...)
 }
 
-// clearRoot moves process 1 out of the root of its namespace into a cgroup of its own: in version 2, kubelet could not hand on controllers otherwise.
+// clearRoot moves process 1 to a cgroup of its own: else version 2 denies kubelet its controllers.
 func clearRoot() error {
 	all, err := hierarchies()
 	if err != nil || !all[0].unified() {
@@ -134,7 +136,7 @@ func clearRoot() error {
 	return errors.Join(os.Mkdir(own, 0o755), moveTo(own))
 }
 
-// remove moves this process back to where it came from, and removes the cgroups. The other processes in them have been killed, and are gone in a moment.
+// remove moves this process back and removes the cgroups, whose killed processes are soon gone.
 func (g groups) remove() error {
 	errs := []error{g.leave()}
 	for _, group := range g {
@@ -150,7 +152,7 @@ func (g groups) remove() error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes a cgroup and those in it, which must have no processes. What looks like files in a cgroup goes with it.
+// removeTree removes a cgroup and those in it, all without processes. Its files go by themselves.
 func removeTree(group string) error {
 	var all []string
 	err := filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {

@@ -41,7 +41,7 @@ func inside(o options) error {
 	return reap(map[int]string{runtime: "containerd", kubelet: "kubelet"})
 }
 
-// start starts a program that logs into the folder of the node, where a restart adds to it, and returns its number.
+// start starts a program that appends to its log in the node's folder, and returns its process id.
 func start(dir, name string, args ...string) (int, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -70,7 +70,7 @@ func await() (err error) {
 	return fmt.Errorf("waiting for containerd: %w", err)
 }
 
-// reap waits for all processes that end, of which the parents of many have ended before; it returns when one of those that are needed has.
+// reap waits for all processes, orphans too, and returns when one of the needed ones has ended.
 func reap(needed map[int]string) error {
 	for {
 		var status unix.WaitStatus

@@ -1,11 +1,13 @@
-// Node is a Kubernetes node without a machine: containerd and kubelet in mount, pid, ipc, uts and cgroup namespaces of their own, in a network namespace that is given.
+// Node is a Kubernetes node without a machine: containerd and kubelet in mount, pid, ipc, uts and
+// cgroup namespaces of their own, in a network namespace that is given.
 //
 //	node -name NAME -dir FOLDER [-network FILE]
 //
-// The folder has containerd.toml, kubelet.yaml and kubeconfig, and keeps what outlives the node: images, pods, logs. NAME is the host name; programs are searched in PATH, and
-// NODE_IPS in the environment are the addresses of the node, with a comma. The node ends with this process, and when containerd or kubelet ends.
+// FOLDER has containerd.toml, kubelet.yaml and kubeconfig, and keeps what outlives the node:
+// images, pods, logs. NAME is the host name; programs are found in PATH; NODE_IPS has the node's
+// addresses, with a comma. The node ends with this process, and when containerd or kubelet ends.
 //
-// main.go is the outside, inside.go what process 1 of the node does, cgroups.go and mounts.go are what it finds there.
+// main.go is the outside, inside.go process 1 of the node, cgroups.go and mounts.go what it finds.
 package main
 
 import (
@@ -47,7 +49,7 @@ func main() {
 	}
 }
 
-// outside starts process 1 of the node in its namespaces, and waits for its end. Its number, as others see it, is in the file pid.
+// outside starts process 1 of the node, writes its id outside to the file pid, and waits for it.
 func outside(o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -35,8 +35,8 @@ func (m mount) do() error {
 	return nil
 }
 
-// prepareMounts gives the node what a machine has for itself: /proc, /sys, cgroups, /etc, /run, /var/lib and /var/log. Nothing of it reaches the machine; what is
-// mounted in the node reaches its pods.
+// prepareMounts gives the node a machine's own /proc, /sys, cgroups, /etc, /run, /var/lib and
+// /var/log. The machine sees none of it; mounts of the node reach its pods.
 func prepareMounts(dir string) error {
 	all := []mount{
 		{"", "/", "", unix.MS_PRIVATE | unix.MS_REC, ""},

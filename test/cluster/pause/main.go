@@ -1,4 +1,4 @@
-// Pause is process 1 of a pod: it holds the pod's namespaces, and waits for the processes whose parents have ended.
+// Pause is process 1 of a pod: it holds the pod's namespaces and reaps orphaned processes.
 package main
 
 import (

@@ -85,7 +85,7 @@ var _ = each("An additional address", "prefer", func(env *fixture) {
 	})
 })
 
-// What is dropped and what is refused for want of an allocation is in numbers 5, 6 and 140 of package flows.
+// What is dropped and what is refused without an allocation: numbers 5, 6, 140 of package flows.
 var _ = each("An address inside of a ServiceCIDR", "prefer", func(env *fixture) {
 	const served = 8080 // where whatever has an address of its own answers
 

@@ -144,7 +144,7 @@ var _ = eachAlone("Where IPAddresses are enforced, a Service", "enforce", func(e
 		env.disputed(ctx, 2)
 	})
 
-	// The API server takes the IPAddress away by its name, whomever it names.
+	// The API server takes the IPAddress away by its name, whichever Service it names.
 	It("loses its right when another one with its ClusterIP is deleted, and gets it again", func(ctx SpecContext) {
 		older := env.serve(ctx, "older", env.pod1)
 		younger := env.competitor(ctx, older, "younger", env.pod2)

@@ -69,7 +69,7 @@ var _ = Describe("A Service that is given other ClusterIPs", func() {
 	}
 })
 
-// alias makes a Service one of type ExternalName for the moment, as the API server wants it to let go of the ClusterIPs.
+// alias makes a Service an ExternalName for now: so the API server lets go of its ClusterIPs.
 func alias(s *corev1.Service) {
 	metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AnnotationRenumbering, "{}")
 	metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AnnotationFormerIPs, strings.Join(s.Spec.ClusterIPs, ","))
@@ -89,7 +89,7 @@ func restore(s, before *corev1.Service) {
 	s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
 }
 
-// patchFormer changes the IPAddresses of the ClusterIPs that a Service had. One that is gone is left alone.
+// patchFormer changes the IPAddresses that are left of a Service's former ClusterIPs.
 func (env *fixture) patchFormer(ctx context.Context, s *corev1.Service, patch string) {
 	GinkgoHelper()
 	for _, address := range s.Spec.ClusterIPs {

@@ -1,6 +1,6 @@
-// Package allocations_test proves how the node agent uses IPAddress objects: which Service is served at an address that several of them
-// claim, at additional addresses, and at addresses of no Service, and what --allocations=prefer, enforce and ignore change in
-// that.
+// Package allocations_test proves how the node agent uses IPAddress objects: which Service is
+// served at an address that several of them claim, at additional addresses, and at addresses of no
+// Service, and what --allocations=prefer, enforce and ignore change in that.
 //
 // Everything runs in both variants of iptables and over both families.
 //
@@ -33,8 +33,8 @@ func TestAllocations(t *testing.T) {
 	RunSpecs(t, "allocations of the node agent")
 }
 
-// operator is the label value of the addresses that our operator keeps for a Service beside its ClusterIPs. It is written out, so that a
-// name which changes by mistake is noticed.
+// operator is the label value of addresses that our operator keeps for a Service beside its
+// ClusterIPs. It is written out, so that a name which changes by mistake is noticed.
 const operator = "clusterip-operator.io"
 
 // fixture is an Environment whose agent runs with one value of --allocations, and its servers.
@@ -48,8 +48,8 @@ func each(what, allocations string, specs func(env *fixture)) bool {
 	return eachOn(func(context.Context) *framework.ControlPlane { return environment.Cluster }, what, allocations, specs)
 }
 
-// eachAlone is each for specs that take ClusterIPs their IPAddress, and give one to two Services: every three minutes from its start on an API server gives
-// it back. So they have their own control planes, and end before that.
+// eachAlone is each for specs that take ClusterIPs their IPAddress, or give one to two Services. An
+// API server repairs that three minutes after its start: they have their own, and end before that.
 func eachAlone(what, allocations string, specs func(env *fixture)) bool {
 	own := func(ctx context.Context) *framework.ControlPlane {
 		return suite.ControlPlane(ctx, framework.Options{FeatureGates: framework.WithoutDualWrite})
@@ -78,8 +78,8 @@ func (env *fixture) serve(ctx context.Context, name string, e environment.Endpoi
 	return env.Serve(ctx, name, []environment.Endpoint{e}, options...)
 }
 
-// forget takes away the IPAddresses of a Service's ClusterIPs. The API server gives them back when the Service changes, and when it looks at
-// all of them: see eachAlone.
+// forget deletes the IPAddresses of a Service's ClusterIPs. The API server gives them back when the
+// Service changes, and when it looks at all of them: see eachAlone.
 func (env *fixture) forget(ctx context.Context, s *corev1.Service) {
 	GinkgoHelper()
 	for _, address := range s.Spec.ClusterIPs {
@@ -113,7 +113,7 @@ func (env *fixture) withdraw(ctx context.Context, address string) {
 	Expect(err).To(Or(Not(HaveOccurred()), Satisfy(apierrors.IsNotFound)))
 }
 
-// competitor creates a second Service with the ClusterIPs of another one, which becomes the one that the IPAddresses name.
+// competitor creates a second Service with the first one's ClusterIPs; the IPAddresses now name it.
 func (env *fixture) competitor(ctx context.Context, of *corev1.Service, name string, e environment.Endpoint) *corev1.Service {
 	GinkgoHelper()
 	wanted := env.NewService(name, framework.WithClusterIPs(of.Spec.ClusterIPs...))
@@ -132,7 +132,7 @@ func (env *fixture) competitor(ctx context.Context, of *corev1.Service, name str
 	return competitor
 }
 
-// answers expects that one endpoint, and no other, answers before long at the ClusterIPs of a Service.
+// answers expects that soon one endpoint, and no other, answers at a Service's ClusterIPs.
 func (env *fixture) answers(s *corev1.Service, e environment.Endpoint) {
 	GinkgoHelper()
 	for _, f := range network.Families {
@@ -150,7 +150,7 @@ func (env *fixture) answersAt(to netip.AddrPort, e environment.Endpoint) {
 	}
 }
 
-// end expects what becomes, before long, of connections to a port of a Service's ClusterIPs, from everywhere.
+// end expects how connections to a port of a Service's ClusterIPs soon end, from everywhere.
 func (env *fixture) end(s *corev1.Service, port uint16, outcome network.Outcome) {
 	GinkgoHelper()
 	for _, f := range network.Families {

@@ -146,7 +146,7 @@ var _ = Describe("An agent", func() {
 	// Its pauses between two questions grow to a minute while there is no answer (client-go); that
 	// one ends however long it takes is in TestAPIServerThatIsNotUpYet of package watch.
 	DescribeTable("waits for an API server that is not there, and keeps the rules that it finds until it knows better", func(ctx SpecContext, mode string, away time.Duration) {
-		// Where others leak IPAddresses, the API server takes them away between two snapshots.
+		// When other specs leak IPAddresses, the API server deletes them between two snapshots.
 		env, web := open(ctx, suite.ControlPlane(ctx, framework.Options{}), mode)
 		env.StartAgent(ctx)
 		before := env.Rules(ctx)

@@ -166,7 +166,7 @@ var _ = each("An agent that meets odd objects", func(env *fixture) {
 	})
 })
 
-// corruptions are what no API server of today would write. Each leaves the Service's first port alone.
+// corruptions are what no API server writes today. All leave the Service's first port alone.
 var corruptions = []func(*corev1.Service){
 	func(s *corev1.Service) {
 		for name, port := range map[string]int32{"zero": 0, "huge": 70000, "negative": -80, breakout: 81} {

@@ -1,8 +1,9 @@
-// Package badinput_test gives the node agent invalid input: the strangest objects that the API server admits, and stranger
-// ones stored before it validated; very large Services; a machine that lacks something.
+// Package badinput_test gives the node agent invalid input: the strangest objects that the API
+// server admits, stranger ones from before it validated, huge Services, a machine that lacks
+// something.
 //
-// What has to hold: only the bad object is affected, and none of its text gets into a rule. What becomes of each field is in the tests of
-// proxyagent/watch; mistakes of flags and files are in those of cmd/proxyagent and proxyagent/config.
+// Only the bad object may be affected, and none of its text may get into a rule. Each field is
+// tested in proxyagent/watch, mistakes of flags and files in cmd/proxyagent and proxyagent/config.
 //
 // Start with objects_test.go.
 package badinput_test
@@ -64,7 +65,7 @@ func (env *fixture) serve(ctx context.Context, name string, options ...framework
 	return env.Serve(ctx, name, []environment.Endpoint{{Of: env.Pod2}}, options...)
 }
 
-// unharmed expects that the agent still programs what changes, that no restore failed, and that nothing got out of the agent's own chains.
+// unharmed expects that changes are programmed, no restore failed, and foreign rules are as before.
 func (env *fixture) unharmed(ctx context.Context) {
 	GinkgoHelper()
 	env.moves++
@@ -78,8 +79,8 @@ func (env *fixture) unharmed(ctx context.Context) {
 	Expect(env.Agent.Healthy(ctx, "/healthz")).To(Succeed())
 }
 
-// store puts an object into etcd as it is: so do clusters have it from an API server of long ago, which did not validate, or from one with
-// a mistake. The API server serves what it finds there.
+// store puts an object into etcd as it is: clusters have it from an API server that did not
+// validate yet, or from one with a bug. The API server serves what it finds there.
 func (env *fixture) store(ctx context.Context, key string, object any) {
 	GinkgoHelper()
 	text, err := json.Marshal(object)

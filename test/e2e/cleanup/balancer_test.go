@@ -14,7 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// openBalanced is open, in a machine that has IPVS, with virtual servers of others.
+// openBalanced is open, in a machine that has IPVS, with virtual servers of another program.
 func openBalanced(ctx context.Context) *fixture {
 	GinkgoHelper()
 	env := open(ctx, "nft")
@@ -38,7 +38,8 @@ func (env *fixture) newConnections() *environment.Traffic {
 	return traffic
 }
 
-// startBalancing starts kube-proxy in mode ipvs and waits for its rules: they come after addresses and virtual servers, and until then an endpoint does not reach itself.
+// startBalancing starts kube-proxy in mode ipvs and waits for its rules, which come last: until
+// then an endpoint does not reach itself.
 func (env *fixture) startBalancing(ctx context.Context) *framework.KubeProxy {
 	GinkgoHelper()
 	proxy := env.startKubeProxy(ctx, environment.Balanced)
@@ -50,7 +51,8 @@ func (env *fixture) startBalancing(ctx context.Context) *framework.KubeProxy {
 	return proxy
 }
 
-// lostOnce ends new connections and expects that each client lost one at most: IPVS takes those with it that have begun and not ended when its virtual servers go.
+// lostOnce ends new connections and expects that each client lost one at most: with its virtual
+// servers, IPVS drops connections that have begun and not ended.
 func lostOnce(traffic *environment.Traffic) {
 	GinkgoHelper()
 	traffic.Flows()

@@ -98,7 +98,7 @@ var _ = Describe("Cleanup", func() {
 	)
 })
 
-// routesLocalnet waits for the last that an agent does when it starts: once its rules stand, node ports are opened at 127.0.0.1.
+// routesLocalnet waits for an agent's last step at its start: it opens node ports at 127.0.0.1.
 func (env *fixture) routesLocalnet(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func() string { return env.Run(ctx, "sysctl", "-n", "net.ipv4.conf.all.route_localnet") }).

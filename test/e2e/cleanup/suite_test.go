@@ -1,8 +1,8 @@
-// Package cleanup_test proves what the node agent promises for its removal: `proxyagent cleanup` removes all that it wrote and
-// nothing else, and a node goes from kube-proxy to the agent and back, or from one variant of iptables to the other, without a
-// lost connection and without a trace.
+// Package cleanup_test proves that `proxyagent cleanup` removes all that the node agent wrote and
+// nothing else, and that a node goes from kube-proxy to the agent and back, or from one variant of
+// iptables to the other, without a lost connection and without a trace.
 //
-// Each spec compares the whole firewall of the node, in both variants and families, with the ipsets and the native tables of nftables.
+// Each spec compares the node's firewall: both variants, both families, ipsets, native nftables.
 //
 // Start with cleanup_test.go.
 package cleanup_test
@@ -36,7 +36,7 @@ type fixture struct {
 	before ruleset.Snapshot
 }
 
-// othersRules are those of a network plugin, of an admin, of the kubelet, and of a program with similar names.
+// othersRules are those of a network plugin, an admin, the kubelet, and a program with like names.
 const othersRules = `*mangle
 :KUBE-IPTABLES-HINT - [0:0]
 :KUBE-KUBELET-CANARY - [0:0]
@@ -58,7 +58,7 @@ COMMIT
 COMMIT
 `
 
-// open makes one, without any proxy, among rules of others in its own variant.
+// open makes one without a proxy, among rules of other programs in its own variant.
 func open(ctx context.Context, mode string) *fixture {
 	GinkgoHelper()
 	env := &fixture{Environment: environment.Open(ctx, environment.Cluster, mode)}
@@ -98,7 +98,7 @@ func (env *fixture) clean(ctx context.Context) {
 // kubes are the rules of kube-proxy.
 func (env *fixture) kubes(ctx context.Context) ruleset.Snapshot { return env.Rules(ctx).Of(kubeProxy) }
 
-// kubeProxy owns the chains of kube-proxy, without those that are the kubelet's as well and stay with it.
+// kubeProxy owns kube-proxy's chains, without those that are also the kubelet's and stay with it.
 func kubeProxy(name string) bool { return ruleset.KubeProxy(name) && !kubelet(name) }
 
 func kubelet(name string) bool {

@@ -18,7 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// startKubeProxy starts kube-proxy; who takes its rules away is up to the spec.
+// startKubeProxy starts kube-proxy; the spec has to take its rules away.
 func (env *fixture) startKubeProxy(ctx context.Context, kind string) *framework.KubeProxy {
 	GinkgoHelper()
 	options := framework.KubeProxyOptions{Namespace: env.Node, Node: env.Name, Mode: kind, Variant: env.Mode}
@@ -73,7 +73,7 @@ var _ = Describe("A node that goes from kube-proxy to the agent and back", func(
 	)
 })
 
-// switches stops the agent if there is one, starts it in a mode, and waits until it has nothing of any other mode.
+// switches stops any agent, starts one in a mode, and waits until it has nothing of other modes.
 func (env *fixture) switches(ctx context.Context, mode string) {
 	GinkgoHelper()
 	if env.Agent != nil {
@@ -198,7 +198,7 @@ func (env *fixture) native(ctx context.Context) ruleset.Snapshot {
 	return rules
 }
 
-// served are the rules of ours that serve something: an address may be in a set of those that are allocated.
+// served are our rules that serve; an address may also be in a set of those that are allocated.
 func (env *fixture) served(ctx context.Context) ruleset.Snapshot {
 	rules := env.Ours(ctx)
 	delete(rules, "ipset")

@@ -37,7 +37,7 @@ var reserved atomic.Int32
 const firstReserved, mostReserved = 8, 116
 
 // reserve chooses fronts that no other Service gets: those of the static bands, from which API
-// servers do not draw while others are free (KEP-3070, KEP-3668). One that was drawn and given back
+// servers draw only when the rest is taken (KEP-3070, KEP-3668). One that was drawn and given back
 // would be drawn for another scenario.
 func (t *T) reserve() fronts {
 	n := reserved.Add(1)

@@ -57,7 +57,7 @@ var clusterIPScenarios = []scenario{
 	}},
 	{number: "7b", name: "so does one whose node is not known", run: func(t *T) {
 		stray := endpoint{Of: t.Pod1, Nowhere: true}
-		// Its port is of no other scenario: kube-proxy's nftables mode knows hairpins by address and port alone.
+		// The port is in no other scenario: kube-proxy's nftables knows hairpins by address and port.
 		s := t.create(spec{ports: []port{{target: 8082}}}, stray)
 		want := reachesAt(at(stray, 8082))
 		t.expect("another pod", flow(t.Pod2, s.clusterIP(), 80), want.preserved())

@@ -24,7 +24,7 @@ import (
 
 type object = map[string]any
 
-// configurations are the environments beside the base, each with what it is for. Some carry settings that have nothing to do with each other.
+// configurations are the environments beside the base; some combine unrelated settings.
 var configurations = []setup{
 	{name: "no detector", config: object{"clusterCIDR": ""}, scenarios: append(matrixScenarios(true, false), rebootScenario)},
 	{name: "masquerade all", config: object{"iptables": object{"masqueradeAll": true}, "nftables": object{"masqueradeAll": true}},

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// row is the beginning of a line of a table in docs/proxy-conformance.md about a test of this package.
+// row is the start of a table line in docs/proxy-conformance.md about a test of this package.
 var row = regexp.MustCompile("(?m)^\\| ([0-9]+[a-z]*) \\| (.*?) \\| `[a-z]+` \\|")
 
 // TestEveryScenarioIsDocumented compares numbers and names with docs/proxy-conformance.md.

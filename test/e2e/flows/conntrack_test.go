@@ -25,12 +25,13 @@ const (
 // udpFlows is how many there were.
 var udpFlows atomic.Uint32
 
-// udp is one flow: always the same source port, so that conntrack knows it, and that of no other scenario: IPVS takes one flow for another that has the same source port and endpoint.
+// udp is a flow with a source port of its own, so that conntrack knows it. A port of another
+// scenario would confuse IPVS, which takes flows of one source port and endpoint for the same.
 func (t *T) udp(from *network.Namespace, to netip.Addr, port uint16) Flow {
 	return over(model.UDP, bound(from.Addr(t.F), uint16(21000+udpFlows.Add(1)), flow(from, to, port)))
 }
 
-// busy keeps a flow alive, datagram after datagram, until stop is called. Conntrack keeps what is used.
+// busy keeps a flow alive with datagrams until stop is called: conntrack keeps what is used.
 func (t *T) busy(f Flow) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -139,9 +140,9 @@ var conntrackScenarios = []scenario{
 	}},
 }
 
-// invalid sends from an endpoint, in the name of a connection, a segment far outside of its window. Conntrack does not know what to do
-// with it and does not translate it: unless it is dropped, it arrives with the endpoint's own address, and the client resets what it
-// believes to be a stranger.
+// invalid sends from an endpoint, in the name of a connection, a segment far outside of its window.
+// Conntrack cannot place it and does not translate it: unless it is dropped, it arrives with the
+// endpoint's own address, and the client resets what it believes to be a stranger.
 func (t *T) invalid(wanted bool) {
 	s := t.create(spec{eTPLocal: true, nodePort: true}, t.local)
 	f := flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))
@@ -179,8 +180,8 @@ func (t *T) echo(conn net.Conn) {
 	}
 }
 
-// broken sends a segment with a wrong checksum through the node, which conntrack calls invalid however liberal it is, and tells whether
-// it arrives.
+// broken sends a segment with a wrong checksum through the node, which conntrack calls invalid
+// however liberal it is, and tells whether it arrives.
 func (t *T) broken(wanted bool) bool {
 	from, to := netip.AddrPortFrom(t.Pod2.Addr(t.F), 1234), netip.AddrPortFrom(t.Client.Addr(t.F), 1234)
 	heard := t.hear(from)
@@ -192,7 +193,7 @@ func (t *T) broken(wanted bool) bool {
 	return arrives(heard, wanted)
 }
 
-// arrives tells whether something is heard in time. What is wanted gets more of it, which costs nothing when it comes.
+// arrives tells whether something is heard in time. What is wanted gets more time, at no cost.
 func arrives(heard <-chan struct{}, wanted bool) bool {
 	changeTimeout := network.DropTimeout
 	if wanted {
@@ -233,7 +234,7 @@ func (t *T) hear(source netip.AddrPort) <-chan struct{} {
 	return heard
 }
 
-// restart: a restart of the proxy moves no flow that is good, and new connections find their way in the meantime.
+// restart: a proxy's restart moves no good flow, and new connections find their way meanwhile.
 func restart(t *T) {
 	all := t.six()
 	s := t.create(spec{ports: []port{{name: "u", protocol: model.UDP}, {name: "t"}}}, all...)

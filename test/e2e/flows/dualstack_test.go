@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// dual makes a Service of both families, whose primary one is that of the scenario, with an endpoint.
+// dual makes a Service of both families, that of the scenario first, with an endpoint.
 func (t *T) dual(s spec, pod endpoint) service {
 	s.change = func(o *corev1.Service) {
 		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
@@ -63,7 +63,7 @@ var dualStackScenarios = []scenario{
 	{number: "140", name: "an unallocated address of a ServiceCIDR is dropped, one of a new ServiceCIDR served", run: func(t *T) {
 		s := t.create(spec{}, t.local)
 		t.expect("an allocated one", flow(t.Pod1, s.clusterIP(), 80), reaches(t.local))
-		// The client has an address of the band from which nothing is allocated unasked, and would answer, if packets came there.
+		// The client has an address that is never allocated unasked, and would answer packets there.
 		free := map[model.Family]string{model.IPv4: "10.96.0.200", model.IPv6: "fd00:10:96::c8"}[t.F]
 		t.expect("an unallocated one", t.answerOutside(netip.MustParseAddr(free)), dropped,
 			kubeProxyIPTables(itself, noRanges), kubeProxyIPVS(itself, noRanges))

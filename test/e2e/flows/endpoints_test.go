@@ -47,7 +47,7 @@ var noEndpointsScenarios = []scenario{
 		s := t.create(spec{nodePort: true, ports: []port{{protocol: model.UDP}}})
 		t.expect("the ClusterIP", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), refused)
 		t.expect("from a client", over(model.UDP, flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))), refused)
-		// Nothing listens, so without a rule it would be refused as well. A server on the node shows the difference.
+		// Without a listener, a missing rule would refuse it as well: a server shows the difference.
 		server, err := t.Node.Serve(model.UDP, s.nodePort(0))
 		t.must(err)
 		defer func() { _ = server.Close() }()
@@ -80,7 +80,7 @@ func terminatingScenarios() (all []scenario) {
 	type list = []endpoint
 	states := []struct {
 		name string
-		// of returns the endpoints, and what traffic finds that may go anywhere or must stay on this node.
+		// of returns endpoints, and what traffic finds that may go anywhere or must stay on this node.
 		of func(t *T) (all list, anywhere, here want)
 	}{
 		{"ready ones are preferred to terminating ones", func(t *T) (list, want, want) {

@@ -30,7 +30,7 @@ var lifecycleScenarios = []scenario{
 		t.expect("the first one", flow(t.Pod1, s.clusterIP(), 80), reaches(t.local))
 	}},
 	{number: "125", name: "a Service is deleted and made again with another address, and with the same", run: func(t *T) {
-		// An address of the band from which nothing is allocated unasked, and not of the ServiceCIDR that another scenario adds for a while.
+		// An address that is never allocated unasked, and not of the ServiceCIDR of another scenario.
 		old := netip.MustParseAddr(map[model.Family]string{model.IPv4: "10.96.0.125", model.IPv6: "fd00:10:96::7d"}[t.F])
 		atOld := func(o *corev1.Service) { o.Spec.ClusterIP = old.String() }
 		s := t.create(spec{change: atOld}, t.local)

@@ -17,17 +17,17 @@ const (
 
 var policyNames = []string{"", " with eTP Local", " with iTP Local"}
 
-// cell is one flow of the matrix. localOnly and masqueraded are for a proxy that tells local pods from others and does not masquerade
-// all; the other configurations change what their fields say.
+// cell is one flow of the matrix. localOnly and masqueraded are for a proxy that knows local pods
+// and does not masquerade all; the other configurations change what their fields say.
 type cell struct {
 	from, to               string
 	policy                 int
 	localOnly, masqueraded bool
-	// fromVIP is true for what the node sends with the ClusterIP as its source, if that is an address of the node.
+	// fromVIP is true for what the node sends from the ClusterIP, if that is an address of the node.
 	fromVIP bool
 }
 
-// The 31 flows: who, to what, of which Service. Both what an endpoint is and what it sees follow from the traffic policies.
+// The 31 flows: from where, to what, of which Service. The traffic policies decide the rest.
 func cells() (all []cell) {
 	for policy := range policyNames {
 		for _, from := range []string{"pod", "node", "localhost", "external"} {
@@ -49,7 +49,7 @@ func cells() (all []cell) {
 	return append(all, cell{from: "endpoint", to: "ClusterIP", localOnly: true, masqueraded: true})
 }
 
-// configured returns the cell as it is without a way to tell local pods, or when all is masqueraded.
+// configured returns the cell for a proxy that cannot tell local pods, or masquerades all.
 func (c cell) configured(blind, masqueradeAll bool) cell {
 	if blind && c.to == "ClusterIP" && c.from != "endpoint" {
 		c.masqueraded, c.fromVIP = false, c.from == "node"
@@ -69,7 +69,7 @@ const (
 	allMasqueraded = ", all masqueraded"
 )
 
-// matrixScenarios are the flows for a proxy that is blind for the difference between local pods and others, or masquerades all.
+// matrixScenarios are the flows for a proxy that cannot tell local pods, or masquerades all.
 func matrixScenarios(blind, masqueradeAll bool) (all []scenario) {
 	suffix := ""
 	if blind {

@@ -25,11 +25,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// changeTimeout is how long a change may take from the API server to the packets, with dozens of other scenarios beside it.
+// changeTimeout is how long a change may take to the packets, beside dozens of other scenarios.
 var changeTimeout = 40 * time.Second * framework.Slowness
 
-// scenario is one behaviour. Its function is called for each family, beside all other scenarios of the same environment, with Services of its
-// own.
+// scenario is one behaviour. Its function runs for each family, beside all other scenarios of the
+// same environment, with Services of its own.
 type scenario struct {
 	// number is that of the behaviour in docs/proxy-conformance.md.
 	number, name string
@@ -68,7 +68,7 @@ type failure struct{ error }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// perform runs a scenario and returns its failure. A scenario is no spec for Ginkgo: it runs beside others, in a goroutine of its own.
+// perform runs a scenario, no Ginkgo spec but one of many goroutines, and returns its failure.
 func (s scenario) perform(ctx context.Context, n *node, f model.Family) (err error) {
 	own := *n.Environment
 	own.Gomega = NewGomega(func(message string, _ ...int) { panic(failure{errors.New(message)}) })
@@ -143,7 +143,7 @@ func (t *T) eventually(what string, question func() error) {
 	t.Eventually(question).WithContext(t.ctx).WithTimeout(changeTimeout).WithPolling(100*time.Millisecond*framework.Slowness).Should(Succeed(), what)
 }
 
-// spec describes a Service of one family. The zero spec is a ClusterIP with TCP port 80, unnamed, and target port 8080.
+// spec describes a Service of one family; the zero spec is a ClusterIP with TCP port 80, to 8080.
 type spec struct {
 	name   string
 	typ    corev1.ServiceType
@@ -254,14 +254,14 @@ func (s service) deleteSlice(suffix string) {
 
 var virtualAddrs atomic.Int64
 
-// virtualAddr returns an address that no Service has got yet, virtual returns it as text, for load balancers and external IPs.
+// virtualAddr returns an unused address for load balancers and external IPs; virtual is its text.
 func virtualAddr(f model.Family) netip.Addr { return network.VirtualAddr(f, int(virtualAddrs.Add(1))) }
 
 func (t *T) virtual() []string { return []string{virtualAddr(t.F).String()} }
 
 type endpoint = environment.Endpoint
 
-// on returns an endpoint in a namespace; which of the nodes it is on follows from that. extra 0 is the main address.
+// on returns an endpoint in a namespace, which decides its node. extra 0 is the main address.
 func on(n *network.Namespace, extra int) endpoint { return endpoint{Of: n, Extra: extra} }
 
 // Conditions of endpoints.

@@ -41,10 +41,10 @@ func counted(n int, f Flow) (map[netip.Addr]int, error) {
 	return reached, nil
 }
 
-// patient is for connections that nobody repeats.
+// patient is the timeout of connections that are not repeated.
 const patient = 20 * time.Second
 
-// shares returns an error unless connections are spread over the endpoints as listed, each within some limit.
+// shares returns an error unless connections spread over endpoints as listed, each within limit.
 func (t *T) shares(f Flow, all []endpoint, limit int, want ...int) error {
 	reached, err := counted(sumOf(want), f)
 	for i, e := range all {
@@ -55,7 +55,7 @@ func (t *T) shares(f Flow, all []endpoint, limit int, want ...int) error {
 	return err
 }
 
-// exactly wants connections to be spread as listed. It tries once: chance would come to any result in the end.
+// exactly wants connections spread as listed, at once: chance would bring any result in the end.
 func (t *T) exactly(f Flow, all []endpoint, want ...int) {
 	var some []endpoint
 	for i, e := range all {
@@ -142,7 +142,7 @@ var schedulerScenarios = []scenario{
 		all := []endpoint{t.local, t.remote}
 		t.patchNode(t.ctx, `{"metadata":{"labels":{"example.com/disk":"ssd"}}}`)
 		s := t.create(asks(model.Random, "example.com/disk=ssd:3"), all...)
-		// 35 is 4.7 times the deviation, and so far from one half that no number of attempts would get there without the weights.
+		// 35 is 4.7 deviations: no number of attempts would get so far from half without the weights.
 		t.eventually("three quarters for the node's", func() error { return t.shares(flow(t.Pod1, s.clusterIP(), 80), all, 35, 225, 75) })
 	}},
 	{number: "154", kinds: turns, name: "sh: a client keeps its endpoint over all addresses of the Service, and others have others", run: func(t *T) {

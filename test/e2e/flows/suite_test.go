@@ -1,10 +1,10 @@
-// Package flows_test tests the behaviour of a Service proxy: where does a packet from here to there arrive? The answers come from
-// real packets between network namespaces. Each spec is one numbered behaviour of docs/proxy-conformance.md for one family; the same
-// specs run against ours in each of its modes and, with the labels "soak" and "kube-proxy-ipvs", against kube-proxy in each of its modes, which
-// proves the specs.
+// Package flows_test tests the behaviour of a Service proxy: where does a packet from here to there
+// arrive? Real packets between network namespaces tell. Each spec is one numbered behaviour of
+// docs/proxy-conformance.md for one family. The specs run against each mode of ours and, labelled
+// "soak" and "kube-proxy-ipvs", against each mode of kube-proxy, which proves the specs.
 //
-// All scenarios of a proxy run side by side, because they wait most of the time: BeforeAll starts them, each It awaits one. Start reading
-// with clusterip_test.go; scenario_test.go and want_test.go have the helpers.
+// A proxy's scenarios run side by side, since they mostly wait: BeforeAll starts them, each It
+// awaits one. Start with clusterip_test.go; scenario_test.go and want_test.go have the helpers.
 package flows_test
 
 import (
@@ -88,7 +88,7 @@ type setup struct {
 	scenarios []scenario
 }
 
-// Each proxy goes through two rounds: most scenarios in one environment, then the few per special configuration.
+// Each proxy goes through two rounds: most scenarios in one environment, then the configurations.
 var rounds = []struct {
 	name   string
 	setups []setup
@@ -119,8 +119,8 @@ func specs(k kind) {
 	}
 }
 
-// together is how many environments of one kind of proxy there are at a time. Each sync of kube-proxy in mode ipvs runs a hundred programs, and one by one where addresses are added:
-// emulated, it has time for one environment.
+// together is how many environments of a kind of proxy run at a time. A sync of kube-proxy in mode
+// ipvs runs a hundred programs, one by one to add addresses: emulated, it has time for one.
 func (k kind) together(all int) int {
 	if k == withIPVS {
 		return 1
@@ -128,7 +128,8 @@ func (k kind) together(all int) int {
 	return all
 }
 
-// sideBySide is how many scenarios run at a time. An API server that is emulated does not answer as many in time; kube-proxy in mode ipvs needs nearly the same time for one change as for some.
+// sideBySide is how many scenarios run at a time: fewer with an emulated API server, which must
+// answer in time. kube-proxy in mode ipvs takes nearly as long for one change as for some.
 func (k kind) sideBySide() int {
 	if k == withIPVS {
 		return 16

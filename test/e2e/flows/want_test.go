@@ -41,7 +41,7 @@ func at(e endpoint, port uint16) target { return target{e, port} }
 var (
 	refused = want{outcome: network.Refused}
 	dropped = want{outcome: network.Dropped}
-	// itself is reached where nobody changes the destination.
+	// itself is reached where no rule changes the destination.
 	itself = want{outcome: network.Connected}
 )
 
@@ -64,7 +64,7 @@ func reachesSome(endpoints ...endpoint) want {
 	return w
 }
 
-// masqueraded also wants servers to see the node's address; preserved wants them to see the client's.
+// masqueraded also wants servers to see the node's address; preserved the client's.
 func (w want) masqueraded() want { w.source = ofNode; return w }
 
 func (w want) preserved() want { w.source = ofClient; return w }
@@ -93,7 +93,7 @@ func bound(source netip.Addr, port uint16, f Flow) Flow {
 	return f
 }
 
-// check asks the network whether a flow finds what is wanted, now. An error tells what it found instead.
+// check asks the network whether a flow finds what is wanted. An error tells what it found instead.
 func (f Flow) check(w want) error {
 	if w.outcome != network.Connected {
 		f.Timeout = cmp.Or(f.Timeout, network.TimeoutFor(f.Probe, w.outcome))
@@ -108,12 +108,13 @@ func (f Flow) check(w want) error {
 		wanted = append(wanted[:i], netip.AddrPortFrom(e.Addr(model.FamilyOf(f.To.Addr())), e.port))
 	}
 	missing := slices.Clone(wanted)
-	// An endpoint too many is seen by one of 25 attempts, also if every try of some hundred could pass by luck. IPVS takes turns, and an emulated machine has no time.
+	// 25 attempts see an extra endpoint, even if each of hundreds of tries could pass by luck. IPVS
+	// takes turns, and an emulated machine has no time.
 	enough := 2 * len(wanted)
 	if framework.Slowness == 1 {
 		enough = max(enough, 24)
 	}
-	// Each attempt misses the last endpoint with probability 1-1/n: 25 n of them miss it once in 10^10 runs.
+	// An attempt misses the last endpoint with probability 1-1/n: 25 n all do once in 10^10 runs.
 	for attempt := range 25 * len(wanted) {
 		if f.vary != nil {
 			f.vary(attempt, &f.Probe)

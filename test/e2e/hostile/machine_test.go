@@ -35,8 +35,7 @@ func (env *fixture) turns() (t turns) {
 // since is what came to it after an earlier reading.
 func (t turns) since(before turns) turns { return turns{t.ran - before.ran, t.waited - before.waited} }
 
-// slowness is by how much longer the agent took for everything because others had the processor,
-// from 1 on.
+// slowness is by what factor the agent took longer because other programs had the processor.
 func (t turns) slowness() float64 {
 	if t.ran <= 0 {
 		return 1

@@ -4,9 +4,9 @@
 //
 //   - no connection of the well-behaved Services is lost, new or kept, over TCP and over UDP, over
 //     IPv4 and over IPv6, from a pod, from the node and from outside;
-//   - a change of their endpoints or ports is in the kernel within 100 ms, or as soon as without the
-//     party (measure_test.go has how that is told on a machine that has other things to do; what was
-//     measured is in the report of each spec);
+//   - a change of their endpoints or ports is in the kernel within 100 ms, or as soon as without
+//     the party (measure_test.go has how that is told on a machine with other things to do; what
+//     was measured is in the report of each spec);
 //   - /healthz answers 200 all the time;
 //   - the agent's memory stays within 1.3 times that of the same cluster without the party, plus
 //     what the party's objects cost.

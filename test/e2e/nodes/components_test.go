@@ -38,7 +38,7 @@ func (c testCluster) apply(ctx context.Context, overlay string) {
 	c.kubectl(ctx, "--namespace="+operatorNamespace, "rollout", "status", "deployment/clusterip-operator-manager", fmt.Sprint("--timeout=", 90*time.Second*deadlineFactor))
 }
 
-// foreign are the kinds of cert-manager and of the operator of Prometheus, as far as they matter here: somebody else acts on them.
+// foreign are the kinds of cert-manager and Prometheus' operator; no controller acts on them here.
 const foreign = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: $PLURAL.$GROUP, annotations: {api-approved.kubernetes.io: unapproved}}

@@ -14,12 +14,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// tenantNamespace, tenantRange4 and tenantRange6 are those of config/samples/servicecidrpolicy_tenant.yaml.
+// tenantNamespace, tenantRange4, tenantRange6: see config/samples/servicecidrpolicy_tenant.yaml.
 const tenantNamespace = "sample-tenant"
 
 var tenantRange4, tenantRange6 = netip.MustParsePrefix("10.114.0.0/24"), netip.MustParsePrefix("fd00:10:114::/112")
 
-// creations create Services of the tenant one after the other, each with an address of both families, and delete them again.
+// creations create the tenant's Services in turn, with both families' addresses, and delete them.
 type creations struct {
 	stop      context.CancelFunc
 	group     sync.WaitGroup

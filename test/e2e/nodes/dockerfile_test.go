@@ -23,7 +23,8 @@ type stage struct {
 	settings      map[string]string // USER and ENTRYPOINT
 }
 
-// dockerfile follows the lines of the Dockerfile without an engine: what is copied is all that is there when something runs. It knows what ours uses. Programs are those of this machine.
+// dockerfile follows the Dockerfile's lines without an engine: what runs finds only what was
+// copied. It knows what ours uses. Programs are this machine's.
 type dockerfile struct {
 	source, scratch string
 	stages          map[string]*stage

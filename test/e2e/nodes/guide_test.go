@@ -13,7 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/guide"
 )
 
-// commandsOf are the blocks of commands under a heading of a guide, each as an administrator would paste it.
+// commandsOf are the blocks of commands under a guide's heading, as an admin would paste them.
 func commandsOf(name, heading string) (commands []string) {
 	GinkgoHelper()
 	root, err := framework.ModuleRoot()
@@ -29,7 +29,7 @@ func commandsOf(name, heading string) (commands []string) {
 	return commands
 }
 
-// paste runs a block of commands where config/ is the cluster's, and wants every command to succeed. A grep that finds nothing has succeeded.
+// paste runs commands with the cluster's config/. All must succeed; a grep may find nothing.
 func (c testCluster) paste(ctx context.Context, block string) {
 	GinkgoHelper()
 	programs, err := framework.Assets("kubernetes-1.37", "kubectl")

@@ -56,7 +56,7 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 			w.goesOn(ctx)
 		}, SpecTimeout(4*time.Minute))
 
-		// Between the moment in which one proxy has seen the label and that in which the other has, a connection may be refused; from then on it is served.
+		// Between the two proxies' sight of the label a connection may be refused, but not from then on.
 		It("hands a Service to an agent beside kube-proxy, and takes it back", func(ctx SpecContext) {
 			served := func() {
 				GinkgoHelper()

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkVariable has the number of the open file by which this program still reaches the network that it was started in.
+// networkVariable has the descriptor by which this program still reaches the network it began in.
 const networkVariable = "NODES_TEST_NETWORK"
 
-// rememberNetwork opens the network of the machine, for the program that network.Isolate makes of this one.
+// rememberNetwork opens the machine's network, for the program that network.Isolate makes of this.
 func rememberNetwork() error {
 	if os.Getenv(networkVariable) != "" {
 		return nil
@@ -30,7 +30,7 @@ func rememberNetwork() error {
 	return os.Setenv(networkVariable, strconv.Itoa(fd))
 }
 
-// machine is what a cluster could leave on the machine that it ran on: interfaces, addresses, routes, rules; settings; mounts.
+// machine is what clusters could leave: interfaces, addresses, routes, rules, settings, mounts.
 type machine map[string]string
 
 // settings are those that a node changes.

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// factorVariable holds deadlineFactor, by which the deadlines of what also runs in an emulated machine are multiplied.
+// factorVariable holds deadlineFactor, which multiplies deadlines in an emulated machine.
 const factorVariable = "NODES_TEST_DEADLINE_FACTOR"
 
 var deadlineFactor = func() time.Duration {

@@ -19,7 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// The Jobs run on the node of the control plane, with the certificates of etcd that kubeadm leaves there. What the steps do in detail is the matter of test/integration/migration.
+// The Jobs run on the control plane's node with etcd's certificates as kubeadm leaves them;
+// test/integration/migration tests the steps in detail.
 var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of the guide, and upgraded", Ordered, func() {
 	const namespace, archive = "kube-system", "/var/lib/clusterip-operator/bitmaps.json"
 	var c testCluster

@@ -1,5 +1,5 @@
-// Package nodes_test deploys the operator and the node agent as their guides say, on a cluster whose nodes run real containerds and kubelets, and where the agent is the only Service
-// proxy from the first boot on.
+// Package nodes_test deploys operator and node agent as their guides say, on a cluster with real
+// containerds and kubelets, where the agent is the only Service proxy from the first boot on.
 //
 // Start with deployed_test.go.
 package nodes_test

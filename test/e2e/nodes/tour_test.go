@@ -19,7 +19,7 @@ var _ = Describe("make run CLUSTER=1", func() {
 		program, err := framework.TestProgram("./test/tour")
 		Expect(err).NotTo(HaveOccurred())
 		folder := GinkgoT().TempDir()
-		// tour begins in a network of its own, for it would take this one, which nobody uses yet. Each step checks itself.
+		// tour begins in a new network, or it would take this one, unused as yet. Its steps check all.
 		tour := func(ctx context.Context) (*exec.Cmd, *gbytes.Buffer) {
 			cmd, output := exec.CommandContext(ctx, "unshare", "--net", program, "--once", "--nodes"), gbytes.NewBuffer()
 			cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "../../..", append(os.Environ(), "TMPDIR="+folder), output, output

@@ -18,7 +18,7 @@ import (
 // previousVariable names the folder of the version before, which has its image.
 const previousVariable = "CLUSTERIP_PREVIOUS"
 
-// fetchPrevious makes the image of the version before by today's scripts, and like cluster.Fetch leaves in the environment where it is.
+// fetchPrevious makes the last version's image with today's scripts; the environment says where.
 func fetchPrevious(ctx context.Context) error {
 	if os.Getenv(previousVariable) != "" {
 		return nil

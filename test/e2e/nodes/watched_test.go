@@ -18,7 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// clients are pods on every node that ask a Service again and again, at its addresses of both families.
+// clients are pods on every node that ask a Service again and again, at both families' addresses.
 const clients = `apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: client, namespace: default}
@@ -94,7 +94,7 @@ func (w *watched) goesOn(ctx context.Context) {
 // ofNFTables is in rules where an agent serves with nftables.
 const ofNFTables = "table ip clusterip-proxyagent"
 
-// rules are those of iptables on all nodes, each behind its variant, the ipsets, and the names of tables of nftables, that have a word in them.
+// rules are all nodes' iptables rules by variant, ipsets and nftables table names that have a word.
 func (c testCluster) rules(ctx context.Context, word string) (all string) {
 	GinkgoHelper()
 	const list = `for v in nft legacy; do for f in iptables ip6tables; do $f-$v-save | sed "s/^/$v /"; done; done; ipset save; nft list tables`

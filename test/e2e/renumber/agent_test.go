@@ -43,7 +43,7 @@ var _ = inEach("renumbering", func(env *fixture) {
 		env.sameBut(ctx, to...)
 		all.goesOn()
 
-		// Those addresses are given up that nobody uses, and the others when nobody does any more.
+		// Addresses are given up that no client uses, and the rest when their last clients have gone.
 		drain := env.drain(ctx, "run")
 		Eventually(env.held).WithArguments(ctx).Should(ConsistOf(old))
 		Expect(drain.Running()).To(BeTrue())
@@ -80,7 +80,7 @@ var _ = inEach("when something is killed", func(env *fixture) {
 	})
 }, "soak")
 
-// runsInPod writes what there would be if the agent were installed: its DaemonSet, and a pod by whose address the API server reaches it.
+// runsInPod writes what the API server needs to reach an installed agent: its DaemonSet, and a pod.
 func (env *fixture) runsInPod(ctx context.Context) {
 	GinkgoHelper()
 	at, err := env.Node.Expose("127.0.0.1:10256")

@@ -9,7 +9,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// It is no promise of ours what kube-proxy does while a Service is of type ExternalName. So this is counted and not judged; docs/benchmarks.md has the numbers.
+// We promise nothing of kube-proxy while a Service is ExternalName: see docs/benchmarks.md.
 var _ = Describe("With kube-proxy and --keep=externalIPs", Label("soak"), func() {
 	It("moves Services there and back, and says what got lost", func(ctx SpecContext) {
 		env := open(ctx, "")

@@ -89,7 +89,7 @@ func (env *fixture) serve(ctx context.Context, i int) (*corev1.Service, error) {
 	return created, nil
 }
 
-// sameBut expects that the Services are in a range, and otherwise as they were: node ports and what a load balancer has given them included.
+// sameBut expects Services in a range, otherwise as before, with node ports and load balancer IPs.
 func (env *fixture) sameBut(ctx context.Context, prefixes ...string) {
 	GinkgoHelper()
 	Expect(env.countIn(ctx, prefixes...)).To(Equal(services))

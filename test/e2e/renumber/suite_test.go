@@ -1,5 +1,6 @@
-// Package renumber_test moves 200 Services by `kubectl clusterip renumber` while they are in use, and counts what gets lost: nothing where the node agent serves the old addresses, in
-// iptables and in nftables mode, also when the agent or the API server is killed meanwhile. With kube-proxy and external IPs the losses are counted and reported.
+// Package renumber_test moves 200 used Services by `kubectl clusterip renumber` and counts losses:
+// none where the agent serves old addresses, in iptables and nftables mode, also if the agent or
+// API server is killed meanwhile. With kube-proxy and external IPs it reports them.
 //
 // Start with agent_test.go; population_test.go has the Services, traffic_test.go who uses them.
 package renumber_test
@@ -75,7 +76,7 @@ func open(ctx context.Context, mode string) *fixture {
 	return env
 }
 
-// shortFlows has the kernel soon forget UDP flows that have ended, and connections that were never made: until then, they count.
+// shortFlows makes the kernel forget ended UDP flows and failed connections soon: else they count.
 var shortFlows = map[string]string{
 	"net/netfilter/nf_conntrack_udp_timeout": "5", "net/netfilter/nf_conntrack_udp_timeout_stream": "5", "net/netfilter/nf_conntrack_tcp_timeout_syn_sent": "2",
 }
@@ -105,7 +106,7 @@ func (env *fixture) makePlan(ctx context.Context, keep string) {
 	Expect(result.ExitCode).To(BeZero(), result.String())
 }
 
-// start starts `run` or `rollback`, at a pace that leaves time to do something in the middle of it. Old addresses are kept at the end.
+// start starts `run` or `rollback`, slowly enough to interfere, and keeps old addresses at the end.
 func (env *fixture) start(ctx context.Context, verb string) *framework.Plugin {
 	GinkgoHelper()
 	By(verb)
@@ -115,7 +116,7 @@ func (env *fixture) start(ctx context.Context, verb string) *framework.Plugin {
 	return command
 }
 
-// complete waits until a command that was started has moved all Services, and kept the addresses that they had before.
+// complete waits until a started command has moved all Services, and kept their old addresses.
 func (env *fixture) complete(ctx context.Context, command *framework.Plugin) {
 	GinkgoHelper()
 	code, err := command.Wait(ctx)
@@ -125,7 +126,7 @@ func (env *fixture) complete(ctx context.Context, command *framework.Plugin) {
 	Expect(command.LogTail(20)).To(ContainSubstring("200 of 200 Services have the addresses of the plan, 0 were left as they are"))
 }
 
-// drain starts a command again that gives up old addresses as soon as nobody uses them.
+// drain starts a command again that gives up old addresses as soon as no client uses them.
 func (env *fixture) drain(ctx context.Context, verb string, args ...string) *framework.Plugin {
 	GinkgoHelper()
 	command, err := cluster.StartPlugin(ctx, framework.PluginOptions{Args: append([]string{"renumber", verb, "--from", env.plan, "--dns-ttl=0s", "--quiet=1ms", "--qps=0"}, args...)})
@@ -134,7 +135,7 @@ func (env *fixture) drain(ctx context.Context, verb string, args ...string) *fra
 	return command
 }
 
-// drained waits until all old addresses were given up, and until those of the sample are not served any more.
+// drained waits until old addresses were given up, and those of the sample are not served any more.
 func (env *fixture) drained(ctx context.Context, command *framework.Plugin, old []string) {
 	GinkgoHelper()
 	Expect(command.Wait(ctx)).To(BeZero(), command.LogTail(20))

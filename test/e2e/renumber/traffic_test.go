@@ -44,7 +44,8 @@ var allKinds = []string{toOld, toNew, ports, lbs, kept, keptOut, flows}
 // traffic goes to a sample of the Services, by kind.
 type traffic map[string]*environment.Traffic
 
-// use starts the traffic, and waits until all of it goes on that can before the Services are moved. Old addresses are those that they have now.
+// use starts the traffic, and waits until all of it goes on that can before the Services are moved.
+// Old addresses are those that they have now.
 func (env *fixture) use(ctx context.Context) traffic {
 	GinkgoHelper()
 	all, items := traffic{}, env.items()

@@ -23,8 +23,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
-// churn changes Services at random, but for what the traffic needs: the busy Service is always served by servers that live,
-// whatever else becomes of it, and the Service calls stays as it is.
+// churn changes Services at random, but for what traffic needs: living servers always serve the
+// busy Service, whatever else becomes of it, and the Service calls stays as it is.
 type churn struct {
 	env    *fixture
 	random *rand.Rand
@@ -208,7 +208,7 @@ func (c *churn) run(ctx context.Context, changes int, each func(i int)) {
 	traffic.LostNothing()
 }
 
-// fromScratch expects that the agent's rules are those that it would have written had it come just now.
+// fromScratch expects the agent's rules to be those that a new agent would write.
 func (env *fixture) fromScratch(ctx context.Context) {
 	GinkgoHelper()
 	before := env.stableRules(ctx).Lasting()
@@ -218,7 +218,7 @@ func (env *fixture) fromScratch(ctx context.Context) {
 	Expect(before.Diff(env.Ours(ctx).Lasting())).To(BeEmpty())
 }
 
-// Each has a control plane of its own, for what remains of so many addresses occupies an API server for minutes.
+// Each has its own control plane: so many addresses' remains occupy an API server for minutes.
 var _ = Describe("An agent that has much to do", func() {
 	start := func(ctx context.Context, mode string) *fixture {
 		return newFixture(ctx, suite.ControlPlane(ctx, framework.Options{}), mode)

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 )
 
-// mended expects that harm is done, and undone by the agent in time: its rules are as before, to the letter.
+// mended expects harm, and its repair by the agent in time, to the letter.
 func (env *fixture) mended(ctx context.Context, within time.Duration, harm func()) {
 	GinkgoHelper()
 	before := env.stableRules(ctx)
@@ -25,7 +25,7 @@ func (env *fixture) mended(ctx context.Context, within time.Duration, harm func(
 	env.Served(env.busy)
 }
 
-// undo returns what takes rules away that iptables-save printed: jumps to the agent's chains first, then what is in these, then them.
+// undo returns what removes printed rules: jumps to the agent's chains, their content, then them.
 func undo(save string) string {
 	var out, unhook, flush, remove []string
 	for line := range strings.SplitSeq(save, "\n") {

@@ -118,7 +118,7 @@ var _ = both("An agent beside another process that holds the xtables lock for te
 	})
 }, "all")
 
-// holdLock takes the xtables lock as iptables-legacy does for the time that it works, and returns how to give it back.
+// holdLock takes the xtables lock as iptables-legacy does, and returns how to give it back.
 func (env *fixture) holdLock() (release func()) {
 	GinkgoHelper()
 	file, err := os.OpenFile(env.Node.LockFile(), os.O_CREATE|os.O_RDWR, 0o600)

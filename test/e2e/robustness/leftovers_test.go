@@ -33,7 +33,7 @@ COMMIT
 -A CIPA-OLD -p tcp -m tcp --dport 7 -j DROP
 COMMIT
 `
-	// sameNames has chains that the agent uses itself, with other rules, and jumps from places where it wants none.
+	// sameNames has chains that the agent uses, with other rules, and jumps where it wants none.
 	sameNames = `*nat
 :CIPA-SERVICES - [0:0]
 :CIPA-VIPS - [0:0]

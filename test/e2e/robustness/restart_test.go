@@ -12,11 +12,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// slowly is within what time the agent finds what only a comparison of everything shows. It makes one each half minute, but spends no more
-// than a three-hundredth of the time on it, whatever one takes.
+// slowly is when the agent finds what only a full comparison shows. It makes one each half minute,
+// but spends at most a three-hundredth of the time on it.
 const slowly = 3 * time.Minute
 
-// gone expects that a Service which was deleted is not served any more. No other Service has its addresses.
+// gone expects that a deleted Service is not served. No other Service has its addresses.
 func (env *fixture) gone(addresses ...string) {
 	GinkgoHelper()
 	for _, address := range addresses {
@@ -60,7 +60,7 @@ var _ = everywhere("An agent that ends and starts", func(env *fixture) {
 })
 
 var _ = both("An agent that ends while it writes", func(env *fixture) {
-	// The programs are held back before they do their work, and let go when the agent is dead: then no signal ends them.
+	// The programs are held before their work, and let go when the agent is dead: no signal ends them.
 	It("loses nothing when it is killed in the middle of a sync, again and again", func(ctx SpecContext) {
 		traffic := env.Traffic(env.busy, env.calls)
 		before := env.stableRules(ctx)
@@ -87,8 +87,8 @@ var _ = both("An agent that ends while it writes", func(env *fixture) {
 		traffic.LostNothing()
 	})
 
-	// A program that was started by an agent now dead waits for the lock, say, and writes what was right then, when another agent
-	// has written what is right now.
+	// Say a program of a dead agent waits for the lock, and writes what was right then, when another
+	// agent has written what is right now.
 	DescribeTable("corrects what a program of its predecessor writes late", func(ctx SpecContext, stale int, within time.Duration) {
 		Expect(env.programs.Hold(2)).To(Succeed())
 		env.Endpoints(ctx, env.busy, []environment.Endpoint{{Of: env.RemotePod, Extra: 7}, {Of: env.RemotePod, Extra: 8}}[:stale]...)

@@ -1,8 +1,8 @@
-// Package robustness_test proves that nothing which happens to the node agent, its rules or the API server costs a
-// connection without need, and that the agent repairs all damage by itself.
+// Package robustness_test proves that nothing which happens to the node agent, its rules or the API
+// server costs a connection without need, and that the agent repairs all damage by itself.
 //
-// Everything runs in both variants of iptables. Where traffic is said to lose nothing, it comes from a pod, from the node and from
-// outside, over both families, as new connections, as connections that stay and as UDP flows.
+// Everything runs in both variants of iptables. Traffic that loses nothing comes from a pod, from
+// the node and from outside, over both families: new connections, lasting ones, UDP flows.
 //
 // Start with restart_test.go; each file has one kind of fault.
 package robustness_test
@@ -32,7 +32,7 @@ func TestRobustness(t *testing.T) {
 	RunSpecs(t, "robustness of the node agent")
 }
 
-// fixture is an Environment with an agent, Services that are in use, and rules of others.
+// fixture is an Environment with an agent, used Services, and rules of other programs.
 type fixture struct {
 	*environment.Environment
 	programs *faults.Programs
@@ -40,7 +40,7 @@ type fixture struct {
 	busy *corev1.Service
 	// calls is served over TCP and UDP by endpoints that stay.
 	calls *corev1.Service
-	// foreign are the rules that others wrote before the agent started.
+	// foreign are the rules that other programs wrote before the agent started.
 	foreign ruleset.Snapshot
 }
 
@@ -63,8 +63,8 @@ func newFixture(ctx context.Context, cluster *framework.ControlPlane, mode strin
 	return env
 }
 
-// named gives the port its name from the start, so that others can come later: a port that is renamed has no endpoints until
-// EndpointSlices know the new name, and refuses meanwhile as it must.
+// named gives the port its name at once, so that other ports can come later: a renamed port has no
+// endpoints until EndpointSlices know the name, and refuses meanwhile as it must.
 func named(s *corev1.Service) { s.Spec.Ports[0].Name = "main" }
 
 func (env *fixture) servers() []environment.Endpoint {
@@ -100,7 +100,7 @@ func (env *fixture) reset(ctx context.Context) {
 	}
 }
 
-// move makes an address the only endpoint of the busy Service; answersFrom expects that it is, before long.
+// move makes an address the busy Service's only endpoint; answersFrom expects that, before long.
 func (env *fixture) move(ctx context.Context, to *network.Namespace, extra int) {
 	GinkgoHelper()
 	env.Endpoints(ctx, env.busy, environment.Endpoint{Of: to, Extra: extra})
@@ -128,7 +128,7 @@ func (env *fixture) stableRules(ctx context.Context) (rules ruleset.Snapshot) {
 	return rules
 }
 
-// both runs specs in both variants of iptables, each in an Environment of its own, every in all modes. labels are those of all.
+// both runs specs in both variants, each in its own Environment; every in all modes, with labels.
 func both(what string, specs func(env *fixture), labels ...string) bool {
 	return in(environment.Variants, what, specs, labels)
 }
@@ -165,7 +165,7 @@ func port80(address string) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(address), 80)
 }
 
-// foreignRules are those of a network plugin, an admin, and somebody whose names look like ours.
+// foreignRules are those of a network plugin, an admin, and a program whose names look like ours.
 const foreignRules = `*raw
 -A PREROUTING -p tcp -m tcp --dport 9 -j ACCEPT
 COMMIT
@@ -194,7 +194,7 @@ COMMIT
 COMMIT
 `
 
-// plantForeign writes rules of others, in both variants, and sets.
+// plantForeign writes rules of other programs, in both variants, and sets.
 func (env *fixture) plantForeign(ctx context.Context) {
 	GinkgoHelper()
 	for family, kind := range map[string]string{"": "inet", "6": "inet6"} {

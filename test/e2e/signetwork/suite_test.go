@@ -1,5 +1,6 @@
-// Package signetwork_test lets Kubernetes' own end-to-end specs of [sig-network] judge Service proxies: the node agent in each of its modes, and kube-proxy on the same nodes, to tell faults of the
-// agent from those of the cluster. It leaves a report for each proxy in bin/sig-network, of which test/conformance makes docs/proxy-conformance.md.
+// Package signetwork_test lets Kubernetes' [sig-network] specs judge the agent in each mode, and
+// kube-proxy on the same nodes, to tell the agent's faults from the cluster's. From the reports in
+// bin/sig-network, test/conformance makes docs/proxy-conformance.md.
 //
 // Start with proxies_test.go.
 package signetwork_test

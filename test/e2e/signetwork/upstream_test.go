@@ -20,13 +20,14 @@ import (
 // island has the specs, agnhost, and the ginkgo that runs specs in parallel processes.
 const island = "sig-network"
 
-// selected are the labels of the specs that run: all but those that need what this cluster has not, which test/conformance explains. skipped is one that has no label for that.
+// selected are the specs' labels, but for those whose needs this cluster lacks, as test/conformance
+// explains. skipped has no label for that.
 const selected, skipped = "!Disruptive && Feature: isSubsetOf IPv6DualStack", "should forward PTR records lookup to upstream nameserver"
 
-// registry is where the specs look for their images, instead of asking the one of Kubernetes; all of them are on the nodes.
+// registry is where specs look for images, in place of Kubernetes' own; the nodes have all of them.
 const registry = "docker.io/clusterip-operator"
 
-// names are those of the images that specs ask for. agnhost has the programs that they call in most of them.
+// names are the images that specs ask for; agnhost has the programs that most of them call.
 var names = map[string]string{
 	"agnhost:2.66.1": "agnhost", "busybox:1.37.0-2": "agnhost", "distroless-iptables:v0.9.9": "agnhost", "glibc-dns-testing:2.1.1": "agnhost", "nginx:1.27.0-2": "agnhost",
 	"pause:3.10.2": "pause", "regression-issue-74839:1.5": "regression-issue-74839",
@@ -42,7 +43,7 @@ func nameImages(ctx context.Context, c *cluster.Cluster) {
 	}
 }
 
-// run runs the specs and leaves their report in bin/sig-network. The processes of ginkgo are in the network of the first node, as this one is.
+// run runs the specs in the first node's network, this one, and leaves a report in bin/sig-network.
 func run(ctx context.Context, c *cluster.Cluster, name string) types.Report {
 	GinkgoHelper()
 	kubectl, err := framework.Assets("kubernetes-1.37", "kubectl")

@@ -9,8 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Start starts a browser with one window of 1280 by 900 and a profile of its own. chromedp's actions run in the context that it returns; stop ends the browser. The
-// error says that the program is missing, or what it complained of.
+// Start starts a browser with one window of 1280 by 900 and a profile of its own, for chromedp's
+// actions in the returned context; stop ends it. The error says what is missing, or its complaint.
 func Start(ctx context.Context) (window context.Context, stop func(), err error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {

@@ -1,15 +1,17 @@
-// Package guide reads the commands of a guide in Markdown, so that a test can run what an admin would paste.
+// Package guide reads the commands of a guide in Markdown, so that a test can run what an admin
+// would paste.
 //
-// It models a [Block]: what stands between ```bash and ```. The block ```output after it shows some of the lines that it prints. Two comments, which only the
-// source shows, say what a test has to know:
+// It models a [Block]: what stands between ```bash and ```. The block ```output after it shows some
+// of its lines. Two comments, which only the source shows, say what a test has to know:
 //
-//	<!-- not executed here: why -->    before a block: somebody else runs it, or nobody can
-//	<!-- given                         commands for the test alone, which bring about what the reader has already
+//	<!-- not executed here: why -->    before a block: another test runs it, or none can
+//	<!-- given                         commands for the test, which make what the reader has already
 //	-->
 //
 // A block that is meant to fail has its exit status behind the language: ```bash exits 1.
 //
-// It promises that a guide in another form is refused: a fence without a language, an output without its commands. Start with [Read].
+// It promises that a guide in another form is refused: a fence without a language, an output
+// without its commands. Start with [Read].
 package guide
 
 import (
@@ -34,7 +36,7 @@ type Block struct {
 	NotHere string
 	// Exit is the status with which they end.
 	Exit int
-	// Output are lines that they print, in their order. "..." stands for anything, as a line for any number of lines.
+	// Output are printed lines in order. "..." stands for anything, a line of it for any lines.
 	Output []string
 }
 

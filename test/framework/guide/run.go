@@ -17,11 +17,11 @@ type Shell struct {
 	Env []string
 }
 
-// strict ends a script at the first command that fails, and says which one it was. It takes the place of the lines above the commands, so that bash
-// counts as the guide does.
+// strict ends a script at the first command that fails, and says which. It takes the place of the
+// lines above the commands, so that bash counts as the guide does.
 const strict = `set -Eeuo pipefail; trap 'echo "$0:$LINENO: failed: $BASH_COMMAND" >&2' ERR;`
 
-// Run runs the commands of a block in one bash. The error has the name of the guide, the line, and what was printed.
+// Run runs a block's commands in one bash. The error has the guide's name, the line and the output.
 func (s Shell) Run(ctx context.Context, b Block) error {
 	script := strict + strings.Repeat("\n", b.Line-1) + b.Commands
 	cmd := exec.CommandContext(ctx, "bash", "-c", script, s.Name)
@@ -39,7 +39,7 @@ func (s Shell) Run(ctx context.Context, b Block) error {
 	return nil
 }
 
-// missing returns the first line that does not stand in a text, in this order. Spaces count as one: columns are as wide as what is in them.
+// missing returns the first line, in order, that a text lacks. Spaces count as one: columns vary.
 func missing(want []string, text string) string {
 	lines := strings.Split(text, "\n")
 	for _, line := range want {

@@ -9,7 +9,7 @@ import (
 // Families are both of them, for loops.
 var Families = []model.Family{model.IPv4, model.IPv6}
 
-// host is where a namespace is: its main addresses, and ranges of further addresses that are its own, too.
+// host is where a namespace is: its main addresses, and the ranges of its further addresses.
 type host struct {
 	name         string
 	main, ranges [2]string // IPv4, IPv6
@@ -25,7 +25,7 @@ var (
 	hostRemotePod = host{"remote-pod", [2]string{"10.180.2.11", "fd00:180:0:2::11"}, [2]string{"10.180.2.32/27", "fd00:180:0:2::1:0/112"}}
 )
 
-// Addresses of the node beside the primary ones, and the address of each pod's gateway, which is the node too.
+// Addresses of the node beside the primary ones; podGateway is each pod's gateway, the node too.
 var (
 	nodeAlt       = [2]string{"198.51.100.10", "2001:db8:51::10"}
 	nodeCluster   = [2]string{"172.30.0.10", "fd00:30::10"}
@@ -61,8 +61,8 @@ func ClusterCIDR(f model.Family) netip.Prefix { return pickRange(clusterCIDR, f)
 // PodCIDR returns the range of the pods on the node.
 func PodCIDR(f model.Family) netip.Prefix { return pickRange(podCIDR, f) }
 
-// VirtualAddr returns the i-th address, from 1 to 65,000, of a range that belongs to nobody, for load balancers and external IPs. The
-// client sends packets to it to the node, the node to its default gateway.
+// VirtualAddr returns the i-th address, from 1 to 65,000, of a range that no host has, for load
+// balancers and external IPs. The client sends its packets to the node, the node to its gateway.
 func VirtualAddr(f model.Family, i int) netip.Addr { return nth(pickRange(virtual, f).Addr(), i) }
 
 // AltNodeAddr returns the node's second address, on another interface.
@@ -76,7 +76,7 @@ func Loopback(f model.Family) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }
 
-// IsNodeAddr reports whether an address is one of the node: what a server sees as its peer after masquerading.
+// IsNodeAddr reports whether an address is the node's: a server's peer after masquerading.
 func IsNodeAddr(a netip.Addr) bool {
 	for _, pair := range [][2]string{hostNode.main, nodeAlt, nodeCluster, podGateway} {
 		if a == netip.MustParseAddr(pair[0]) || a == netip.MustParseAddr(pair[1]) {

@@ -27,7 +27,7 @@ type Outcome string
 const (
 	// Connected means that a [Server] answered.
 	Connected Outcome = "connected"
-	// Refused means that somebody said no at once: ICMP port unreachable, TCP RST or SCTP ABORT.
+	// Refused means an immediate no: ICMP port unreachable, TCP RST or SCTP ABORT.
 	Refused Outcome = "refused"
 	// Dropped means that there was no answer in time.
 	Dropped Outcome = "dropped"
@@ -35,7 +35,8 @@ const (
 	Failed Outcome = "failed"
 )
 
-// Slowness is by how much deadlines are multiplied, from the environment variable CLUSTERIP_SLOWNESS: for an emulated machine, in which all takes some twenty times as long. It is 1 without.
+// Slowness multiplies deadlines, by the environment variable CLUSTERIP_SLOWNESS: for an emulated
+// machine, in which all takes some twenty times as long. It is 1 without.
 var Slowness = func() time.Duration {
 	n, _ := strconv.Atoi(os.Getenv("CLUSTERIP_SLOWNESS"))
 	return time.Duration(max(n, 1))
@@ -45,15 +46,16 @@ var Slowness = func() time.Duration {
 var DefaultTimeout = 2 * time.Second * Slowness
 
 var (
-	// DropTimeout is for a Dial that should get no answer: far above what an answer takes here, also on a busy machine, or an emulated one. But see TimeoutFor.
+	// DropTimeout is for a Dial that should get no answer: far above what an answer takes here, also
+	// on a busy or an emulated machine. But see TimeoutFor.
 	DropTimeout = min(400*time.Millisecond*Slowness, 2*time.Second)
 	// secondSYN is when TCP has tried twice.
 	secondSYN = time.Second + DropTimeout
 )
 
-// TimeoutFor returns how long to wait when Refused or Dropped is expected. Linux ignores a refusal by ICMP that arrives while connect still
-// holds the socket, which over IPv6 is always so here, and hears only the one that its second SYN gets, a second later: before that,
-// a missing answer proves nothing.
+// TimeoutFor returns how long to wait when Refused or Dropped is expected. Linux ignores an ICMP
+// refusal that arrives while connect still holds the socket, over IPv6 always here, and hears only
+// that of its second SYN, a second later: before that, a missing answer proves nothing.
 func TimeoutFor(p Probe, expected Outcome) time.Duration {
 	switch {
 	case expected == Connected:
@@ -70,16 +72,14 @@ type Probe struct {
 	// Protocol defaults to TCP.
 	Protocol model.Protocol
 	To       netip.AddrPort
-	// Source is where it comes from. An invalid address lets the kernel choose, so does port 0. With a port of one's own,
-	// UDP Dials one after the other belong to one flow.
+	// Source is where it comes from. The kernel chooses if the address is invalid, or the port 0. UDP
+	// Dials one after the other from the same port belong to one flow.
 	Source netip.AddrPort
 	// Timeout defaults to DefaultTimeout.
 	Timeout time.Duration
-	// Size is how many bytes are sent and come back besides. Over UDP that takes fragments from
-	// 1,473 on.
+	// Size is how many bytes are sent and come back besides: over UDP, in fragments from 1,473 on.
 	Size int
-	// TTL is how many hops a packet may make; 0 leaves that to the kernel. With one, an error that
-	// a router tells of ends the Dial.
+	// TTL is a packet's hops; 0 leaves it to the kernel. With one, a router's error ends the Dial.
 	TTL int
 }
 
@@ -89,7 +89,7 @@ const largest = 64 << 10
 // Result is what a Probe found out.
 type Result struct {
 	Outcome Outcome
-	// Server is the host that answered, Endpoint the address at which it was reached, Source what it saw as its peer.
+	// Server answered, at the address Endpoint, and saw Source as its peer.
 	Server           string
 	Endpoint, Source netip.AddrPort
 	// Client is the client's own address; it differs from Source after masquerading.
@@ -159,8 +159,8 @@ func (p Probe) prepare(_, _ string, raw syscall.RawConn) error {
 	})
 }
 
-// ask waits for the greeting. Over UDP somebody must have sent something first; that a firewall of the own host refuses to send it
-// (EPERM) is not yet an answer, for an ICMP message may follow.
+// ask waits for the greeting. Over UDP it must send something first; a firewall of its own host
+// that refuses that (EPERM) is no answer yet, for an ICMP message may follow.
 func ask(conn net.Conn, p Probe) Result {
 	_ = conn.SetDeadline(time.Now().Add(p.Timeout))
 	if p.Protocol == model.UDP {

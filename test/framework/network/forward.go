@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// Forward lets programs in the namespace reach a TCP server of the machine outside, such as an API server on 127.0.0.1. It returns the
-// address, of 127.0.0.1 inside, that leads to target until the Topology is closed. While nothing listens at target, connections are closed at
-// once.
+// Forward lets programs in the namespace reach a TCP server of the machine outside, such as an API
+// server on 127.0.0.1. It returns the address, of 127.0.0.1 inside, that leads to target until the
+// Topology is closed. While nothing listens at target, connections are closed at once.
 func (n *Namespace) Forward(target string) (address string, err error) {
 	listener, err := n.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -22,8 +22,8 @@ func (n *Namespace) Forward(target string) (address string, err error) {
 	return listener.Addr().String(), nil
 }
 
-// Expose lets programs of the machine outside reach a TCP server in the namespace, until the Topology is closed. It returns the address that leads to target: one of the machine that is not
-// of loopback, for an API server proxies to no such pod.
+// Expose lets programs of the machine reach a TCP server in the namespace, until the Topology is
+// closed. It returns an address of the machine, not loopback: an API server proxies to no such pod.
 func (n *Namespace) Expose(target string) (netip.AddrPort, error) {
 	address, err := MachineAddr()
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 // isolated is whether Isolate has seen that the namespace of this process is its own.
 var isolated bool
 
-// Isolate runs the tests of a package in a fresh network namespace, where they cannot reach the rules, sets and connections of the machine. It
-// is for TestMain, and does not return. The namespace ends with the process. Without root the tests run where they are: see NeedIsolation. An error of what
-// had to be fetched before, over the machine's network, ends the process.
+// Isolate runs a package's tests in a fresh network namespace, away from the machine's rules, sets
+// and connections. It is for TestMain, and does not return. Without root the tests run where they
+// are: see NeedIsolation. An error of before, which fetches from outside, ends the process.
 func Isolate(m *testing.M, before ...error) {
 	err := errors.Join(before...)
 	if err == nil && os.Geteuid() != 0 {
@@ -37,10 +37,11 @@ func Isolate(m *testing.M, before ...error) {
 	os.Exit(code)
 }
 
-// Enter returns in a process that has a fresh network namespace: it executes the program of this one once more. What comes before it happens twice. It needs root.
+// Enter executes this program again in a fresh namespace, as root. What precedes it runs twice.
 func Enter() error { return enter("") }
 
-// enter returns in a process that has a network namespace of its own. A thread can leave its namespace, a process with threads cannot: it becomes another program.
+// enter executes this program again in its own network namespace: a thread can leave one, a process
+// with threads cannot.
 func enter(lock string) error {
 	if fresh, err := isFresh(); fresh || err != nil {
 		return err
@@ -59,8 +60,8 @@ func enter(lock string) error {
 	return unix.Exec("/proc/self/exe", os.Args, env)
 }
 
-// isFresh reports whether nobody uses the namespace yet: in a new one all interfaces are down, loopback too. A variable in the environment would
-// say what somebody has set it to.
+// isFresh reports whether the namespace is unused: in a new one all interfaces are down, loopback
+// too. An environment variable would say only what some program has set it to.
 func isFresh() (bool, error) {
 	interfaces, err := net.Interfaces()
 	for _, i := range interfaces {

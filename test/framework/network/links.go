@@ -17,10 +17,10 @@ var links = []link{
 // hosts are all namespaces, in the order in which they are made.
 var hosts = []host{hostNode, hostRemote, hostClient, hostPod1, hostPod2, hostRemotePod}
 
-// sysctls are set in a namespace before it has interfaces. Addresses are usable at once, nothing is filtered by its
-// return path, and refusals are never rate limited: the kernel would answer a burst of probes with six refusals and then not at all.
-// A packet is sent again after a second without an acknowledgement, not after a fifth of one, for tests take what was sent again for lost, and a busy machine acknowledges
-// late (since Linux 6.11).
+// sysctls are set in a namespace before it has interfaces. Addresses are usable at once, return
+// paths filter nothing, and refusals have no rate limit: the kernel would answer a burst of probes
+// with six. A packet is sent again after a second without an acknowledgement, not a fifth (since
+// Linux 6.11): tests count what is sent again as lost, and a busy machine acknowledges late.
 var sysctls = map[string]string{
 	"net/ipv4/conf/all/rp_filter":                "0",
 	"net/ipv4/conf/default/rp_filter":            "0",
@@ -111,7 +111,7 @@ func podScript(name string, i int) []string {
 	}
 }
 
-// address gives an interface an address without a network; onLink one with the neighbours of its network.
+// address gives an interface an address without a network; onLink adds its network's neighbours.
 func address(a, dev string, i int) string {
 	return fmt.Sprintf("addr add %s/%d dev %s%s", a, []int{32, 128}[i], dev, []string{"", " nodad"}[i])
 }

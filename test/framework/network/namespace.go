@@ -30,24 +30,24 @@ type Namespace struct {
 	sctpOnce sync.Once
 }
 
-// Host returns the name of its target in the topology, with which its servers introduce themselves: "node", "pod1", "pod2", "remote",
+// Host returns its name in the topology, which its servers tell: "node", "pod1", "pod2", "remote",
 // "remote-pod", "client".
 func (n *Namespace) Host() string { return n.host.name }
 
 // Addr returns its main address of a family.
 func (n *Namespace) Addr(f model.Family) netip.Addr { return pick(n.host.main, f) }
 
-// Extra returns the i-th of its further addresses of a family. Pods have 30 of them, from 1, the client has 65,000; the others have none,
-// and Extra panics. Servers answer on them, and Dial can use them as source.
+// Extra returns the i-th of its further addresses of a family. Pods have 30, from 1, the client has
+// 65,000; other hosts have none, and Extra panics. Servers answer on them, and Dial can use them.
 func (n *Namespace) Extra(f model.Family, i int) netip.Addr {
 	return nth(pickRange(n.host.ranges, f).Addr(), i)
 }
 
-// LockFile returns the file that iptables-legacy shall lock in the namespace instead of the machine's (XTABLES_LOCKFILE). It goes with
-// the Topology.
+// LockFile returns the file that iptables-legacy shall lock here instead of the machine's
+// (XTABLES_LOCKFILE). It goes with the Topology.
 func (n *Namespace) LockFile() string { return n.lock }
 
-// newNamespace makes the namespace of a host, with the sysctls that must be set before it has interfaces.
+// newNamespace makes a host's namespace, with the sysctls that must be set before its interfaces.
 func newNamespace(h host) (*Namespace, error) {
 	netns, err := NewNetns(h.name)
 	if err != nil {
@@ -71,8 +71,9 @@ func (n *Namespace) HTTPClient() *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.DialContext}}
 }
 
-// DialContext connects from inside the namespace, as [net.Dialer.DialContext] does. The address must not need DNS. Each connection has another source port than those before, as long as there
-// are some: the kernel may give one to two connections to different virtual IPs, and if these lead to the same endpoint, IPVS takes one for the other.
+// DialContext connects inside, as [net.Dialer.DialContext] does, without DNS. While there are some,
+// source ports are new: the kernel may give one to connections to two virtual IPs, and if these
+// lead to the same endpoint, IPVS takes one for the other.
 func (n *Namespace) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = n.Do(func() error {
 		for range sourcePorts {
@@ -90,7 +91,7 @@ func (n *Namespace) DialContext(ctx context.Context, network, address string) (c
 	return conn, err
 }
 
-// Source ports of DialContext: no server of a test listens there, and the kernel does not choose them.
+// Source ports of DialContext: no test server listens there, and the kernel does not choose them.
 const firstSourcePort, sourcePorts = 12000, 8000
 
 // Listen listens inside the namespace, as [net.Listen] does, until the Topology is closed.
@@ -119,7 +120,7 @@ func (n *Namespace) closeLater(f func() error) {
 	n.closers = append(n.closers, f)
 }
 
-// Close closes what was opened in the namespace, and the way to it. It is the Topology that calls it.
+// Close closes what was opened in the namespace, and the way to it. The Topology calls it.
 func (n *Namespace) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

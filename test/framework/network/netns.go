@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netns is a network namespace that this process has open. It has no name on the machine and ends, with its interfaces, when it is closed and nobody is in it: also when the process is killed. The
-// zero Netns is the namespace of this process. Its methods may be called concurrently.
+// Netns is a network namespace that this process has open. It has no name on the machine and ends,
+// with its interfaces, when it is closed, also by SIGKILL of this process, and no program is in it.
+// The zero Netns is the namespace of this process. Its methods may be called concurrently.
 type Netns struct {
 	name string
 	file *os.File
 }
 
-// NewNetns makes a network namespace, on a thread that ends with it. The name is for errors alone. It needs root.
+// NewNetns makes a network namespace, as root, on a thread that ends with it. Errors have the name.
 func NewNetns(name string) (Netns, error) {
 	n := Netns{name: name}
 	made := make(chan error)
@@ -42,7 +43,7 @@ func NewNetns(name string) (Netns, error) {
 // IsZero reports whether it is the namespace of this process.
 func (n Netns) IsZero() bool { return n.file == nil }
 
-// Path is the file by which other processes open the namespace, until it is closed. It is empty for the zero Netns.
+// Path is the file by which other processes open it, until it is closed; empty for the zero Netns.
 func (n Netns) Path() string {
 	if n.IsZero() {
 		return ""
@@ -58,7 +59,8 @@ func (n Netns) Close() error {
 	return n.file.Close()
 }
 
-// Do calls a function on a thread that is in the namespace: sockets that it makes stay there for ever. It must start no goroutine that makes sockets itself.
+// Do calls f on a thread in the namespace: sockets that f makes stay there for ever. f must start
+// no goroutine that makes sockets itself.
 func (n Netns) Do(f func() error) error {
 	if n.IsZero() {
 		return f()
@@ -87,7 +89,7 @@ func (n Netns) do(f func() error) error {
 	return err
 }
 
-// Command returns a program that will run in the namespace. It is killed when ctx ends. Its process is the program itself, with its id and its signals.
+// Command returns a program to run in the namespace, with its own id and signals, until ctx ends.
 func (n Netns) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	line := n.CommandLine(program, args...)
 	return exec.CommandContext(ctx, line[0], line[1:]...)
@@ -102,7 +104,7 @@ func (n Netns) CommandLine(program string, args ...string) []string {
 	return append([]string{"nsenter", "--net=" + n.Path(), "--"}, line...)
 }
 
-// Run runs a program in the namespace and returns what it printed to stdout. The error holds what it printed to stderr.
+// Run runs a program in the namespace and returns its stdout. The error holds its stderr.
 func (n Netns) Run(ctx context.Context, program string, args ...string) (string, error) {
 	return n.run(n.Command(ctx, program, args...))
 }
@@ -125,7 +127,7 @@ func (n Netns) IP(ctx context.Context, lines ...string) error {
 	return err
 }
 
-// Sysctl sets sysctls of the namespace, by their paths below /proc/sys. One that the kernel does not have is left out.
+// Sysctl sets sysctls of the namespace, by paths below /proc/sys, except those the kernel lacks.
 func (n Netns) Sysctl(values map[string]string) error {
 	return n.Do(func() error {
 		for path, value := range values {

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// SendRaw puts an IPv4 packet on the wire of an interface of one namespace, to the MAC address of an interface of another one, past
-// routing and past all checks: what a hostile neighbour can do.
+// SendRaw puts an IPv4 packet on the wire of a namespace's interface, to the MAC address of another
+// one's, past routing and past all checks: what a hostile neighbour can do.
 func (n *Namespace) SendRaw(iface string, to *Namespace, toIface string, packet []byte) error {
 	target, err := to.iface(toIface)
 	if err != nil {
@@ -67,7 +67,7 @@ func ipHeader(from, to netip.AddrPort, protocol layers.IPProtocol) *layers.IPv4 
 	return &layers.IPv4{Version: 4, TTL: 64, Id: 1, Protocol: protocol, SrcIP: from.Addr().AsSlice(), DstIP: to.Addr().AsSlice()}
 }
 
-// serialized fills in lengths and checksums. It panics when the layers do not fit, which is a mistake in a test.
+// serialized fills in lengths and checksums. It panics when layers do not fit: a mistake in a test.
 func serialized(layers ...gopacket.SerializableLayer) []byte {
 	buffer := gopacket.NewSerializeBuffer()
 	if err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, layers...); err != nil {
@@ -76,8 +76,8 @@ func serialized(layers ...gopacket.SerializableLayer) []byte {
 	return buffer.Bytes()
 }
 
-// receivePacketInfo asks the kernel to tell at which address each packet was received, and to let answers start there, also
-// where that address is of no interface but of a range of the host.
+// receivePacketInfo asks the kernel to tell each packet's local address, and to let answers start
+// there, also where that is of no interface but of a range of the host.
 func receivePacketInfo(conn syscall.Conn, f model.Family) error {
 	if f == model.IPv6 {
 		if err := setOption(conn, unix.IPPROTO_IPV6, unix.IPV6_FREEBIND); err != nil {
@@ -99,7 +99,7 @@ func setOption(conn syscall.Conn, level, option int) error {
 	return err
 }
 
-// packetInfo reads at which address a packet was received, and returns the control message that lets an answer start from there.
+// packetInfo reads a packet's local address, and returns the control message to answer from it.
 func packetInfo(control []byte, f model.Family) (local netip.Addr, reply []byte) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(messages) == 0 {

@@ -68,7 +68,7 @@ func checksumHolds(b []byte) bool {
 	return binary.LittleEndian.Uint32(b[8:]) == crc32.Checksum(zeroed, crc32.MakeTable(crc32.Castagnoli))
 }
 
-// stripHeader takes away the IP header that a raw socket of IPv4 delivers; one of IPv6 delivers none.
+// stripHeader takes away the IP header that only a raw socket of IPv4 delivers.
 func stripHeader(b []byte, f model.Family) []byte {
 	if f == model.IPv6 || len(b) == 0 {
 		return b

@@ -16,8 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Server answers on one port of a namespace with one protocol, at all of its addresses of both families. Each answer begins with a line in
-// which it introduces itself: the name of its host, the address at which it was reached, and the address from which.
+// Server answers on one port and protocol, at all addresses of a namespace of both families. Its
+// answers begin with a line: the host's name, the address at which it was reached, and from which.
 type Server struct {
 	host    string
 	seen    atomic.Int64
@@ -25,9 +25,8 @@ type Server struct {
 }
 
 // Serve starts a server. Over TCP it greets, then sends back what it receives, until the client
-// closes. Over UDP it answers each datagram, and sends one that begins with ?? back after that
-// line, over SCTP each INIT; to an INIT for a port without a server it says ABORT. Close ends it,
-// as does the end of the Topology.
+// closes. Over UDP it answers each datagram, and echoes one that begins with ?? after that line;
+// over SCTP each INIT, for a port without a server by ABORT. Close or the Topology ends it.
 func (n *Namespace) Serve(protocol model.Protocol, port uint16) (*Server, error) {
 	s := &Server{host: n.Host()}
 	var err error

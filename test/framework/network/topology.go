@@ -28,7 +28,7 @@ type Topology struct {
 	Client *Namespace
 }
 
-// New makes a Topology and starts its servers, on [Ports], in every namespace but Client. It needs root. What it made is gone after an error.
+// New makes a Topology with servers on [Ports] except in Client, as root. An error leaves nothing.
 func New(ctx context.Context) (*Topology, error) {
 	b := &Topology{}
 	if err := b.build(ctx); err != nil {
@@ -58,8 +58,8 @@ func (b *Topology) build(ctx context.Context) error {
 	return b.awaitReady(ctx)
 }
 
-// awaitReady waits until every link carries packets and the neighbours are resolved: both begin to work a moment after
-// the interfaces are up, on a busy machine up to a second.
+// awaitReady waits until every link carries packets and neighbours are resolved: both take a moment
+// after the interfaces are up, on a busy machine up to a second.
 func (b *Topology) awaitReady(ctx context.Context) error {
 	for _, f := range Families {
 		for _, to := range []netip.Addr{b.Pod1.Addr(f), b.Pod2.Addr(f), b.RemotePod.Addr(f), b.Remote.Addr(f), b.Node.Addr(f), AltNodeAddr(f)} {
@@ -114,7 +114,7 @@ func (b *Topology) Namespaces() []*Namespace {
 	return []*Namespace{b.Node, b.Remote, b.Client, b.Pod1, b.Pod2, b.RemotePod}
 }
 
-// Close closes the namespaces. Programs that still run in one of them, and keep it alive, must be ended by who started them.
+// Close closes the namespaces. A caller must end its programs there, which keep them alive.
 func (b *Topology) Close() error {
 	var errs []error
 	for _, n := range b.Namespaces() {

@@ -9,7 +9,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// That packets flow, and that what must not arrive does not, is seen by every suite. That nothing is left behind is seen by nobody else: a namespace lives as long as somebody has it open.
+// Leaks show only here: a namespace lives as long as a process has it open.
 func TestNothingIsLeftBehind(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("namespaces need root")

@@ -1,7 +1,6 @@
-// Package plans has Plans of the node agent for tests of what carries them out: a [Random] history of them, and the parts of a small one by hand.
-//
-// It promises that a seed always leads to the same history, and that no two ports of a Plan share an address or a node port, as a compiler
-// promises. Start with [Random.Step].
+// Package plans has Plans of the node agent for tests of what executes them: a [Random] history,
+// and parts of a small one. A seed always leads to the same history, and no two ports of a Plan
+// share an address or a node port, as a compiler promises. Start with [Random.Step].
 package plans
 
 import (

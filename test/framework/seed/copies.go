@@ -1,7 +1,5 @@
-// Package seed fills the etcd of a control plane with Services as the API server would have stored them: the more Services exist, the longer the API server takes for the
-// next one, up to hours for 50,000.
-//
-// Start with Copies.
+// Package seed writes Services to etcd as the API server would have stored them: the more exist,
+// the longer the API server takes for the next one, up to hours for 50,000. Start with Copies.
 package seed
 
 import (
@@ -20,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// Where kube-apiserver keeps Services and IPAddresses. A Service is followed by its namespace and name.
+// Where kube-apiserver keeps Services and IPAddresses. Namespace and name follow for a Service.
 const (
 	servicesPrefix    = "/registry/services/specs/"
 	ipAddressesPrefix = "/registry/ipaddresses/"
@@ -29,26 +27,26 @@ const (
 // writers write at the same time, so that etcd can join their writes into few syncs of its disk.
 const writers = 32
 
-// Copies are copies of a Service that the API server has made, numbered from From to To, which is left out. A copy differs from the template in name, address, UID and time of
-// creation, and in nothing else. Etcd, Template, Ranges and To are required.
+// Copies are copies of a Service that the API server made, from number From to below To. They
+// differ only in name, address, UID and creation time. Etcd, Template, Ranges and To are required.
 type Copies struct {
 	// Etcd is the URL of etcd.
 	Etcd string
 	// Template is NAMESPACE/NAME of the Service.
 	Template string
-	// Ranges are those of the addresses, one for each family, the primary one first; copies are scattered over the dynamic band.
+	// Ranges are one per family, the primary first; copies are scattered over the dynamic band.
 	Ranges []netip.Prefix
 	// From and To are numbers.
 	From, To int
-	// Pace is how many objects are written in a second; 0 writes as many as etcd takes. An API server that runs keeps up with Pace.
+	// Pace is objects written per second; 0: what etcd takes. A running API server keeps up with Pace.
 	Pace int
-	// Over is the time over which they have come into being, evenly, the first one longest ago. 0: they are as old as their objects.
+	// Over is the time over which they have come into being, evenly, the first longest ago; 0: now.
 	Over time.Duration
-	// Mixed: of a hundred copies seven are headless and three of type ExternalName, and they are spread over MixedNamespaces.
+	// Mixed: 7 of 100 copies are headless, 3 of type ExternalName; MixedNamespaces have them.
 	Mixed bool
 }
 
-// MixedNamespaces are those of mixed copies. Somebody else creates them.
+// MixedNamespaces are those of mixed copies. The caller creates them.
 var MixedNamespaces = strings.Fields("a b c d e f g h i j k l m n o p q r s t")
 
 // HasAddresses reports whether a copy has ClusterIPs.
@@ -59,8 +57,8 @@ func (c Copies) created(i int) metav1.Time {
 	return metav1.NewTime(time.Now().Add(-time.Duration(float64(c.Over) * float64(c.To-i) / float64(c.To-c.From))))
 }
 
-// Pace is as fast as the caches of an API server follow: it cuts off the watches of clients that fall behind, its own included, and these then need seconds to catch
-// up.
+// Pace is as fast as an API server's caches follow: it cuts off the watches of clients that fall
+// behind, its own included, which then need seconds to catch up.
 const Pace = 2000
 
 // seeding is one run.
@@ -71,15 +69,15 @@ type seeding struct {
 	ipAddress *networkingv1.IPAddress // its IPAddress, where IPAddresses are copied
 }
 
-// WriteServices writes the Services. Their IPAddresses have to be there: the API server repairs a Service without one at once.
+// WriteServices writes the Services. Without their IPAddresses the API server repairs them at once.
 func (c Copies) WriteServices(ctx context.Context) error { return c.run(ctx, (*seeding).writeServices) }
 
-// WriteIPAddresses writes the IPAddresses of the first of Ranges. One without its Service has a minute's grace.
+// WriteIPAddresses writes those of the first Range. One without its Service has a minute's grace.
 func (c Copies) WriteIPAddresses(ctx context.Context) error {
 	return c.run(ctx, (*seeding).writeIPAddresses)
 }
 
-// WriteBitmaps sets the bits of the copies, for API servers up to 1.33. None may allocate meanwhile.
+// WriteBitmaps sets the copies' bits, for API servers up to 1.33. None may allocate meanwhile.
 func (c Copies) WriteBitmaps(ctx context.Context) error { return c.run(ctx, (*seeding).writeBitmaps) }
 
 // run connects to etcd, and reads the template.
@@ -116,8 +114,8 @@ func (s *seeding) writeIPAddresses(ctx context.Context) (err error) {
 // putter returns the write of the i-th copy.
 type putter func(i int, now metav1.Time) (clientv3.Op, error)
 
-// write writes each copy in a revision of its own. A transaction of many would be faster, and wrong: they would share
-// one resourceVersion, and a watch that is taken up again behind one of them would miss the rest.
+// write writes each copy in a revision of its own. In faster transactions they would share one
+// resourceVersion: a watch that is taken up again behind one of them would miss the rest.
 func (s *seeding) write(ctx context.Context, put putter) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)

@@ -8,9 +8,9 @@ import (
 // staticBand is the size of the static band of every prefix with 4,096 addresses or more.
 const staticBand = 256
 
-// scatter returns the i-th address of a walk over the dynamic band of a prefix that jumps far with each step: as
-// random allocation would leave them, neighbours are seldom both in use. The walk meets every address once
-// before it meets one again, because the step is a prime that no size divides.
+// scatter returns the i-th address of a walk over a prefix's dynamic band that jumps far with each
+// step: as after random allocation, neighbours are seldom both in use. The step is a prime that no
+// size divides, so the walk meets every address once before it repeats one.
 func scatter(prefix netip.Prefix, i int) netip.Addr {
 	return plus(prefix.Addr(), 1+uint64(bit(prefix, i)))
 }
@@ -21,8 +21,8 @@ func bit(prefix netip.Prefix, i int) int {
 	return staticBand + i*step%(allocatable(prefix)-staticBand)
 }
 
-// allocatable is how many addresses a bitmap has: no network address, no broadcast address of IPv4, and of IPv6 the first 65,536
-// addresses at most.
+// allocatable is how many addresses a bitmap has: no network address, no IPv4 broadcast address,
+// and of IPv6 the first 65,536 at most.
 func allocatable(prefix netip.Prefix) int {
 	size := 1 << (prefix.Addr().BitLen() - prefix.Bits())
 	if prefix.Addr().Is4() {

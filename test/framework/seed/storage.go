@@ -15,7 +15,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// codec is the format in which kube-apiserver stores its own kinds: protobuf in an envelope that names the kind.
+// codec is kube-apiserver's format for its own kinds: protobuf in an envelope that names the kind.
 var codec = newCodec()
 
 func newCodec() *protobuf.Serializer {
@@ -51,11 +51,11 @@ func put(key string, kind schema.GroupVersionKind, o runtime.Object) (clientv3.O
 	return clientv3.OpPut(key, value.String()), nil
 }
 
-// bitmaps are the keys under which API servers up to 1.32 keep what they allocate from: that of the primary range and that of the
-// secondary one.
+// bitmaps are the keys under which API servers up to 1.32 keep what they allocate from: for the
+// primary range and for the secondary one.
 var bitmaps = []string{"/registry/ranges/serviceips", "/registry/ranges/secondaryserviceips"}
 
-// writeBitmaps sets the bit of each copy. Before its start the API server must have created the bitmaps.
+// writeBitmaps sets each copy's bit in bitmaps, which the API server must have created before.
 func (s *seeding) writeBitmaps(ctx context.Context) error {
 	if len(s.Ranges) > len(bitmaps) {
 		return fmt.Errorf("there are bitmaps for %d ranges at most", len(bitmaps))

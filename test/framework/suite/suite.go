@@ -1,6 +1,6 @@
-// Package suite ties the control planes of package framework to Ginkgo: what its functions start ends with the node that
-// called them (a spec, a BeforeEach, a BeforeSuite), and what does not start fails that node. Begin with
-// [ControlPlane]. When a spec fails, the ends of the logs of what it started are in its report.
+// Package suite ties the control planes of package framework to Ginkgo: what its functions start
+// ends with the calling node (a spec, a BeforeEach, a BeforeSuite), and what does not start fails
+// it. A failed spec's report has the log ends of what it started. Begin with [ControlPlane].
 package suite
 
 import (
@@ -39,8 +39,8 @@ func APIServer(ctx context.Context, cp *framework.ControlPlane, options framewor
 	return api
 }
 
-// Manager starts our manager, which ends with the calling node. That node fails if the manager has logged a panic, recovered or
-// not, or a data race (which ManagerOptions.Race looks for).
+// Manager starts our manager, which ends with the calling node. That node fails if the manager
+// logged a panic, recovered or not, or a data race (which ManagerOptions.Race looks for).
 func Manager(ctx context.Context, cp *framework.ControlPlane, options framework.ManagerOptions) *framework.Manager {
 	ginkgo.GinkgoHelper()
 	manager, err := cp.StartManager(ctx, options)
@@ -50,7 +50,7 @@ func Manager(ctx context.Context, cp *framework.ControlPlane, options framework.
 	return manager
 }
 
-// ExpectNoCrash expects that a process has logged neither a panic, recovered or not, nor a data race.
+// ExpectNoCrash expects that a process logged no panic, recovered or not, and no data race.
 func ExpectNoCrash(process *framework.Process) {
 	ginkgo.GinkgoHelper()
 	log, err := os.ReadFile(process.LogFile())
@@ -69,7 +69,7 @@ func crashes(log string) []string {
 	return lines
 }
 
-// ControllerManager starts a kube-controller-manager with the named controllers, which ends with the calling node.
+// ControllerManager starts a kube-controller-manager with some controllers, until the node's end.
 func ControllerManager(ctx context.Context, cp *framework.ControlPlane, controllers ...string) *framework.ControllerManager {
 	ginkgo.GinkgoHelper()
 	manager, err := cp.StartControllerManager(ctx, controllers...)
@@ -85,8 +85,7 @@ func endWithNode(process *framework.Process) {
 	})
 }
 
-// showOnFailure also shows what ended with an error by itself: what failed for its absence may have
-// been another spec's.
+// showOnFailure also shows what ended with an error by itself: its absence may fail another spec.
 func showOnFailure(process *framework.Process) {
 	if ginkgo.CurrentSpecReport().Failed() || process.ExitCode() > 0 {
 		ginkgo.AddReportEntry(fmt.Sprintf("the end of %s", process.LogFile()), process.LogTail(shownLines))

@@ -37,7 +37,7 @@ func additional(ctx context.Context, service string) map[string]networkingv1.IPA
 	return found
 }
 
-// getsAdditional waits until a Service has exactly one additional address in each of the CIDRs. It returns them in the order of the CIDRs.
+// getsAdditional waits until a Service has exactly one additional address per CIDR, in their order.
 func getsAdditional(ctx context.Context, service string, cidrs ...string) (addresses []string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -269,7 +269,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		Expect(uids()).To(Equal(before), "none was released and taken again")
 	})
 
-	// Annotations are anybody's, and the API server takes any text up to 256 KiB. Which names can be names of ranges is decided in a table.
+	// Any tenant may annotate, with any text of up to 256 KiB. A table decides on names of ranges.
 	DescribeTable("are refused or reported when the annotation makes no sense", Label("all"), func(ctx SpecContext, name, value string, words ...string) {
 		service, err := c.TryService(ctx, name, framework.RequireDualStack(), withAdditional(value))
 		if err != nil {
@@ -295,7 +295,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 	})
 })
 
-// isStatic reports whether an address of the specs' ranges, of 256 addresses each, is in the static band: the first sixteen of them.
+// isStatic reports whether an address is in the static band: in the specs' /24s, the first sixteen.
 func isStatic(address string) bool {
 	bytes := netip.MustParseAddr(address).AsSlice()
 	return bytes[len(bytes)-1] <= 16

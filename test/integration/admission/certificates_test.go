@@ -31,11 +31,11 @@ const (
 	certKey      = "tls.crt"
 	keyKey       = "tls.key"
 	authorityKey = "ca.crt"
-	// calledAs is what the API server expects in a certificate when it calls the Service of the webhooks.
+	// calledAs is the name that the API server expects in the certificate of the webhooks' Service.
 	calledAs = "clusterip-operator-webhook." + cluster.OperatorNamespace + ".svc"
 )
 
-// Two replicas, with nothing mounted: what they know of their certificate they know from the API server.
+// Two replicas with nothing mounted: each reads its certificate from the API server.
 var _ = Describe("Certificates of our own", Label("all"), Ordered, func() {
 	var c *cluster.Cluster
 
@@ -61,7 +61,7 @@ var _ = Describe("Certificates of our own", Label("all"), Ordered, func() {
 		Expect(connection.ConnectionState().NegotiatedProtocol).To(Equal("http/1.1"))
 	})
 
-	// Every call is on a new connection, so that each one shakes hands: with either certificate, and under either bundle.
+	// Each call is on a new connection and shakes hands: with either certificate, under either bundle.
 	DescribeTable("are replaced while Services are created, and no call is lost", func(ctx SpecContext, spoil func(map[string][]byte)) {
 		was := secret(ctx, c).Data
 		before := len(distrusted(c))
@@ -141,8 +141,8 @@ var _ = Describe("Certificates of our own", Label("all"), Ordered, func() {
 	})
 })
 
-// As with cert-manager: somebody else writes files, later than the manager starts, and renews them. A kubelet mounts them as links to a
-// folder, which it replaces.
+// As with cert-manager, which writes the files after the manager starts, and renews them. A kubelet
+// mounts them as links to a folder, which it replaces.
 var _ = Describe("Certificates from files", Label("all"), func() {
 	It("may come late, change and expire, and we neither ask for a Secret nor touch the webhook configurations", func(ctx SpecContext) {
 		c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
@@ -171,7 +171,7 @@ var _ = Describe("Certificates from files", Label("all"), func() {
 	})
 })
 
-// mount writes the files of a Secret as a kubelet does: into a folder of their own, to which a link leads.
+// mount writes a Secret's files as a kubelet does: into their own folder, to which a link leads.
 func mount(dir string, data map[string][]byte, generation int) {
 	GinkgoHelper()
 	folder := fmt.Sprintf("%s-data-%d", dir, generation)
@@ -187,7 +187,7 @@ func mount(dir string, data map[string][]byte, generation int) {
 	Expect(os.Rename(next, filepath.Join(dir, "..data"))).To(Succeed())
 }
 
-// shown is the certificate that a replica shows to somebody who trusts everybody, nil if it shows none.
+// shown is the certificate that a replica shows to a client that verifies nothing; nil for none.
 func shown(replica *framework.Manager) *x509.Certificate {
 	connection, err := tls.Dial("tcp", replica.WebhookAddress(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is looked at
 	if err != nil {
@@ -222,7 +222,7 @@ func secret(ctx context.Context, c *cluster.Cluster) *corev1.Secret {
 	return s
 }
 
-// changeSecret edits the Secret, which others may do at the same time.
+// changeSecret edits the Secret, and tries again when a replica has written it at the same time.
 func changeSecret(ctx context.Context, c *cluster.Cluster, edit func(data map[string][]byte)) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -248,7 +248,7 @@ func verify(leaf *x509.Certificate, bundles [][]byte, name string) error {
 	return nil
 }
 
-// keepCalling creates Services in dry runs, each call of a webhook on a connection of its own, until it is stopped.
+// keepCalling creates Services in dry runs until it is stopped, each call on a new connection.
 func keepCalling(ctx context.Context, c *cluster.Cluster) (calls *atomic.Int64, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	calls = &atomic.Int64{}
@@ -275,8 +275,8 @@ func keepCalling(ctx context.Context, c *cluster.Cluster) (calls *atomic.Int64, 
 	return calls, stop
 }
 
-// distrusted are the calls that came to nothing because the API server and a replica did not agree on a certificate. A call on a connection
-// that is closed at the same moment comes to nothing too: that is keepCalling's own doing.
+// distrusted are the calls that failed because the API server and a replica did not agree on a
+// certificate. A call also fails if its connection is closed meanwhile: keepCalling causes that.
 func distrusted(c *cluster.Cluster) (lines []string) {
 	GinkgoHelper()
 	text, err := os.ReadFile(c.API.LogFile())
@@ -289,7 +289,7 @@ func distrusted(c *cluster.Cluster) (lines []string) {
 	return lines
 }
 
-// expired puts a certificate into a Secret that was good until a minute ago, of an authority that was so too.
+// expired replaces the Secret's certificate and its authority by ones that expired a minute ago.
 func expired(data map[string][]byte) { maps.Copy(data, issued(calledAs, -time.Minute, "localhost")) }
 
 // issued is a Secret of another authority, for these names, good until then.

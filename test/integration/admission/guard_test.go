@@ -12,8 +12,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// The address of a Service that lives is not to be had by deleting its IPAddress: a second Service would get it, and the first could only
-// be created anew (D2). Who may do what is decided in tables (controllers/admission); here the API server asks, about users who may do all.
+// Deleting its IPAddress must not free a live Service's address: another Service would get it, and
+// the first could only be created anew (D2). Tables decide who may do what (controllers/admission);
+// here the API server asks, about users who may do all.
 var _ = Describe("The guards", Ordered, ContinueOnFailure, func() {
 	var (
 		alice    kubernetes.Interface
@@ -31,7 +32,7 @@ var _ = Describe("The guards", Ordered, ContinueOnFailure, func() {
 			Patch(ctx, address, types.MergePatchType, []byte(`{"metadata":{"labels":{`+labels+`}}}`), metav1.PatchOptions{})
 		return err
 	}
-	// An IPAddress of ours that cools down is deleted when nobody wants it to cool down, and its address handed out.
+	// When no policy wants a cooling IPAddress any more, it is deleted and its address handed out.
 	const asOurs = `"ipaddress.kubernetes.io/managed-by":"clusterip-operator.io","clusterip-operator.io/purpose":"cooling"`
 
 	It("keep users from deleting the IPAddress of a Service that lives, and tell them what to do", func(ctx SpecContext) {
@@ -92,7 +93,7 @@ var _ = Describe("The guards", Ordered, ContinueOnFailure, func() {
 		Expect(alice.NetworkingV1().IPAddresses().Delete(ctx, "10.96.0.80", metav1.DeleteOptions{})).To(Succeed())
 	})
 
-	// A ServiceCIDR over the addresses of machines or pods takes them off the network as soon as Services get them.
+	// A ServiceCIDR over machines' or pods' addresses cuts these off once Services get them.
 	DescribeTable("warn of a ServiceCIDR over a network that is in use", Label("all"), func(ctx SpecContext, cidr string, words ...string) {
 		c.CreateNode(ctx, "machine", []string{"10.150.1.0/24", "fd00:10:150:1::/64"}, "10.151.0.7", "fd00:10:151::7")
 		DeferCleanup(func(ctx SpecContext) { c.DeleteNode(ctx, "machine") })

@@ -22,8 +22,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
-// Whatever happens to the webhook, Services are created; the API server allocates as if the operator were not installed. When it is
-// over the operator learns what was allocated without it, steers again, and remembers nothing that never was.
+// Whatever happens to the webhook, Services are created, as without the operator. Afterwards it
+// learns what was allocated without it, steers again, and forgets what never was.
 var _ = Describe("Services are created although", Label("all"), Ordered, ContinueOnFailure, func() {
 	const (
 		timeout  = 2 * time.Second // of the webhook: a Service waits no longer
@@ -59,7 +59,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 	tenants := func(ctx context.Context, name string) *corev1.Service {
 		return c.CreateService(ctx, name, framework.RequireDualStack(), framework.WithLabel("tenant", "a"))
 	}
-	// gather is a crowd that nobody else belongs to.
+	// gather makes a crowd with an identity of its own.
 	gather := func() *traffic.Crowd {
 		round++
 		those := traffic.NewCrowd(c, fmt.Sprintf("round-%d", round), clients, 1<<20)
@@ -94,8 +94,8 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		}
 		made = nil
 	}
-	// expectNormal wants everything to be as if nothing had happened, five seconds after it is over. What the API server has
-	// allocated by itself may lie where policies do not allow it; that goes first.
+	// expectNormal wants everything as if nothing had happened, five seconds after the trouble. First
+	// it deletes what the API server has allocated by itself, maybe where policies do not allow it.
 	expectNormal := func(ctx context.Context) {
 		GinkgoHelper()
 		over := time.Now()
@@ -118,7 +118,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		}
 		clear(ctx)
 	}
-	// createAlone creates Services, and wants nobody to have answered the API server about them.
+	// createAlone creates Services, and wants the API server to have got no answer about them.
 	createAlone := func(ctx context.Context, delay time.Duration) {
 		GinkgoHelper()
 		before := cluster.FailedOpen(ctx, c.Access)
@@ -157,8 +157,9 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		those := gather()
 		those.Create(ctx, 10*some)
 		<-killed
-		// The API server, left alone at that moment, was faster than those that had their addresses from us, or so was the replica that outlived the leader by
-		// some milliseconds; see the limits in docs/steering.md. They can have met no others than were on their way when a replica was killed.
+		// The API server, alone at that moment, or the replica that outlived the leader by milliseconds,
+		// was faster than Services whose addresses came from us (see the limits in docs/steering.md).
+		// Only Services that were on their way when a replica was killed can have collided.
 		ours, others := those.Collisions(traffic.Events(log))
 		AddReportEntry("collisions", fmt.Sprintf("ours %q, with the API server's own choice %q", ours, others))
 		collided := len(ours) + len(others)
@@ -182,7 +183,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		expectNormal(ctx)
 	},
 		Entry("the webhook answers after five seconds", framework.Trouble{SlowReplies: 5 * time.Second}, timeout, time.Duration(0)),
-		// It hears of them when nobody waits any more, and has to forget what it gives.
+		// It hears of them when no client waits any more, and has to forget what it gives.
 		Entry("the webhook hears of them after five seconds", framework.Trouble{SlowRequests: 5 * time.Second}, timeout, timeout+time.Second),
 		Entry("the connections are refused", framework.Trouble{Refuse: true}, time.Duration(0), time.Duration(0)),
 	)
@@ -226,7 +227,8 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 	})
 })
 
-// changeWebhooks changes where all webhooks of both configurations lead, and what happens when none answers. RemoveWebhooks and AddWebhooks undo it.
+// changeWebhooks changes where all webhooks of both configurations lead, and their failure policy.
+// RemoveWebhooks and AddWebhooks undo it.
 func changeWebhooks(
 	ctx context.Context, c *cluster.Cluster, failurePolicy admissionregistrationv1.FailurePolicyType, to admissionregistrationv1.WebhookClientConfig,
 ) {
@@ -252,7 +254,8 @@ func changeWebhooks(
 	time.Sleep(time.Second) // until the API server goes by it
 }
 
-// startOtherWebhook starts a webhook that ends with the calling node. It allows everything, after a delay, and remembers who asked for what.
+// startOtherWebhook starts a webhook that allows all, after a delay, and notes which user asked for
+// what. It ends with the calling node.
 func startOtherWebhook(delay time.Duration) (config admissionregistrationv1.WebhookClientConfig, asked func() []string) {
 	GinkgoHelper()
 	var (

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// mistakes are specs of policies that make no sense, whatever is in the cluster, and that the schema takes. (What it does not take is in
-// test/integration/policyapi.) Each has the words that its refusal must have: the field, and what was wrong with it.
+// mistakes are policy specs that make no sense in any cluster but that the schema takes (for the
+// rest see test/integration/policyapi), with words that the refusal must have: the field, and why.
 var mistakes = []struct {
 	what, spec, words string
 }{
@@ -33,8 +33,8 @@ var mistakes = []struct {
 		"serviceSelector Is"},
 }
 
-// What no cluster could follow is not stored at all, if a webhook guards. Otherwise the operator says on each such policy what is wrong with it, and
-// goes on with those that make sense, also after a start in the middle of all that.
+// If a webhook guards, what no cluster could follow is not stored. Otherwise the operator reports
+// each such policy, and follows those that make sense, also when it starts in the middle of that.
 var _ = Describe("A policy that makes no sense", Ordered, ContinueOnFailure, func() {
 	const sane = `{serviceCIDRs: [sane], serviceSelector: {matchLabels: {tenant: sane}}, exclusive: true, onFull: Fail,
 		reservations: [{name: four, address: 10.155.0.5}, {name: six, address: "fd00:10:155::5"}]}`
@@ -96,8 +96,7 @@ var _ = Describe("A policy that makes no sense", Ordered, ContinueOnFailure, fun
 	})
 })
 
-// A selector that cannot be read opens nothing. An admin can store one while no webhook guards, by
-// a slip of the pen.
+// A selector that cannot be read opens nothing. Without a webhook, a misspelt one can be stored.
 var _ = Describe("An exclusive policy whose selector cannot be read any more", func() {
 	It("keeps its ranges for the Services that it selected last, and from all when no replica remembers; and says so", func(ctx SpecContext) {
 		c.OfferRange(ctx, "slip", nil, "10.156.0.0/24", "fd00:10:156::/120")
@@ -141,8 +140,8 @@ var _ = Describe("An exclusive policy whose selector cannot be read any more", f
 	})
 })
 
-// What may become right without a change of the policy, or is the matter of two policies, is taken, and a condition says what is wrong and why.
-// What conflicts is decided in tables (controllers/internal/steering).
+// What may become right without a change of the policy, or concerns two policies, is accepted, and
+// a condition reports it. What conflicts is decided in tables (controllers/internal/steering).
 var _ = Describe("A policy that cannot have what it wants", Label("all"), Ordered, ContinueOnFailure, func() {
 	It("waits for a range that does not exist, says so, and has it when it comes", func(ctx SpecContext) {
 		c.AddPolicy(ctx, "early", `{serviceCIDRs: [late-4, late-6], serviceSelector: {matchLabels: {tenant: early}}, onFull: Fail,
@@ -176,7 +175,7 @@ var _ = Describe("A policy that cannot have what it wants", Label("all"), Ordere
 		c.WaitCondition(ctx, "leaver", cluster.Programmed, "False", "leaving")
 	})
 
-	// The addresses are static: those of the dynamic band may be anybody's in this cluster.
+	// The addresses are static: another Service of this cluster may hold one of the dynamic band.
 	It("loses reserved addresses to a better policy, names it, and has the rest until the better one goes", func(ctx SpecContext) {
 		c.AddPolicy(ctx, "first", `{priority: 10, reservations: [{name: a, address: 10.96.0.208/30, for: default/first-a}, {name: six, address: "fd00:10:96::d0"}]}`)
 		c.WaitProgrammed(ctx, "first")

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// Quotas are asked after the mutating webhook: each of these creations sets addresses aside for a Service that never comes.
+// The API server checks quotas after our webhook: each creation takes addresses for no Service.
 var _ = Describe("A namespace whose quota allows no Service, and that goes on creating some", func() {
 	const (
 		attack   = 20 * time.Second
@@ -85,7 +85,7 @@ func coolDown(ctx context.Context, c *cluster.Cluster, n int) (addresses []strin
 	return addresses
 }
 
-// expectServed wants the tenant and everybody else to get Services, each where its policy says.
+// expectServed wants the tenant and another namespace to get Services where their policies say.
 func expectServed(ctx context.Context, c *cluster.Cluster, n int) {
 	GinkgoHelper()
 	why := func() string {

@@ -1,10 +1,10 @@
-// Package admission_test is about what goes wrong with the webhooks: replicas that die, webhooks that cannot be reached, certificates that are lost,
-// clients whose creations all fail, and input that makes no sense. It wants Services to be created all the same, a cluster that is
-// consistent soon afterwards, and whoever is at fault to be told what to do. It also has what nobody sees when all is well: the guards of
-// IPAddresses and ServiceCIDRs, and the life of additional addresses.
+// Package admission_test is about webhooks that go wrong: replicas die, webhooks cannot be reached,
+// certificates are lost, all creations of a client fail, or input makes no sense. It wants Services
+// to be created all the same, a cluster that is soon consistent, and errors that say what to do. It
+// also tests the guards of IPAddresses and ServiceCIDRs, and additional addresses.
 //
-// One cluster lives as long as the suite, for everything that leaves it in order; each spec has ranges and names of its own there. What ends
-// replicas, fills ranges or needs other flags has a cluster of its own.
+// Specs that leave the cluster in order share one, each with its own ranges and names. Specs that
+// end replicas, fill ranges or need other flags have a cluster of their own.
 //
 // Start with "Services are created although".
 package admission_test

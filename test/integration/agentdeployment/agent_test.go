@@ -33,7 +33,7 @@ const (
 	program = "clusterip-operator-proxyagent/"
 )
 
-// asDeployed is how a process starts that is as a container of the agent: its user, its capabilities, and no way to more.
+// asDeployed starts a process like the agent's container: its user, its capabilities, and no more.
 func asDeployed(m manifests.Manifests) []string {
 	GinkgoHelper()
 	Expect(agentOf(m).SecurityContext.Capabilities.Drop).To(ConsistOf(corev1.Capability("ALL")))
@@ -64,7 +64,7 @@ func arguments(m manifests.Manifests, kubeconfig, mode string) []string {
 	return append(args, "--kubeconfig="+kubeconfig, "--iptables-mode="+mode)
 }
 
-// inside writes a kubeconfig with which a program in a namespace reaches the API server as the agent's account.
+// inside writes a kubeconfig by which a namespace's programs reach the API server as the agent.
 func inside(ctx context.Context, n *network.Namespace) string {
 	GinkgoHelper()
 	as, err := c.ConfigForServiceAccount(ctx, namespace, account)
@@ -75,7 +75,7 @@ func inside(ctx context.Context, n *network.Namespace) string {
 	return cluster.KubeconfigOf(as)
 }
 
-// start runs the agent of a kustomization, at most until the spec or container ends, and waits until it is ready as its pod would be.
+// start runs a kustomization's agent until the spec or container ends, and waits until it is ready.
 func start(ctx context.Context, n *network.Namespace, m manifests.Manifests, mode string) (stop func()) {
 	GinkgoHelper()
 	command := append(asDeployed(m), built())
@@ -165,7 +165,7 @@ var _ = Describe("The agent as it is deployed", Ordered, func() {
 		})
 	}
 
-	// A load balancer claims the ClusterIP of another Service, twice. The event of the second time is a change of the first one.
+	// A load balancer claims another Service's ClusterIP twice. The second event updates the first.
 	It("leaves the Services of kube-proxy alone beside it, and reports what it does not serve", func(ctx SpecContext) {
 		theirs := serve(ctx, topology, "theirs", func(*corev1.Service) {})
 		ours := serve(ctx, topology, "ours", labelled)
@@ -218,7 +218,7 @@ func claim(ctx context.Context, addresses ...corev1.LoadBalancerIngress) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// disputes is how many addresses the agent of config/components/proxyagent-beside-kube-proxy does not serve to somebody who claims them.
+// disputes counts the claimed addresses that the agent beside kube-proxy does not serve.
 func disputes(n *network.Namespace) (float64, error) {
 	response, err := n.HTTPClient().Get("http://127.0.0.1:10349/metrics")
 	if err != nil {

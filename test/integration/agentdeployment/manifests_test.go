@@ -24,7 +24,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 		}
 	})
 
-	// An admin comes from one to the next without deleting anything. What stays behind of the one before would be nobody's.
+	// An admin switches variants without deleting anything, so each must replace the one before.
 	It("take the place of one another", func(ctx SpecContext) {
 		fresh := map[string]string{}
 		spec := func() string {
@@ -77,7 +77,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 		Expect(c.Client.Kubeconfig).To(Equal("/var/lib/kube-proxy/kubeconfig.conf"))
 	})
 
-	// The lines that an admin is told to fill in.
+	// These are the lines that an admin is told to fill in.
 	It("let the address of the API server be named", func(ctx SpecContext) {
 		Expect(configMap(manifests.Render(ctx, base), "clusterip-operator-proxyagent-apiserver")).To(BeEmpty())
 		text, err := os.ReadFile(filepath.Join(base, "apiserver.env"))
@@ -89,7 +89,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 		}))
 	})
 
-	// Comments that show settings are read by people who will remove the #.
+	// Comments show settings to admins who will remove the #.
 	It("show settings in comments that exist", func() {
 		for _, path := range []string{base, beside} {
 			text, err := os.ReadFile(filepath.Join(path, "config.yaml"))

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
-// A proxy breaks the level "restricted" of the Pod Security Standards by its nature. What it breaks is listed here to the last word, as the
-// API server says it; all else is kept.
+// A proxy cannot keep the level "restricted" of the Pod Security Standards. This lists all that it
+// breaks, in the words of the API server; it keeps everything else.
 var _ = Describe("A pod of the agent", Ordered, func() {
 	const guarded = "guarded"
 	violations := regexp.MustCompile(`violates PodSecurity "restricted:latest": (.*)`)

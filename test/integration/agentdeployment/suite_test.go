@@ -1,9 +1,9 @@
-// Package agentdeployment_test installs config/proxyagent and its variants as an admin does, and runs the node agent as the pods of
-// these manifests would run: with the token of their ServiceAccount, the arguments of their container, the file of their ConfigMap and
-// no other capability than theirs, on a node with real packets. It wants the agent to be able to do its whole work, and to be allowed
-// nothing beyond it.
+// Package agentdeployment_test installs config/proxyagent and its variants as an admin does, and
+// runs the node agent as their pods would: with the token of their ServiceAccount, the arguments of
+// their container, the file of their ConfigMap and no other capability than theirs, on a node with
+// real packets. It wants the agent to be able to do all its work, and to be allowed nothing else.
 //
-// One cluster lives as long as the suite. Its audit log is the witness of what the account has asked for.
+// One cluster lives as long as the suite. Its audit log shows what the account has asked for.
 //
 // Start with "The agent as it is deployed".
 package agentdeployment_test
@@ -51,7 +51,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	witness, flags = manifests.NewAuditLog(namespace + ":" + account)
 	c = cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{
 		Args: append(flags, "--allow-privileged=true"),
-		// An API server that cannot stream the present state into a watch has to be listed. The agent works with both.
+		// An API server that cannot stream the state into a watch has to be listed. The agent does both.
 		FeatureGates: map[string]bool{"WatchList": false},
 	}})
 	apply(ctx, base)

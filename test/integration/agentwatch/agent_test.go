@@ -18,7 +18,7 @@ import (
 // nodeName is the Node that agents believe to run on.
 const nodeName = "here"
 
-// agent is what a node agent does with a Source: it adds up what it takes. Its methods may be called concurrently.
+// agent adds up what it takes from a Source, as a node agent does. It is safe for concurrent use.
 type agent struct {
 	*watch.Source
 	ended chan error

@@ -15,7 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// What selectors select is in the behaviours 126 to 128 and 140 of test/e2e/flows, additional addresses in test/e2e/allocations.
+// For what selectors select see behaviours 126 to 128 and 140 of test/e2e/flows, for additional
+// addresses test/e2e/allocations.
 var _ = Describe("An agent and Kubernetes 1.37", Ordered, func() {
 	var (
 		c        *cluster.Cluster
@@ -51,7 +52,7 @@ var _ = Describe("An agent and Kubernetes 1.37", Ordered, func() {
 		Eventually(standard.node).Should(HaveField("Leaving", true))
 	})
 
-	// While the API server is away, another one on the same etcd changes things. The agent must find them, and nothing else.
+	// Another API server on the same etcd changes things meanwhile. The agent must find just these.
 	It("outlives its API server and finds what changed meanwhile", func(ctx SpecContext) {
 		other := suite.APIServer(ctx, c.ControlPlane, framework.Options{})
 		leaver := c.CreateService(ctx, "leaves")

@@ -1,5 +1,5 @@
-// Package agentwatch_test follows real API servers with proxyagent/watch: what selectors select, how lists and watches outlive an API
-// server, and what one of Kubernetes 1.32 answers can only be seen there.
+// Package agentwatch_test follows real API servers with proxyagent/watch. Only they show what
+// selectors select, how lists and watches outlive an API server, and what Kubernetes 1.32 answers.
 //
 // Start with changes_test.go.
 package agentwatch_test
@@ -32,7 +32,7 @@ const recovery = time.Minute
 // namespace is where the specs' Services live.
 const namespace = "default"
 
-// compact lets etcd forget everything but the present, so that no watch can go on from where it was.
+// compact lets etcd forget all but the present, so that no watch can go on from where it was.
 func compact(ctx context.Context, c *cluster.Cluster) {
 	GinkgoHelper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Etcd.URL()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})

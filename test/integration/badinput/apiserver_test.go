@@ -14,7 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// listening returns an address on which somebody listens until the spec ends, and never answers, as behind a firewall or on a frozen machine.
+// listening returns an address that accepts connections until the spec ends and never answers, as
+// behind a firewall or on a frozen machine.
 func listening() (address string) {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -23,11 +24,10 @@ func listening() (address string) {
 	return listener.Addr().String()
 }
 
-// An API server may be late at the start of a whole cluster, so the manager waits for it, saying so; but an address or a
-// credential that is wrong must not look like a manager that works.
+// An API server may start late with the whole cluster, so the manager waits for it and says so; but
+// a manager with a wrong address or credential must not look like one that works.
 var _ = Describe("An API server that does not let the manager in", func() {
-	// Three managers wait side by side: on a port where nobody listens, on one that never answers, and with a token that
-	// nobody issued.
+	// Three managers wait: for a port without a listener, for a silent one, and with a forged token.
 	It("is waited for, and given up with its address and the remedy", func(ctx SpecContext) {
 		nobody, silent := c.AdminConfig(), c.AdminConfig()
 		nobody.Host = "https://127.0.0.1:9" // discard; a free port may be somebody's before the end
@@ -68,7 +68,7 @@ var _ = Describe("An API server that does not let the manager in", func() {
 	})
 })
 
-// Another program sits on a port that the manager was told to use. On a node with host networking that is the usual mistake.
+// Another program uses a port that the manager was given, as it often happens with host networking.
 var _ = DescribeTable("A port that is taken ends the manager before it has written anything, with the flag as the remedy", func(ctx SpecContext, flag string) {
 	busy := listening()
 	untouched(ctx, func() {
@@ -90,8 +90,8 @@ var _ = It("Webhooks without the kind of policies are not served, which is told 
 	Expect(manager.LogTail(1000)).To(ContainSubstring("apply config/crd"))
 })
 
-// Kubernetes 1.32 serves ServiceCIDR and IPAddress only if it is told to, and allocates from a bitmap whose range no
-// client can read. Both are settled on a command line, which the message has to name.
+// Kubernetes 1.32 serves ServiceCIDR and IPAddress only if told to, and allocates from a bitmap
+// whose range no client can read. Flags settle both, and the message has to name them.
 var _ = It("An API server of Kubernetes 1.32 that lacks a setting is refused at once", func(ctx SpecContext) {
 	options := framework.Options{Version: framework.V132, Args: []string{"--runtime-config=networking.k8s.io/v1beta1=false"}}
 	old := cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true})

@@ -11,8 +11,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// An admin, or a template of theirs, hands the manager words and files that it does not understand. It reads all of them before it talks to a
-// cluster, names every mistake of a kind at once, and ends with status 2. What is a mistake is decided in tables (cmd/manager, api/config).
+// An admin or a template gives the manager arguments and files that it does not understand. It
+// reads all of them before it talks to a cluster, names all mistakes of a kind at once, and ends
+// with status 2. Tables decide what is a mistake (cmd/manager, api/config).
 var _ = Describe("A command line that makes no sense", func() {
 	refused := func(ctx SpecContext, args []string, complaints ...string) {
 		GinkgoHelper()

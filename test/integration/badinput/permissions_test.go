@@ -15,7 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// trimmed is a kubeconfig with the token of a ServiceAccount that may do what config/rbac grants, but for verbs of resources.
+// trimmed is the kubeconfig of a ServiceAccount with config/rbac's permissions except lost.
 func trimmed(ctx context.Context, name string, lost map[string][]string) string {
 	GinkgoHelper()
 	content, err := os.ReadFile("../../../config/rbac/role.yaml")
@@ -36,8 +36,9 @@ func trimmed(ctx context.Context, name string, lost map[string][]string) string 
 	return cluster.KubeconfigOf(config)
 }
 
-// Somebody trims the ClusterRole of the operator, or never applied it. A watch that is forbidden never ends its first listing, so the manager
-// asks before it starts and tells everything that is missing at once. What it asks for is compared with config/rbac in controllers/preflight_test.go.
+// The operator's ClusterRole was trimmed or never applied. A forbidden watch never ends its first
+// listing, so the manager asks before it starts and reports all that is missing at once.
+// controllers/preflight_test.go compares its questions with config/rbac.
 var _ = Describe("A ServiceAccount that may not do everything", func() {
 	refused := func(ctx SpecContext, kubeconfig string, args []string, complaints ...string) {
 		GinkgoHelper()

@@ -1,8 +1,8 @@
-// Package badinput_test gives the manager what it cannot work with: command lines, configuration files, API servers and
-// permissions. It wants each refused with a message that names the cause and the remedy, with an exit status that a script
-// can act on, and with a cluster that is as it was before.
+// Package badinput_test gives the manager command lines, configuration files, API servers and
+// permissions that it cannot work with. It wants each refused with a message that names the cause
+// and the remedy, an exit status that a script can act on, and a cluster that is as it was before.
 //
-// Start with untouched, which holds the last of these for every spec.
+// Start with untouched, which ensures the last of these for every spec.
 package badinput_test
 
 import (
@@ -39,8 +39,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 }, NodeTimeout(time.Minute))
 
-// untouched wants every object of the cluster to be after do as it was before. A manager that got to work would change
-// one at once: a ServiceCIDR without finalizers waits for it.
+// untouched wants do to leave every object of the cluster as it was. A manager that got to work
+// would change one at once: a ServiceCIDR without finalizers waits for it.
 func untouched(ctx context.Context, do func()) {
 	GinkgoHelper()
 	work := framework.NewServiceCIDR("", "10.200.0.0/24")

@@ -12,9 +12,9 @@ import (
 
 var _ = Describe("A default range", func() {
 
-	// 1. A /28 is full with 13 Services and the Service kubernetes. 2. A /24 around it makes room for 254 in all, for what is the broadcast
-	// address of the one is an address of the other. 3. Those outside of the /28 go, then the /24, which those inside do not need.
-	// 4. 14 are left, undisturbed, and there is room for no other.
+	// 1. A /28 is full with 13 Services and the Service kubernetes. 2. A /24 around it makes room for
+	// 254 in all: the /28's broadcast address is usable in it. 3. The Services outside of the /28 go,
+	// then the /24, which the rest do not need. 4. 14 are left, undisturbed, and the range is full.
 	It("grows from 14 to 254 addresses and shrinks to 14", func(ctx SpecContext) {
 		const small, large = "10.98.0.0/28", "10.98.0.0/24"
 		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: small}})
@@ -40,9 +40,9 @@ var _ = Describe("A default range", func() {
 	})
 })
 
-// 1. A cluster of one family has a Service. 2. Its API server dies and is started again with a second family, while the operator goes on.
-// 3. The default ServiceCIDR has both. 4. The old Service gets a second address, a new one gets two. 5. The operator looks after the
-// second family without being started again.
+// 1. A cluster of one family has a Service. 2. Its API server is killed and restarted with a second
+// family, while the operator runs. 3. The default ServiceCIDR has both. 4. The old Service gets a
+// second address, a new one gets two. 5. The running operator looks after the second family.
 var _ = Describe("A cluster of one family", func() {
 	DescribeTable("becomes one of two under a running operator", func(ctx SpecContext, first, second string) {
 		const kubernetes = "kubernetes"
@@ -60,7 +60,7 @@ var _ = Describe("A cluster of one family", func() {
 		Eventually(func() []string { return c.ServiceCIDR(ctx, kubernetes).Spec.CIDRs }).Should(HaveExactElements(first, second))
 		Expect(c.Condition(ctx, kubernetes, cluster.Ready).Status).To(Equal(metav1.ConditionTrue))
 
-		// The API server allocates from what it has seen so far, which for a moment lacks the second range.
+		// The API server allocates from what it has seen, which may lack the second range for a moment.
 		var upgraded *corev1.Service
 		Eventually(func() (err error) {
 			upgraded, err = c.PatchService(ctx, "old", `{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`)

@@ -13,8 +13,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// Two managers share a Lease. One works and one waits, whichever was first; when the one that works ends, the other
-// one takes over. What proves it is a deleted IPAddress: somebody restores it, and only one of the two can have been it.
+// Two managers share a Lease: one works, one waits, and takes over when the first ends. The proof
+// is a deleted IPAddress: it is restored, and only one of the two can have done it.
 var _ = Describe("Two managers", Ordered, func() {
 	var (
 		c        *cluster.Cluster

@@ -30,8 +30,8 @@ var _ = Describe("Services that misspell their addresses", Ordered, func() {
 		four = c.CreateSettledService(ctx, "dual", framework.RequireDualStack(), framework.WithClusterIPs("10.96.0.173", "fd00:10:96:0::00ad")).Spec.ClusterIP
 	})
 
-	// What the API server itself creates anew, three minutes after its start or after it found
-	// none, is not counted: on a slow machine that falls into this spec.
+	// What the API server itself creates anew, three minutes after its start or after it found none,
+	// is not counted: on a slow machine that falls into this spec.
 	It("are left to the API server: the operator writes no IPAddress of theirs", func(ctx SpecContext) {
 		watch, err := c.Networking().IPAddresses().Watch(ctx, metav1.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())

@@ -18,10 +18,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// Eight clients change a cluster a thousand times: Services come and go, IPAddresses are deleted by hand, some of them
-// right before their Service, and some appear for Services that will never exist. The manager is killed twice on the
-// way, without warning, and started again while the changes go on. Afterwards nothing is lost, nothing is double, and the new manager's account
-// agrees with the cluster.
+// Eight clients change a cluster a thousand times: Services come and go, IPAddresses are deleted by
+// hand, some right before their Service, and some appear for Services that never exist. Meanwhile
+// the manager is killed twice and started again. Afterwards nothing is lost or double, and the new
+// manager's figures agree with the cluster.
 var _ = It("A manager that is killed in the middle of a thousand changes loses nothing and doubles nothing", Label("all"), func(ctx SpecContext) {
 	const clients, rounds, steps = 8, 25, 5
 	c := cluster.Start(ctx, cluster.Options{})
@@ -49,8 +49,8 @@ var _ = It("A manager that is killed in the middle of a thousand changes loses n
 	lose := func(ctx context.Context, address string) error {
 		return client.IgnoreNotFound(c.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{}))
 	}
-	// An IPAddress is deleted by hand only if it lies in the static band: one of the dynamic band could be given to another Service before it is
-	// restored, which nobody can mend.
+	// Only IPAddresses of the static band are deleted by hand: before one of the dynamic band is
+	// restored, the API server could give its address to another Service for good.
 	work := func(ctx context.Context, id int) error {
 		for round := range rounds {
 			n := id*rounds + round
@@ -90,7 +90,7 @@ var _ = It("A manager that is killed in the middle of a thousand changes loses n
 	Expect(all.Wait()).To(Succeed())
 	Expect(done.Load()).To(BeEquivalentTo(clients * rounds * steps))
 
-	// An IPAddress that nobody claims is left alone for a minute, so this takes one and a bit.
+	// The operator leaves an IPAddress without a Service alone for a minute, so this takes longer.
 	Eventually(c.Breaches).WithArguments(ctx).WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(BeEmpty())
 	Consistently(c.Breaches).WithArguments(ctx).WithTimeout(3 * time.Second).Should(BeEmpty())
 	found := map[string][]string{}
@@ -104,8 +104,8 @@ var _ = It("A manager that is killed in the middle of a thousand changes loses n
 	restored(ctx, c, c.CreateSettledService(ctx, "late"), 10*time.Second)
 })
 
-// The API server dies under the manager and comes back, then etcd does under the API server. The manager waits and goes on: the
-// same process, and with the same diligence.
+// The API server dies under the manager and comes back, then etcd under the API server. The same
+// manager process waits and goes on with the same diligence.
 var _ = Describe("A manager whose control plane fails", Label("all"), Ordered, func() {
 	var (
 		c       *cluster.Cluster
@@ -149,7 +149,7 @@ var _ = Describe("A manager whose control plane fails", Label("all"), Ordered, f
 			Expect(c.Operator.Resume()).To(Succeed())
 			Consistently(c.Operator.Running).WithTimeout(4 * time.Second).Should(BeTrue())
 			Expect(c.Etcd.Start(ctx)).To(Succeed())
-			// The API server dials etcd ever more rarely, for each resource by itself, and refuses requests meanwhile.
+			// The API server dials etcd ever more rarely, per resource, and refuses requests meanwhile.
 			Eventually(func() error {
 				_, err := c.Networking().IPAddresses().Get(ctx, service.Spec.ClusterIP, metav1.GetOptions{})
 				return err

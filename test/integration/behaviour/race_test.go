@@ -18,8 +18,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// Two API servers allocate from one range of 126 IPv4 and 127 IPv6 addresses, each knowing of the other's choices only
-// by hearsay. What is unique in the end is the name of the IPAddress.
+// Two API servers allocate from one range of 126 IPv4 and 127 IPv6 addresses, and learn late of
+// each other's choices. Only the name of the IPAddress is unique.
 var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func() {
 	const each = 55
 	var (
@@ -50,7 +50,7 @@ var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func
 		return append(created[0], created[1]...)
 	}
 
-	// expectOneToOne wants no address to have two Services, and each to have one IPAddress, that names the Service.
+	// expectOneToOne wants no address to have two Services, and one IPAddress to name each Service.
 	expectOneToOne := func(ctx SpecContext) {
 		GinkgoHelper()
 		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
@@ -85,7 +85,7 @@ var _ = Describe("Two API servers on one etcd", Ordered, ContinueOnFailure, func
 		expectOneToOne(ctx)
 	})
 
-	// In all of this nothing was wrong, and an operator who says otherwise is not listened to for long.
+	// Nothing was wrong in all this, and operators that raise false alarms are soon ignored.
 	It("do not alarm the operator", Label("all"), func(ctx SpecContext) {
 		Consistently(func(g Gomega) {
 			g.Expect(c.Metric(ctx, "drift_detected_total")).To(BeZero())

@@ -13,8 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// down does something while etcd and the API server are, in the order in which an admin stops and
-// starts them.
+// down stops etcd and the API server, calls do, and starts them, in the order that an admin uses.
 func down(ctx context.Context, c *cluster.Cluster, do func()) {
 	GinkgoHelper()
 	Expect(c.API.Kill()).To(Succeed())
@@ -24,7 +23,7 @@ func down(ctx context.Context, c *cluster.Cluster, do func()) {
 	Expect(c.API.Start(ctx)).To(Succeed())
 }
 
-// 1. etcd is saved. 2. A Service is deleted, and others come. 3. etcd is restored without
+// 1. etcd is saved. 2. A Service is deleted, and more are created. 3. etcd is restored without
 // --bump-revision: the Service and its addresses are back, with the versions that they had, and
 // nothing of what has come since ever was. A manager that goes on believes the opposite: it has
 // read the deletion, and its watches begin at revisions to come.
@@ -37,8 +36,7 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 		saved = filepath.Join(c.Dir(), "saved")
 	})
 
-	// lose has a Service that is in the snapshot deleted and forgotten, and the restore bring it
-	// back.
+	// lose saves etcd with Service restored, deletes that, creates those lost, and restores etcd.
 	lose := func(ctx context.Context, restored string, lost ...string) []string {
 		GinkgoHelper()
 		addresses := c.CreateSettledService(ctx, restored, framework.RequireDualStack()).Spec.ClusterIPs
@@ -54,8 +52,7 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 		return addresses
 	}
 
-	// beginAnew waits until every manager has ended, with the reason as its last words, and starts
-	// them as the kubelet does.
+	// beginAnew waits until every manager has ended, saying why, and restarts them like the kubelet.
 	beginAnew := func(ctx context.Context, managers []*framework.Manager) {
 		GinkgoHelper()
 		for _, manager := range managers {
@@ -66,8 +63,8 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 		}
 	}
 
-	// expectTruth wants the addresses of a Service that is back to be its own: their IPAddresses
-	// are kept, and no other Service is given them.
+	// expectTruth wants the addresses of a Service that is back to be its own: their IPAddresses are
+	// kept, and no other Service is given them.
 	expectTruth := func(ctx context.Context, name string, addresses []string) {
 		GinkgoHelper()
 		for _, address := range addresses {

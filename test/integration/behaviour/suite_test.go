@@ -1,7 +1,7 @@
-// Package behaviour_test holds the operator to what people expect of ServiceCIDRs and IPAddresses from Kubernetes itself:
-// ranges fill, grow, shrink and go, families are added, API servers race. With the operator all of it is as it was without. And it ends managers in
-// every way in which they end (asked to, killed, in the middle of work, with a standby beside them) and API servers under them, and wants the cluster
-// to come out whole.
+// Package behaviour_test holds the operator to what people expect of ServiceCIDRs and IPAddresses
+// from Kubernetes itself: ranges fill, grow, shrink and go, families are added, API servers race,
+// all as without the operator. It also ends managers in every way (asked to, killed, in the middle
+// of work, beside a standby) and API servers under them, and wants the cluster to come out whole.
 //
 // Start with growth_test.go; each file is one topic.
 package behaviour_test
@@ -39,7 +39,7 @@ func expectFull(ctx SpecContext, c *cluster.Cluster) {
 	Expect(err).To(MatchError(ContainSubstring("range is full")))
 }
 
-// expectHealth wants Services and IPAddresses to match one to one, and the operator to have found nothing wrong all along.
+// expectHealth wants Services and IPAddresses to match, and the operator to have found no drift.
 func expectHealth(ctx SpecContext, c *cluster.Cluster) {
 	GinkgoHelper()
 	Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
@@ -47,8 +47,8 @@ func expectHealth(ctx SpecContext, c *cluster.Cluster) {
 	Expect(c.Events(ctx).Ours().Warnings().For("ClusterIPNotAllocated")).To(BeEmpty())
 }
 
-// ourWriter is the field manager of the IPAddresses that the manager writes. It tells them from those that the API server
-// repairs, which it does too, after minutes.
+// ourWriter is the field manager of the manager's IPAddresses. It tells them from those that the
+// API server repairs, minutes later.
 const ourWriter = "clusterip-operator-ipaddress"
 
 // restored deletes the IPAddress of a Service and waits until the manager has written it anew.

@@ -15,8 +15,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// Kubernetes 1.33 serves v1 of ServiceCIDR and IPAddress and still has the feature gate by which it allocates from one or the other. It is switched on in a cluster that
-// the operator has prepared, which takes notice by itself, and the other way around after a `migrate rollback`.
+// Kubernetes 1.33 serves v1 of ServiceCIDR and IPAddress and still has the feature gate that
+// chooses the allocator. A prepared cluster switches it on, which the operator notices by itself,
+// and off again after a `migrate rollback`.
 var _ = Describe("An API server 1.33 without MultiCIDRServiceAllocator", Ordered, Label("soak"), func() {
 	var c *cluster.Cluster
 	options := func(gate bool) framework.Options {
@@ -77,7 +78,7 @@ var _ = Describe("An API server 1.33 without MultiCIDRServiceAllocator", Ordered
 		expectAllocator(ctx, "Both")
 	})
 
-	// An API server of 1.32 that changes the ServiceCIDR beside this one forgets who has written what as v1.
+	// A 1.32 API server that changes the ServiceCIDR beside this one drops the field managers of v1.
 	It("is recognised also when nobody knows any more who has written the condition Ready", func(ctx SpecContext) {
 		_, err := c.Networking().ServiceCIDRs().Patch(ctx, "kubernetes", types.MergePatchType, []byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())

@@ -29,7 +29,7 @@ const (
 	twoFamilies = "10.96.0.0/16,fd00:10:96::/112"
 )
 
-// repairs are the events by which an API server tells that its IPAddresses, or its default range, are not in order.
+// repairs are the reasons of events that report wrong IPAddresses or a wrong default range.
 var repairs = []string{
 	"ClusterIPNotValid", "ClusterIPOutOfRange", "ClusterIPNotAllocated", "ClusterIPAlreadyAllocated",
 	"IPAddressNotAllocated", "IPAddressWrongReference", "UnknownError", "FailedToAllocate",
@@ -38,12 +38,12 @@ var repairs = []string{
 
 // A cluster on the bitmap gets the operator, lives, and is upgraded:
 //
-//  1. One family. The operator makes the default ServiceCIDR from its flag, and an IPAddress for each ClusterIP.
+//  1. One family. The operator makes the default ServiceCIDR from its flag, and the IPAddresses.
 //  2. A second family is added to the API server and to the operator.
-//  3. A thousand Services of every kind; some go, some change their type or families, IPAddresses are lost.
+//  3. A thousand Services of every kind; some go, some change type or families; IPAddresses vanish.
 //  4. The API server becomes 1.37 while the manager is frozen. The new API server finds nothing to
 //     repair: every IPAddress is the one that it would have written itself.
-//  5. The manager wakes. It was told of another API than the one that there is now, so it ends to be started again.
+//  5. The manager wakes. It was told of another API than is served now, so it ends to be restarted.
 //  6. Started again, it finds nothing to do either, and life goes on.
 var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 	var (
@@ -74,16 +74,16 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		}
 	}
 
-	// hasty reports whether an API server calls a Service unallocated that has come since the upgrade. It does so whenever its watch of
-	// Services is ahead of that of IPAddresses, and means nothing by it.
+	// hasty reports whether an event calls a Service newer than the upgrade unallocated. An API server
+	// does so, and means nothing by it, when its watch of Services is ahead of that of IPAddresses.
 	hasty := func(event eventsv1.Event) bool {
 		_, wasThere := clusterIPsBefore[event.Regarding.Namespace+"/"+event.Regarding.Name]
 		return !wasThere && event.Regarding.Kind == "Service" && strings.Contains(event.Note, "is not allocated; repairing") &&
 			len(cluster.Events{event}.Ours()) == 0
 	}
 
-	// repairsSince are the events of the new API server and of a new manager that speak of a repair, in any namespace. Left out
-	// is what was there before the upgrade.
+	// repairsSince are the new API server's and manager's events about repairs, in any namespace,
+	// without those from before the upgrade.
 	var eventsBefore cluster.Events
 	repairsSince := func(ctx context.Context) []string {
 		GinkgoHelper()
@@ -120,8 +120,8 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		Expect(c.IPAddresses(ctx)).To(HaveLen(1 + 100))
 	})
 
-	// Kubernetes 1.32 refuses a second range in a ServiceCIDR that exists, so the operator replaces the object. It is killed when
-	// the old one is going and the new one is not there yet. The addresses do not wait, and those that exist stay as they are.
+	// Kubernetes 1.32 refuses a second range in an existing ServiceCIDR, so the operator replaces it.
+	// It is killed between the two. The addresses do not wait, and existing ones stay as they are.
 	It("gets a second family, although the manager is killed on the way", func(ctx SpecContext) {
 		old := c.ServiceCIDR(ctx, "kubernetes").UID
 		early := c.IPAddresses(ctx)
@@ -175,8 +175,8 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		whole(ctx, time.Minute)
 	})
 
-	// services[100+i] was built by case i%9 above. No grace is needed here for an IPAddress that has lost its Service: only the
-	// operator writes them.
+	// services[100+i] was built by case i%9 above. An IPAddress that has lost its Service gets no
+	// grace here: only the operator writes them.
 	It("keeps them through deletions and changes", func(ctx SpecContext) {
 		built := func(kind, n int) (some []*corev1.Service) {
 			for i := 100 + kind; len(some) < n; i += 9 {
@@ -291,7 +291,7 @@ func lines(events cluster.Events) (all []string) {
 	return all
 }
 
-// pattern is what is left of an IPAddress when all is taken away that differs from one to the next, and our label.
+// pattern is an IPAddress without what differs from one to the next, and without our label.
 func pattern(ip *networkingv1.IPAddress) networkingv1.IPAddress {
 	ip = ip.DeepCopy()
 	ip.Name, ip.UID, ip.ResourceVersion, ip.ManagedFields = "", "", "", nil

@@ -1,7 +1,7 @@
-// Package console_test opens `kubectl clusterip console` in a browser, as a user who may only look, on a cluster of 10,000 Services: what is on the screen is held
-// against what the API server says.
+// Package console_test opens `kubectl clusterip console` in a browser, as a user who may only look,
+// on a cluster of 10,000 Services, and compares the screen with what the API server says.
 //
-// Start with console_test.go. CONSOLE_PICTURES=FOLDER keeps the pictures that the specs take; those of docs/images are made so.
+// Start with console_test.go. CONSOLE_PICTURES=FOLDER keeps its pictures, as for docs/images.
 package console_test
 
 import (
@@ -76,5 +76,5 @@ func keep(name string, picture []byte) {
 	}
 }
 
-// patience is how long a page may take to show what has changed: it asks every two seconds, and watches pause after failures.
+// patience is how long a page may take to show a change: it polls every 2 s, and watches may pause.
 const patience = time.Minute

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// grace is how long a ServiceCIDR that nothing needs stays after its deletion, until no API server allocates from it any more.
+	// grace is how long a deleted ServiceCIDR stays at least: API servers may still allocate from it.
 	grace = 10 * time.Second
-	// pastGrace is when upstream's controller has long removed the finalizer of a ServiceCIDR that it lets go.
+	// pastGrace is when upstream's controller has long let go of the ServiceCIDRs that it releases.
 	pastGrace = 14 * time.Second
-	// somebody manages the IPAddresses that are not the API server's.
+	// somebody is the manager named by the IPAddresses that are not the API server's.
 	somebody = "widgets.example.com"
 )
 
-// ranges are ServiceCIDRs that are deleted, among others that stay, with what holds addresses in them.
+// ranges are ServiceCIDRs to delete, with those that stay and what holds addresses in them.
 type ranges struct {
 	name string
 	// deleted and staying are the CIDRs of one ServiceCIDR each.
@@ -37,7 +37,7 @@ type ranges struct {
 	foreign string
 }
 
-// free are not needed: they are empty, or all that is in them is in others too, that are the same, around them, or their halves.
+// free are not needed: empty, or all in them is also in equal or larger ranges or in their halves.
 var free = []ranges{
 	{name: "empty-ipv4", deleted: []string{"10.120.0.0/24"}},
 	{name: "empty-ipv6", deleted: []string{"fd00:120::/120"}},
@@ -56,7 +56,7 @@ var pairs = []ranges{
 	{name: "nested-ipv6", deleted: []string{"fd00:102::/120", "fd00:102::/122"}, held: []string{"fd00:102::5"}},
 }
 
-// needed have something in them that is nowhere else. The crowds are two more Services than are ever listed.
+// needed are ranges whose contents are nowhere else. Crowds have two Services more than are listed.
 var needed = []ranges{
 	{name: "crowded-ipv4", deleted: []string{"10.103.0.0/24"}, held: crowd("10.103.0.%d")},
 	{name: "crowded-ipv6-of-a-customer-who-is-fond-of-long-names", deleted: []string{"fd00:103::/120"}, held: crowd("fd00:103::%d")},
@@ -108,7 +108,7 @@ func left(ctx context.Context, c *cluster.Cluster, all ...ranges) func() []strin
 	return func() []string { return c.Remaining(ctx, namesOf(all...)...) }
 }
 
-// covered reports whether one of those that are deleted is left that has the address of the Service.
+// covered reports whether a deleted ServiceCIDR that is left contains the address of the Service.
 func (r ranges) covered(ctx context.Context, c *cluster.Cluster) bool {
 	for i, name := range r.gone() {
 		if c.ServiceCIDR(ctx, name) != nil && netip.MustParsePrefix(r.deleted[i]).Contains(netip.MustParseAddr(r.held[0])) {
@@ -142,8 +142,8 @@ func foreignAddress(address string) *networkingv1.IPAddress {
 }
 
 // 1. Ranges of all kinds are created in every cluster, and what holds them.
-// 2. All of them are deleted at the same moment. Where kube-controller-manager is alone it is away just then, as in a fail-over,
-// so that its defect does not hang on a few milliseconds between two timers.
+// 2. All are deleted at the same moment. Where kube-controller-manager is alone it is away then, as
+// in a fail-over, so that its defect does not depend on a few milliseconds between two timers.
 // 3. The specs watch what becomes of them, for longer than upstream's grace.
 // 4. What held them is taken away, and they have to go.
 var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, func() {
@@ -166,8 +166,8 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 		everywhere(func(c *cluster.Cluster) { c.DeleteServiceCIDRs(ctx, namesOf(every...)...) })
 	})
 
-	// API servers learn of the deletion one after the other. Until all have, the range must stay, needed or not. Ages are told in whole seconds.
-	// One spec for both clusters, because for a second one it would be too late.
+	// API servers learn of the deletion one by one. Until all have, the range must stay, needed or
+	// not. Ages are in whole seconds. One spec for both clusters: a second would be too late.
 	It("stays for the grace of ten seconds", func(ctx SpecContext) {
 		until := grace - 2*time.Second
 		Expect(time.Since(deleted)).To(BeNumerically("<", until), "too late to see anything")
@@ -190,7 +190,7 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 				ContainSubstring(r.blocker(9)+" and 2 more. "), ContainSubstring("Delete these, or create a ServiceCIDR that holds their addresses")))
 			Expect(c.Condition(ctx, name, cluster.Ready)).To(HaveField("Reason", networkingv1.ServiceCIDRReasonTerminating))
 			Expect(c.Metric(ctx, "blocked_deletions", "servicecidr", name)).To(BeEquivalentTo(12))
-			// The API server takes no more than 1,024 characters, which ten Services with long names exceed; what to do must not be lost then.
+			// Ten Services with long names exceed the API server's 1,024 characters; the advice must stay.
 			Eventually(func() []string {
 				return c.Events(ctx).Ours().Warnings().OnServiceCIDR(name).For("ServiceCIDRDeletionBlocked").Notes()
 			}).
@@ -198,7 +198,7 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 		}
 	}, withOperator("of either family"))
 
-	// kube-controller-manager does not see it, and whoever manages it would be left with an address outside of every range.
+	// kube-controller-manager ignores it; its manager would keep an address outside of every range.
 	DescribeTable("names the manager of an address that is no Service's, and leaves it as it is", func(ctx SpecContext, where string) {
 		c := clusters[where]
 		for _, r := range needed[2:4] {
@@ -234,7 +234,7 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 		}).WithTimeout(max(time.Second, pastGrace-time.Since(deleted))).WithPolling(500 * time.Millisecond).Should(Succeed())
 	}, withOperator("the last of several too"))
 
-	// The proof that the operator's finalizer was needed: the controller beside it would have let a range of every pair go.
+	// This proves the operator's finalizer necessary: upstream has released a range of every pair.
 	It("stays although kube-controller-manager has let go of it", func(ctx SpecContext) {
 		c := clusters[operatorBeside]
 		for _, p := range pairs {
@@ -246,7 +246,7 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 		}
 	})
 
-	// Two controllers look at the same ranges, write the same condition and the same finalizer. If they disagreed they would write for ever.
+	// Two controllers write the same condition and finalizer. If they disagreed, it would never end.
 	It("is looked at by two controllers in silence, also when both start again", func(ctx SpecContext) {
 		c := clusters[operatorBeside]
 		Eventually(c.Uncounted).WithArguments(ctx).WithTimeout(time.Minute).Should(BeEmpty(), "counts are written half a minute after the last ones")
@@ -272,7 +272,7 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 		c := clusters[upstreamAlone]
 		Expect(c.Remaining(ctx, namesOf(every...)...)).To(HaveLen(len(namesOf(every...))))
 		Expect(c.Upstream.Resume()).To(Succeed())
-		// Of a pair whose first has gone before its second is judged, the second is safe. Which pairs are lost is chance.
+		// If one of a pair goes before the other is judged, the other stays. Chance decides on the pairs.
 		var lost ranges
 		Eventually(func() bool {
 			i := slices.IndexFunc(pairs, func(p ranges) bool { return !p.covered(ctx, c) })

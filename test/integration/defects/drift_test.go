@@ -15,13 +15,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// Services and their IPAddresses arrive on two watches, in no order. Who believes what he sees at first takes every burst of
-// creations for drift and alarms people who have done nothing wrong. Here the operator also starts in the middle of one: its first listings are of
-// different moments.
+// Services and their IPAddresses arrive on two watches, in no order. An operator that believes what
+// it sees first takes each burst of creations for drift and gives false alarms. Here it also starts
+// in the middle of a burst: its first listings are of different moments.
 var _ = It("A healthy burst of Services is no drift, and does not make the operator blind", func(ctx SpecContext) {
 	const size = 240
 	c := cluster.Start(ctx, cluster.Options{})
-	// The operator is ready before its first listings, and what it finds in those has not appeared. It labels nothing before they are complete.
+	// The operator is ready before its first listings, whose contents do not count as new. It labels
+	// nothing before they are complete.
 	Eventually(c.Labels).WithArguments(ctx, "10.96.0.1").Should(HaveKey(cluster.BandLabel))
 	named := func(name string) func(i int) *corev1.Service {
 		return func(i int) *corev1.Service { return cluster.Dual(cluster.Namespace, fmt.Sprintf("%s-%03d", name, i)) }
@@ -60,7 +61,7 @@ var _ = It("A healthy burst of Services is no drift, and does not make the opera
 // leaked are IPAddresses whose Service does not exist, and how old they became.
 var leaked = map[string]chan time.Duration{"10.96.250.1": make(chan time.Duration, 1), "fd00:10:96::fa01": make(chan time.Duration, 1)}
 
-// leakAddresses creates the leaked IPAddresses and watches their end, which is a minute away, while the specs go on.
+// leakAddresses creates the leaked IPAddresses and watches for their end, a minute later.
 func leakAddresses(ctx context.Context, c *cluster.Cluster) {
 	GinkgoHelper()
 	for address, age := range leaked {
@@ -80,9 +81,9 @@ func leakAddresses(ctx context.Context, c *cluster.Cluster) {
 	}
 }
 
-// An API server died between the IPAddress and the Service that it was about to write. Nobody will ever ask for the address, and it
-// is given back, but not before every API server must have given up: one that is slow may need a minute. The API server's own repair does the same,
-// and is usually some seconds ahead of the operator; neither may come too early.
+// An API server died between writing the IPAddress and the Service. The address is given back, but
+// only when every API server must have given up: a slow one may need a minute. The API server's
+// repair is usually seconds ahead of the operator's; neither may come too early.
 var _ = It("An IPAddress without its Service lives for the minute in which the Service may still come, and not much longer", func(ctx SpecContext) {
 	for _, age := range leaked {
 		Eventually(age).WithTimeout(2 * time.Minute).Should(Receive(And(BeNumerically(">=", time.Minute), BeNumerically("<", 90*time.Second))))

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// What an API server of 1.33 does with IPAddresses that are no Service's, as those of the operator are, while no webhook answers: docs/steering.md has it
-// among the limits. Nothing but `migrate run --repair-bitmap` clears a bit that is set in vain, for this API server repairs no bitmap.
+// How a 1.33 API server treats the operator's IPAddresses while no webhook answers: see the limits
+// in docs/steering.md. It repairs no bitmap: only `migrate run --repair-bitmap` clears a false bit.
 var _ = Describe("The bitmap that Kubernetes 1.33 keeps beside the IPAddresses", Label("soak"), Ordered, func() {
 	var c *cluster.Cluster
 	ours := []string{"10.97.0.2", "10.97.0.5", "10.97.0.6", "10.97.0.11"}

@@ -34,8 +34,8 @@ var _ = Describe("Exhaustion of the default range", func() {
 	//	static 16             dynamic 14 or 15
 	//	|kubernetes|..........|.............|
 	//
-	// 1. Without the operator the range is filled: an HTTP 500 for whoever comes last, and not a word before or after.
-	// 2. The operator starts on the empty range, which is filled again, from the dynamic band downwards.
+	// 1. Without the operator the range is filled: an HTTP 500 for the last client, and no other word.
+	// 2. The operator starts on the empty range, which is filled again, the dynamic band first.
 	// 3. With two dynamic addresses left it warns. There is still room.
 	// 4. The dynamic band is full, then the static one: each is said at once.
 	// 5. The Services go, and all is well again.
@@ -85,8 +85,8 @@ var _ = Describe("Exhaustion of the default range", func() {
 	)
 })
 
-// Which addresses are static is decided in tables (allocator). As KEP-3070 has it: of more than 16 addresses the first sixteenth, at least 16 and at
-// most 256 of them, not counting the network address.
+// Tables decide which addresses are static (allocator). KEP-3070: in ranges of more than 16
+// addresses the first sixteenth, but 16 to 256 of them, not counting the network address.
 var _ = Describe("The band label of an IPAddress", func() {
 	expectBand := func(ctx context.Context, want string, addresses ...string) {
 		GinkgoHelper()
@@ -95,7 +95,7 @@ var _ = Describe("The band label of an IPAddress", func() {
 		}
 	}
 
-	// Services on both sides of the line between the bands, in ranges of several sizes. The static band of a /28 is empty.
+	// Services on both sides of the line, in ranges of several sizes. A /28 has no static band.
 	It("tells static from dynamic for every address", func(ctx SpecContext) {
 		c := clusters[operatorAlone]
 		c.CreateServiceCIDR(ctx, "banded", "10.114.0.0/24", "fd00:114::/120")
@@ -114,7 +114,7 @@ var _ = Describe("The band label of an IPAddress", func() {
 		expectBand(ctx, "static", "10.96.0.1")
 	})
 
-	// A second range is laid over the first, so that a dynamic address of the one is a static address of the other. Then it goes again.
+	// A second range makes a dynamic address of the first one static. Then it goes again.
 	It("changes when a range with another line comes and goes", func(ctx SpecContext) {
 		c := clusters[operatorAlone]
 		c.CreateServiceCIDR(ctx, "wide", "10.115.0.0/24", "fd00:115::/120")
@@ -129,13 +129,13 @@ var _ = Describe("The band label of an IPAddress", func() {
 	})
 })
 
-// An alert on the free addresses of a range is silent as long as there is no series, and stays on for ever if the series
-// outlives the range.
+// An alert on the free addresses of a range stays silent while there is no series, and stays on for
+// ever if the series outlives the range.
 var _ = Describe("The metrics of a ServiceCIDR", func() {
 	const v4, v6 = "10.111.0.0/24", "fd00:111::/120"
 
-	// 1. A range is created and nothing allocated. 2. Every band of both families has its figures. 3. It is used. 4. It goes, and its
-	// series with it.
+	// 1. A range is created and nothing allocated. 2. Every band of both families has its figures.
+	// 3. It is used. 4. It goes, and its series with it.
 	It("exist before its first allocation and go with it", func(ctx SpecContext) {
 		c := clusters[operatorAlone]
 		c.CreateServiceCIDR(ctx, "measured", v4, v6)

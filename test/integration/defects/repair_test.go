@@ -15,8 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// unseen is how long upstream is watched to do nothing. Its repair loop looks at everything again only three minutes after the start
-// of the API server, so these specs have a young cluster of their own.
+// unseen is how long upstream is watched to do nothing. Its repair loop does the next full run
+// three minutes after the API server's start, so these specs have their own young cluster.
 const unseen = 3 * time.Second
 
 // withoutBand are the labels that the API server's allocator writes.
@@ -52,7 +52,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 			WithTimeout(2 * time.Second).Should(Equal(len(addresses)))
 	}
 
-	// Somebody deletes an IPAddress by hand. Until it is back, the address can be given to another Service.
+	// Until a deleted IPAddress is back, the API server can give its address to another Service.
 	It("is back when somebody deletes it", func(ctx SpecContext) {
 		owner := c.CreateSettledService(ctx, "restored", framework.RequireDualStack())
 		before := map[string]*networkingv1.IPAddress{}
@@ -78,10 +78,10 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 		}
 	})
 
-	// 1. The IPAddress of a Service is deleted, and before anybody can restore it a second Service asks for the address.
+	// 1. A Service's IPAddress is deleted; before it is restored another Service asks for the address.
 	// 2. The API server gives it away: both Services hold it, and the IPAddress names the younger.
-	// 3. The operator gives it back to the older and tells the younger, which cannot be changed any more.
-	// 4. The younger is deleted as it was told. The API server then deletes the IPAddress of the other, and it has to come back.
+	// 3. The operator gives it back to the older and tells the younger, which cannot be changed.
+	// 4. The younger is deleted as advised. The API server deletes the IPAddress: it must come back.
 	DescribeTable("goes back to the older of two Services that hold its address", func(ctx SpecContext, family corev1.IPFamily) {
 		owner := c.CreateSettledService(ctx, "owner-"+lower(family), framework.WithFamilies(family))
 		address := owner.Spec.ClusterIP
@@ -111,8 +111,8 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 		Entry("in IPv6", corev1.IPv6Protocol),
 	)
 
-	// Nobody has to ask for the address: the API server draws what has no IPAddress. Here that is one address, so it is no matter of luck; in
-	// a range with many free ones it is as likely as any of them.
+	// No Service has to ask for the address: the API server draws addresses without IPAddress. Here
+	// only this one is left; in a range with many free ones each is equally likely.
 	It("is drawn for another Service while it is away", func(ctx SpecContext) {
 		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "10.97.0.0/28,fd00:97::/124"}})
 		owner := c.CreateSettledService(ctx, "owner", framework.RequireDualStack())
@@ -140,8 +140,8 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 			Should(ContainElement(ContainSubstring("belongs to another Service, which has the better right to it")))
 	})
 
-	// Somebody has exchanged the IPAddress for one that names something else. The parent cannot be changed, so it has to be
-	// written anew; upstream deletes some of these and restores none before three minutes have passed.
+	// The IPAddress was replaced by one with another parent. A parent cannot be changed, so it is
+	// written anew; upstream deletes some of these and restores none for three minutes.
 	DescribeTable("names its Service again when somebody has pointed it elsewhere", func(ctx SpecContext, service string, parent networkingv1.ParentReference) {
 		owner := c.CreateSettledService(ctx, service, framework.RequireDualStack())
 		c.Paused(func() {
@@ -160,8 +160,8 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 		Entry("at something that is no Service", "pointed-at-pod", networkingv1.ParentReference{Resource: "pods", Namespace: "default", Name: "web-0"}),
 	)
 
-	// The API server finds its own IPAddresses by their labels: without them, a live address is nobody's. They are written back
-	// without a moment in which the address would be free, so it is still the same object.
+	// The API server finds its own IPAddresses by labels: without them a live address has no manager.
+	// They are restored in place, so that the address is never free and the object the same.
 	It("gets its labels back in place", func(ctx SpecContext) {
 		type loss struct{ what, patch string }
 		losses := []loss{
@@ -202,8 +202,8 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 		})
 	})
 
-	// 1. A ServiceCIDR is removed by force, finalizers and all, under a Service. 2. The Service is told: its address is in no range. Nobody
-	// allocates there, so an IPAddress that is deleted now is not restored. 3. The range is created again, and all is well.
+	// 1. A ServiceCIDR is removed by force, finalizers and all, under a Service. 2. The Service is
+	// told: it is in no range, so a lost IPAddress is not restored. 3. The range is back: all is well.
 	It("out of every range is reported, and in order when the range is back", func(ctx SpecContext) {
 		const v4, v6 = "10.116.0.40", "fd00:116::40"
 		c.CreateServiceCIDR(ctx, "removed", "10.116.0.0/24", "fd00:116::/120")

@@ -1,10 +1,10 @@
-// Package defects_test holds, for every known defect of upstream's ServiceCIDR and IPAddress machinery that the operator
-// beats, a spec in which the defect occurs without the operator and a spec in which it does not with it; and for every kind of
-// drift a spec in which it is repaired or reported.
+// Package defects_test has, for each known defect of upstream's ServiceCIDRs and IPAddresses that
+// the operator beats, a spec in which it occurs without the operator and one in which it does not
+// with it; and for each kind of drift a spec in which it is repaired or reported.
 //
-// Three clusters live as long as the suite: one with the operator, one with the operator and kube-controller-manager side by
-// side, and one with kube-controller-manager alone. What needs a cluster for itself (another range, counters at zero, repairs
-// that are timed) starts one.
+// Three clusters live as long as the suite: with the operator, with the operator beside
+// kube-controller-manager, and with kube-controller-manager alone. What needs a cluster for itself
+// (another range, counters at zero, repairs that are timed) starts one.
 //
 // Start with deletion_test.go; each file is one topic.
 package defects_test
@@ -24,7 +24,7 @@ func TestDefects(t *testing.T) {
 	RunSpecs(t, "defects", Label("all"))
 }
 
-// The clusters that all specs share. No spec may allocate dynamically in them but from ranges of its own.
+// The clusters that all specs share. A spec may allocate dynamically only from its own ranges.
 const (
 	operatorAlone  = "operator alone"
 	operatorBeside = "operator beside kube-controller-manager"

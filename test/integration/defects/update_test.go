@@ -15,8 +15,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// When an update takes a ClusterIP away, the API server deletes the IPAddress before it writes the Service. In between it looks as if somebody had deleted the
-// IPAddress, and the operator restores it. Here one of two API servers is far from the etcd of Services, so that the operator, which asks the other, sees it every time.
+// When an update takes a ClusterIP away, the API server deletes the IPAddress before it writes the
+// Service. In between the operator finds it missing and restores it. Here one API server is far
+// from the Services' etcd, so that the operator, which asks the other, always sees this.
 var _ = Describe("An update that gives a ClusterIP up", Ordered, func() {
 	const far = time.Second
 	var (

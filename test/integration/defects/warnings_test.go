@@ -18,10 +18,10 @@ var _ = Describe("An API server that is started with another range than its clus
 		wrong        = "10.97.0.0/16,fd00:10:97::/112"
 	)
 
-	// 1. The API server comes back with another --service-cluster-ip-range, as after an upgrade with a lost setting.
+	// 1. The API server comes back with another --service-cluster-ip-range: an upgrade lost a setting.
 	// 2. It says so in one event, which is gone an hour later, and in no condition.
-	// 3. The operator, which is told the new range as well, puts it into a condition and an event of its own. It is one that writes no band labels,
-	// for some do not want their IPAddresses to be written to.
+	// 3. The operator, told the new range too, sets a condition and writes its own event, here without
+	// writing band labels, as some admins want no writes to their IPAddresses.
 	// 4. It is still said after the operator was started again.
 	// 5. Both are started with the right range, and it is over.
 	It("is reported for as long as it lasts", func(ctx SpecContext) {
@@ -55,7 +55,7 @@ const (
 	lab       = "fd00:113::/64"
 )
 
-// A range that is used for something else as well loses the traffic of one of the two. Nothing in Kubernetes says so.
+// A range that also serves another network loses the traffic of one. Kubernetes does not say so.
 var _ = Describe("A ServiceCIDR in a network that is in use", func() {
 	overlap := func(ctx SpecContext, name string) func() metav1.Condition {
 		return func() metav1.Condition { return clusters[operatorAlone].Condition(ctx, name, cluster.NetworkOverlap) }

@@ -51,7 +51,7 @@ var (
 	matched   = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)\s*(?:=|!)`)
 )
 
-// metrics are the names that an expression of PromQL looks at: those with a line below, but for functions.
+// metrics are the names of metrics in a PromQL expression: names with an underscore, no functions.
 func (a alert) metrics() (all []string) {
 	for _, name := range served.FindAllString(outside.ReplaceAllString(a.Expr, ""), -1) {
 		if !strings.HasSuffix(name, "(") {
@@ -74,8 +74,8 @@ func (a alert) labels() (all []string) {
 	return all
 }
 
-// Prometheus finds the pods through a Service, and that by its labels. A name that does not match is no error anywhere: there are
-// just no metrics.
+// Prometheus finds the pods through a Service, found by its labels. A name that does not match is
+// no error anywhere: there are just no metrics.
 var _ = It("The ServiceMonitor leads to the port on which the manager serves", func(ctx SpecContext) {
 	m := slices.Concat(manifests.Render(ctx, defaults), manifests.Render(ctx, folder+"/prometheus"))
 	monitor := manifests.Only[map[string]any](m, "ServiceMonitor")

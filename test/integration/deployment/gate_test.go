@@ -15,14 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// gate is a way to an API server on which the watch of one resource can be held back, as if its events took long.
+// gate proxies an API server and can hold back the watch of one resource, as if events were slow.
 type gate struct {
 	*httptest.Server
-	// passing is held by whoever holds the watch back.
+	// passing is locked while the watch is held back.
 	passing sync.RWMutex
 }
 
-// openGate returns a gate to the API server of a config, for the watch of a resource. It closes with the calling node.
+// openGate returns a gate to an API server for a resource's watch. It closes with the calling node.
 func openGate(config *rest.Config, resource string) *gate {
 	GinkgoHelper()
 	to, err := url.Parse(config.Host)

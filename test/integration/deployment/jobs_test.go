@@ -20,8 +20,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
-// The steps of the migration share an account, which does its whole work once on Kubernetes 1.32. What it has asked for is then
-// compared with what it may ask for, both ways. What the steps do is the matter of test/integration/migration.
+// The migration's steps share an account, whose requests during its whole work on Kubernetes 1.32
+// are compared with its permissions, both ways. test/integration/migration tests the steps.
 var _ = It("The migration Jobs do their work under the account that they come with, which may do no more than that", Label("all"), func(ctx SpecContext) {
 	const steps = folder + "/components/migration"
 	old, log := audited(ctx, framework.Options{Version: framework.V132})
@@ -78,7 +78,7 @@ var _ = It("The migration Jobs do their work under the account that they come wi
 	Expect(container.VolumeMounts).To(HaveEach(Or(HaveField("ReadOnly", true), HaveField("MountPath", "/var/lib/clusterip-operator"))))
 })
 
-// commandOf is the command line of a step's Job, with the etcd of a test in the place of the node's.
+// commandOf is the command line of a step's Job, with the test's etcd in place of the node's.
 func commandOf(ctx context.Context, c *cluster.Cluster, step string) []string {
 	GinkgoHelper()
 	container := manifests.Only[batchv1.Job](manifests.Render(ctx, step), "Job").Spec.Template.Spec.Containers[0]
@@ -93,8 +93,7 @@ func commandOf(ctx context.Context, c *cluster.Cluster, step string) []string {
 	return append(args, c.EtcdArgs()...)
 }
 
-// The Job of the component runs with an account of its own, which may do less than the manager. Everything that a manager leaves is
-// laid out for it.
+// The Job's own account may do less than the manager's. It finds all that a manager leaves behind.
 var _ = It("The uninstall Job cleans up under the account that it comes with, which may do no more than that", func(ctx SpecContext) {
 	const label, own = "10.96.0.200", "10.96.0.201"
 	leaveBehind(ctx, "abandoned", label, own)
@@ -124,8 +123,8 @@ var _ = It("The uninstall Job cleans up under the account that it comes with, wh
 	expectExact(witness.Used(leaverAccount, ""), manifests.Granted(m, cluster.OperatorNamespace, leaverAccount))
 })
 
-// leaveBehind writes what a manager leaves: finalizer and condition of a range, the label of an IPAddress, what
-// the API server enforces policies by, an IPAddress that it kept for itself, and the certificate of the webhooks.
+// leaveBehind writes what a manager leaves: a range's finalizer and condition, an IPAddress's
+// label, what enforces policies, an IPAddress of our own, and the certificate of the webhooks.
 func leaveBehind(ctx context.Context, cidr, labelled, own string) {
 	GinkgoHelper()
 	Expect(c.InstallCRDs(ctx)).To(Succeed())

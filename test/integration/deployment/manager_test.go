@@ -25,8 +25,8 @@ import (
 // ours writes the IPAddresses that the manager restores.
 const ours = "clusterip-operator-ipaddress"
 
-// asDeployed runs the manager with the token of its ServiceAccount, the arguments of its Deployment and the file of its
-// ConfigMap. It becomes the Operator of the cluster, and ends with the calling node. What it watches of namespaces comes through the gate.
+// asDeployed runs the manager as the cluster's Operator, with the token, arguments and ConfigMap of
+// its Deployment, until the calling node ends. It watches namespaces through the gate.
 func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) (namespaces *gate) {
 	GinkgoHelper()
 	m := manifests.Render(ctx, kustomization)
@@ -62,7 +62,7 @@ func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) (
 	return namespaces
 }
 
-// environment is what a kubelet would tell a container, which has no file to find its namespace in here.
+// environment is what a kubelet tells the container, which has no file with its namespace here.
 func environment(container corev1.Container) (env []string) {
 	GinkgoHelper()
 	fields := map[string]string{"metadata.name": "manager-0", "metadata.namespace": cluster.OperatorNamespace, "status.podIP": "127.0.0.1"}
@@ -77,7 +77,7 @@ func environment(container corev1.Container) (env []string) {
 	return env
 }
 
-// scraper creates a ServiceAccount, bound to a ClusterRole unless that is empty, and returns a token.
+// scraper returns the token of a new ServiceAccount, bound to the ClusterRole role if there is one.
 func scraper(ctx context.Context, name, role string) string {
 	GinkgoHelper()
 	c.Kubectl(ctx, "create", "serviceaccount", name)
@@ -89,8 +89,8 @@ func scraper(ctx context.Context, name, role string) string {
 	return token
 }
 
-// The manager does its whole work once, under the permissions of config/rbac and with the arguments of config/manager. What it
-// asked for is then compared with what it may ask for, both ways.
+// The manager does its whole work once, with the permissions of config/rbac and the arguments of
+// config/manager. What it asked for is then compared with what it may ask for, both ways.
 var _ = Describe("The manager as it is deployed", Ordered, func() {
 	const static = "10.110.0.5"   // of the range "served"
 	const elsewhere = "10.96.0.9" // of the default range
@@ -140,7 +140,8 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		}).ShouldNot(ContainSubstring("clusterip-operator-exclusive\n"))
 	})
 
-	// Helm, kubectl apply -f and restored backups create both at once. The watch has not told of the namespace then, which is read by itself.
+	// Helm, kubectl apply -f and restored backups create both at once, before the watch has told of
+	// the namespace: the manager then reads it.
 	It("steers Services that come with their namespaces", func(ctx SpecContext) {
 		namespaces.held(func() {
 			c.CreateNamespace(ctx, "young", nil)
@@ -179,7 +180,8 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		Eventually(c.IPAddress).WithArguments(ctx, static).Should(HaveField("Labels", HaveKeyWithValue("ipaddress.kubernetes.io/ip-family", "IPv4")))
 	})
 
-	// The API server may be the first to delete it, and leaves it at that. The manager is frozen, or it may restore the address between the two.
+	// The API server may delete it first, and stops there. The manager is frozen, so that it does not
+	// restore the address in between.
 	It("replaces an IPAddress that names another Service", func(ctx SpecContext) {
 		c.CreateService(ctx, "other", framework.WithClusterIPs(elsewhere)) // left to itself it may get an address of "served", and hold it too
 		c.Paused(func() {
@@ -205,7 +207,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		_, err = c.Operator.MetricsAs(ctx, scraper(ctx, "passer-by", ""))
 		Expect(err).To(MatchError(ContainSubstring("answered 403")))
 		token := scraper(ctx, "prometheus", "clusterip-operator-metrics-reader")
-		// The API server learns of the binding from a watch, and the manager remembers a refusal for half a minute.
+		// The API server watches for the binding, and the manager remembers a refusal for half a minute.
 		Eventually(func() (err error) {
 			scraped, err = c.Operator.MetricsAs(ctx, token)
 			return err
@@ -214,8 +216,8 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		Expect(blocked).To(BeEquivalentTo(1))
 	})
 
-	// A rule about a metric that does not exist is silent for ever. Scraped while everything that is served only at times is
-	// there.
+	// A rule about a metric that does not exist is silent for ever. This scrapes while all metrics
+	// that are served only at times are there.
 	It("serves each metric, with each label, on which config/prometheus has an alert", func(ctx SpecContext) {
 		for _, alert := range alerts(ctx) {
 			Expect(alert.metrics()).NotTo(BeEmpty(), alert.Alert)
@@ -251,8 +253,8 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		Expect(*lease.Spec.HolderIdentity).To(BeEmpty())
 	})
 
-	// There the manager creates the default ServiceCIDR, and writes and deletes the IPAddress of each Service. An API server that
-	// cannot stream the present state into a watch, as 1.31, has to be listed.
+	// There the manager creates the default ServiceCIDR, and writes and deletes the Services'
+	// IPAddresses. An API server that cannot stream the state into a watch, as 1.31, is listed.
 	It("does the API server's part on Kubernetes 1.32", Label("all", "1.32"), func(ctx SpecContext) {
 		component := overlay("", folder+"/components/service-cluster-ip-range")
 		bitmap, log := audited(ctx, framework.Options{
@@ -270,7 +272,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		used = append(used, log.Used(cluster.OperatorAccount, "")...)
 	})
 
-	// Informers that are not streamed to begin with a list: on 1.33, or wherever the feature is switched off.
+	// Informers that cannot stream begin with a list: on 1.33, or where the feature is switched off.
 	It("lists what an API server cannot stream", Label("all"), func(ctx SpecContext) {
 		listed, log := audited(ctx, framework.Options{FeatureGates: map[string]bool{"WatchList": false}})
 		install(ctx, listed, defaults)
@@ -295,13 +297,13 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	})
 })
 
-// inPassing are permissions that the API server asks for while it serves another request: an apply
+// inPassing are permissions that the API server checks while it serves another request: an apply
 // that creates an object, and the binding of a ValidatingAdmissionPolicy to an object.
 var inPassing = []string{
 	"create configmaps", "create validatingadmissionpolicybindings.admissionregistration.k8s.io", "get configmaps",
 }
 
-// everybody may ask who he is and what he may do: system:basic-user.
+// everybody is what system:basic-user lets each account do: ask who it is and what it may do.
 var everybody = []string{"create selfsubjectaccessreviews.authorization.k8s.io", "create selfsubjectreviews.authentication.k8s.io"}
 
 // labelsOf returns the names of the labels that samples of a metric have.

@@ -25,7 +25,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
-// kustomizations are the folders under config/ with a kustomization.yaml, those that are components apart.
+// kustomizations are the folders under config/ with a kustomization.yaml; components are separate.
 func kustomizations() (kustomizations, components []string) {
 	GinkgoHelper()
 	Expect(filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
@@ -43,7 +43,7 @@ func kustomizations() (kustomizations, components []string) {
 	return kustomizations, components
 }
 
-// overlay writes a kustomization of config/default with components, as an admin would beside a clone, and patches.
+// overlay writes what an admin writes beside a clone: config/default with patches and components.
 func overlay(patches string, components ...string) string {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
@@ -68,7 +68,7 @@ func without(components []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(components), func(c string) bool { return slices.Contains(names, filepath.Base(c)) })
 }
 
-// Most of these are switched on by few. Each has to be as good as the one that everybody uses.
+// Few admins switch most of these on. Each must be as good as the default, which most admins use.
 var _ = Describe("Every kustomization", func() {
 	expectSound := func(ctx context.Context, path string) {
 		GinkgoHelper()
@@ -98,7 +98,7 @@ var _ = Describe("Every kustomization", func() {
 		}
 	})
 
-	// Rendering knows no types. The samples are really applied elsewhere: their namespace has to exist.
+	// Rendering knows no types. The samples are applied elsewhere: their namespace has to exist.
 	It("is taken by the API server with all its fields", func(ctx SpecContext) {
 		_, components := kustomizations()
 		components = without(components, "prometheus", "cert-manager") // need the CRDs of other projects
@@ -109,8 +109,8 @@ var _ = Describe("Every kustomization", func() {
 	})
 })
 
-// An admin applies the manifests again and again, or lets a GitOps tool do so. Each time that moves an object rolls something
-// out, or wakes somebody.
+// Admins and GitOps tools apply the manifests again and again. Each change of an object would roll
+// out pods or alarm an admin.
 var _ = DescribeTable("Applying a second time changes nothing", func(ctx SpecContext, kustomization string) {
 	settled := func() inventory.Objects {
 		GinkgoHelper()
@@ -120,7 +120,7 @@ var _ = DescribeTable("Applying a second time changes nothing", func(ctx SpecCon
 		Expect(err).NotTo(HaveOccurred())
 		return objects
 	}
-	// The ranges of the samples need a moment to become known to the API server, and then their fixed addresses are taken.
+	// The samples' ranges take a moment to reach the API server, then their fixed addresses are taken.
 	Eventually(func() error {
 		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "apply", "--server-side", "-k", kustomization)
 		return err
@@ -133,9 +133,9 @@ var _ = DescribeTable("Applying a second time changes nothing", func(ctx SpecCon
 	Entry("of config/samples", folder+"/samples"),
 )
 
-// The namespace admits what the level "restricted" of the Pod Security Standards admits. The API server checks pods, not
-// Deployments: one that breaks the level is accepted and never runs. That others are refused proves that the namespace is guarded at all, and that no
-// line of the security contexts is idle.
+// The namespace admits only the level "restricted" of the Pod Security Standards. The API server
+// checks pods, not Deployments: one that breaks the level is accepted and never runs. Refused pods
+// prove that the namespace is guarded and that each line of the security contexts is needed.
 var _ = DescribeTable("A pod in our namespace", func(ctx SpecContext, spoil func(*corev1.PodSpec)) {
 	for _, template := range []corev1.PodTemplateSpec{
 		manifests.Only[appsv1.Deployment](manifests.Render(ctx, defaults), "Deployment").Spec.Template,

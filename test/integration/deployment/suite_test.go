@@ -1,8 +1,8 @@
-// Package deployment_test installs config/ as an admin does, and runs the manager, its clean-up and the migration as the pods of these
-// manifests would run: with the token of their ServiceAccount, and with the arguments of their containers. It wants them to be able
-// to do their whole work, and to be allowed nothing beyond it.
+// Package deployment_test installs config/ as an admin does, and runs the manager, its clean-up and
+// the migration as these manifests' pods would: with the token of their ServiceAccount and the
+// arguments of their containers. It wants them to be able to do all their work, and no more.
 //
-// One cluster lives as long as the suite. Its audit log is the witness of what these accounts have asked for.
+// One cluster lives as long as the suite. Its audit log shows what these accounts have asked for.
 //
 // Start with "The manager as it is deployed".
 package deployment_test
@@ -52,7 +52,7 @@ func audited(ctx context.Context, options framework.Options) (*cluster.Cluster, 
 	GinkgoHelper()
 	log, flags := manifests.NewAuditLog(cluster.OperatorNamespace+":"+cluster.OperatorAccount, cluster.OperatorNamespace+":"+leaverAccount,
 		migrationNamespace+":"+migrationAccount)
-	// Privileged pods are allowed by most clusters' API servers, so that it is the namespace which keeps them out.
+	// Most API servers allow privileged pods, so that only the namespace keeps them out.
 	options.Args = append(flags, "--allow-privileged=true")
 	return cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: options}), log
 }
@@ -71,7 +71,7 @@ func as(ctx context.Context, c *cluster.Cluster, namespace, account string) stri
 	return cluster.KubeconfigOf(config)
 }
 
-// expectExact wants an account to have been refused nothing, and to have used what it is granted and nothing else.
+// expectExact wants an account to have used exactly what it is granted, and been refused nothing.
 func expectExact(used, granted []string) {
 	GinkgoHelper()
 	Expect(manifests.Beyond(used, granted)).To(BeEmpty(), "used, and not granted")

@@ -37,8 +37,8 @@ func configurationsOf(m manifests.Manifests) (admissionregistrationv1.MutatingWe
 		manifests.Only[admissionregistrationv1.ValidatingWebhookConfiguration](m, "ValidatingWebhookConfiguration")
 }
 
-// The API server finds the pods through a Service, and the manager finds the configurations by their names: what does not match is no error
-// anywhere, for all of it fails open.
+// The API server finds the pods by a Service, the manager the configurations by name: a mismatch is
+// no error anywhere, as all of it fails open.
 var _ = Describe("The webhook configurations", func() {
 	It("lead to the port on which every manager serves", func(ctx SpecContext) {
 		m := manifests.Render(ctx, defaults)
@@ -56,7 +56,7 @@ var _ = Describe("The webhook configurations", func() {
 		Expect(validating.Webhooks).To(HaveEach(here))
 	})
 
-	// Whoever adds a webhook has to think of these: no webhook of ours may ever stand between the API server and its own objects.
+	// This binds new webhooks too: none of ours may stand between the API server and its own objects.
 	It("fail open, soon, and leave the API server, controllers and ourselves alone", func(ctx SpecContext) {
 		mutating, validating := configurationsOf(manifests.Render(ctx, defaults))
 		harmless := And(HaveField("FailurePolicy", HaveValue(Equal(admissionregistrationv1.Ignore))), HaveField("TimeoutSeconds", HaveValue(BeEquivalentTo(2))))
@@ -70,7 +70,7 @@ var _ = Describe("The webhook configurations", func() {
 			HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNone)))))))
 	})
 
-	// Nobody listens: the Service has no pods behind it.
+	// No program listens: the Service has no pods behind it.
 	It("let everything pass while there is no manager", func(ctx SpecContext) {
 		began := time.Now()
 		service := c.CreateService(ctx, "unattended")
@@ -81,7 +81,7 @@ var _ = Describe("The webhook configurations", func() {
 	})
 })
 
-// Which requests the API server asks about. It counts them, whether anybody answers or not: here nobody does.
+// Which requests the API server asks about. It counts the calls, though no webhook answers here.
 var _ = Describe("The match conditions", Ordered, func() {
 	var m *cluster.Cluster
 
@@ -91,7 +91,8 @@ var _ = Describe("The match conditions", Ordered, func() {
 		m.LeadWebhooks(ctx, manifests.Render(ctx, folder+"/webhook"), 9) // discard: nobody listens
 	})
 
-	// asked counts the calls that a request leads to. Nobody else leads to any. The API server goes on without an answer; matching never fails.
+	// asked counts the calls that do leads to; no other request leads to any. The API server goes on
+	// without an answer, and matching never fails.
 	sofar := map[string]float64{}
 	asked := func(ctx context.Context, webhook string, do func()) float64 {
 		GinkgoHelper()
@@ -179,8 +180,8 @@ var _ = Describe("The match conditions", Ordered, func() {
 	})
 })
 
-// Two ways to do without what config/default brings for the webhooks. Neither may leave something behind that is of no use, permissions first of
-// all.
+// Two ways to replace what config/default brings for the webhooks. Neither may leave anything
+// useless behind, least of all permissions.
 var _ = Describe("Instead of certificates of our own", func() {
 	expectNotGranted := func(m manifests.Manifests, words ...string) {
 		GinkgoHelper()

@@ -197,7 +197,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 			Expect(is.Spec).To(Equal(was.Spec), name)
 		}
 		Expect(edits).To(HaveLen(len(names)), "each of them was edited")
-		// Where an edit comes between the allocation and the write, the API server leaves an IPAddress behind, and takes it away after five seconds.
+		// An edit between allocation and write leaves an IPAddress that the API server deletes in 5 s.
 		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 		Expect(planned(ctx, 0).Services).To(BeEmpty())
 	})

@@ -16,7 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// editors change labels and selectors of Services all the time. Each Service has one editor, so that the last edit which the API server has taken is what has to be there.
+// editors change labels and selectors of Services all the time. Each Service has one editor, so
+// that its last accepted edit is what must be there.
 type editors struct {
 	c      *cluster.Cluster
 	taken  []map[string]int // by editor: the number of the last edit of each Service
@@ -47,7 +48,8 @@ func edit(ctx context.Context, c *cluster.Cluster, n int, names []string) *edito
 	return e
 }
 
-// one writes the number of an edit, into a label by a whole update as controllers do, and into the selector by a patch as kubectl does. It is finished once it is begun.
+// one writes an edit's number: into a label by an update as controllers do, and into the selector
+// by a patch as kubectl does. It finishes what it began.
 func (e *editors) one(name string, number int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package dualstack_test lets a cluster become dual-stack with Services in it, and gives these their second family by `kubectl clusterip dual-stack`, while others edit them
-// and the command is killed. The operator is not there: the command does not need it.
+// Package dualstack_test makes a cluster without an operator dual-stack: `kubectl clusterip
+// dual-stack` adds its Services' second family, while clients edit them and the command is killed.
 //
 // Start with dualstack_test.go.
 package dualstack_test

@@ -48,7 +48,7 @@ var notHere = map[string]map[string]func(context.Context, *environment){
 	},
 }
 
-// The quick start installs the operator; the others go on from there.
+// The quick start installs the operator; the other guides go on from there.
 var _ = Describe("The guides", Ordered, ContinueOnFailure, func() {
 	var e *environment
 
@@ -99,7 +99,8 @@ var _ = It("leads to a second IP family", Label("all"), func(ctx SpecContext) {
 
 const newDefaultRange = "10.200.0.0/22,fd00:10:200::/118"
 
-// changeDefaultRange starts the API server with the new range. It is killed before: one that others watch takes half a minute to end.
+// changeDefaultRange restarts the API server with the new range. It is killed first: watches would
+// make its end take half a minute.
 func changeDefaultRange(ctx context.Context, e *environment) {
 	GinkgoHelper()
 	Expect(e.API.Kill()).To(Succeed())

@@ -1,8 +1,8 @@
-// Package guides_test does what the guides say: it runs each of their commands, in the order in which a reader would, as bash, with kubectl and our plugin in the
-// PATH, an empty home, and a folder with a copy of config/ as the checkout, on a real control plane in which nothing is installed. One control plane serves all guides, so each has
-// to clean up what it made.
+// Package guides_test runs every command of the guides in a reader's order, as bash, with kubectl
+// and our plugin in the PATH, an empty home, and a copy of config/ as the checkout, on a control
+// plane in which nothing is installed. Guides share it, so each must clean up what it made.
 //
-// What is not executed here is listed in notHere, with who does it instead. There are no nodes: see [environment.actAsNodes].
+// notHere lists what is replaced here, and how. There are no nodes: see [environment.actAsNodes].
 //
 // Start with guides_test.go.
 package guides_test
@@ -67,7 +67,7 @@ func newEnvironment(ctx context.Context, options cluster.Options) *environment {
 	return e
 }
 
-// follow runs the commands of a guide. In the place of those that are not executed here it does what notHere says.
+// follow runs the commands of a guide, and does what notHere says in the place of those in it.
 func (e *environment) follow(ctx context.Context, name string) {
 	GinkgoHelper()
 	blocks, err := guide.Read(filepath.Join(cluster.Repository, name))
@@ -91,8 +91,8 @@ func (e *environment) follow(ctx context.Context, name string) {
 	Expect(seen).To(HaveLen(len(notHere[name])), "notHere knows of more than is in %s", name)
 }
 
-// actAsNodes does what kube-controller-manager and nodes would do about what has been applied or deleted: it reports pods as ready, and when the operator was installed, runs a
-// replica under its permissions and leads the API server to it.
+// actAsNodes acts for kube-controller-manager and nodes: it reports pods as ready and, once the
+// operator is installed, runs a replica with its permissions and leads the API server to it.
 func (e *environment) actAsNodes(ctx context.Context) {
 	GinkgoHelper()
 	if !e.API.Running() {
@@ -151,7 +151,7 @@ func status(of any) []byte {
 	return patch
 }
 
-// runReplicas runs a replica if one is wanted, and leads webhooks that were applied to a port of loopback.
+// runReplicas runs a replica if one is wanted, and leads applied webhooks to a port of loopback.
 func (e *environment) runReplicas(ctx context.Context, wanted bool) {
 	GinkgoHelper()
 	applied := e.HasWebhooks(ctx) && e.ClientConfigs(ctx)[0].URL == nil

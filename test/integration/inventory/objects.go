@@ -1,10 +1,9 @@
-// Package inventory takes down what a cluster holds, so that a spec can say what has changed and what has not.
+// Package inventory takes down what a cluster holds, so that specs can say what has changed.
 //
-// It models a cluster as [Objects], values that are compared by [Objects.Changes], and the one-to-one relation of
-// KEP-1880 between the addresses of Services and IPAddress objects as [Findings], the list of its breaches.
-//
-// It promises to leave out only what a Kubernetes API server writes for itself while nobody does anything. Both
-// answers are lists of sentences: empty is good, and what is in them is fit for the report of a failure.
+// It models a cluster as [Objects], compared by [Objects.Changes], and the one-to-one relation of
+// KEP-1880 between Services' addresses and IPAddresses as [Findings], the list of its breaches. It
+// leaves out only what a Kubernetes API server writes unasked. Both answers are lists of sentences:
+// empty is good, and what is in them is fit for the report of a failure.
 //
 // Start with [Everything].
 package inventory
@@ -35,8 +34,7 @@ const (
 	Events       = "events.events.k8s.io"
 )
 
-// ownBusiness are resources that an API server writes without being asked, or that show others under a second
-// name.
+// ownBusiness are resources that an API server writes unasked, or that show another one again.
 var ownBusiness = []string{
 	"componentstatuses",
 	"events", // the same as events.events.k8s.io
@@ -44,11 +42,11 @@ var ownBusiness = []string{
 	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
 }
 
-// Objects are objects of a cluster under "resource.group namespace/name". They are as the API server returned them,
-// managed fields and versions included.
+// Objects are objects of a cluster under "resource.group namespace/name", as the API server
+// returned them, managed fields and versions included.
 type Objects map[string]*unstructured.Unstructured
 
-// Everything takes down all objects of all kinds that can be listed, but for what API servers write for themselves.
+// Everything takes down all objects that can be listed, but for what API servers write unasked.
 func Everything(ctx context.Context, config *rest.Config) (Objects, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{} // deprecated kinds are counted too
@@ -141,8 +139,8 @@ func (o Objects) Without(resources ...string) Objects {
 	return rest
 }
 
-// Content returns copies without what every write changes: resource version, generation and managed fields. Two of
-// them compare by what the objects say and not by how often they were written.
+// Content returns copies without what every write changes: resource version, generation and managed
+// fields. They compare by what the objects say, not by how often they were written.
 func (o Objects) Content() Objects {
 	bare := make(Objects, len(o))
 	for name, object := range o {
@@ -155,8 +153,8 @@ func (o Objects) Content() Objects {
 	return bare
 }
 
-// Changes says of every object that is new, gone or different in later what has become of it, in the order of
-// names. It is empty when the two are the same.
+// Changes says of every object that is new, gone or different in later what has become of it, in
+// the order of names. It is empty when the two are the same.
 func (o Objects) Changes(later Objects) []string {
 	var changes []string
 	for _, name := range slices.Sorted(maps.Keys(o)) {

@@ -16,9 +16,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// Findings lists every breach of the relation between the cluster IPs of Services and the IPAddresses of the API
-// server's allocator: one address, one Service, one IPAddress that names it and carries the allocator's labels.
-// IPAddresses of other managers are nobody's breach.
+// Findings lists every breach of the relation between the cluster IPs of Services and the
+// IPAddresses of the API server's allocator: one address, one Service, one IPAddress that names it
+// and carries the allocator's labels. IPAddresses of other managers are no breach.
 func Findings(ctx context.Context, access *framework.Access) ([]string, error) {
 	services, err := access.Client().CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -82,7 +82,7 @@ func misplaced(ip *networkingv1.IPAddress, holders []string) (found []string) {
 	return found
 }
 
-// ClusterIPs returns the addresses that a Service holds: none if it is headless or of type ExternalName.
+// ClusterIPs returns the addresses of a Service: none if it is headless or of type ExternalName.
 func ClusterIPs(s *corev1.Service) []string {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -93,8 +93,8 @@ func ClusterIPs(s *corev1.Service) []string {
 // quiet is how long nothing may happen in a cluster that has settled.
 const quiet = time.Second
 
-// Settled waits until an API server has written everything that it writes after its start, which goes on for some seconds
-// after it is ready, and takes down what there is then. Call it while nobody else writes.
+// Settled waits until an API server has written all that it writes in the seconds after its start,
+// and takes down what there is. No other client may write meanwhile.
 func Settled(ctx context.Context, config *rest.Config) (Objects, error) {
 	before, err := Everything(ctx, config)
 	for err == nil {

@@ -19,12 +19,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
-// Somebody deletes the Deployment, or the manager dies with its node, and nobody cleans up:
+// An admin deletes the Deployment, or the manager dies with its node, and the clean-up is missed:
 //
 //  1. The manager is killed while it leads, so that its Lease stays behind.
 //  2. Services get addresses and lost IPAddresses come back: that was never ours alone.
-//  3. A range that nothing needs is deleted. kube-controller-manager lets go of it, but our finalizer holds it.
-//  4. `manager cleanup` lets go. It takes the killed manager for a running one until the Lease has run out.
+//  3. An unneeded range is deleted. kube-controller-manager releases it, our finalizer holds it.
+//  4. `manager cleanup` lets go. Until the Lease has run out, it believes that the manager runs.
 //  5. The operator is installed anew: nothing of the clean-up stands in its way.
 var _ = It("A manager that is simply gone is not missed, can be cleaned up after, and may come back", func(ctx SpecContext) {
 	c := cluster.Start(ctx, cluster.Options{BesideUpstream: true, OperatorArgs: []string{"--leader-elect=true", leaseNamespace}})
@@ -59,8 +59,7 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 
 	BeforeAll(func(ctx SpecContext) { c = cluster.Start(ctx, cluster.Options{WithoutOperator: true}) })
 
-	// The Lease tells whether a manager works. One that has not been renewed for its duration is nobody's, and neither is one that
-	// was given back.
+	// The Lease tells whether a manager works. One that is expired or was given back has no holder.
 	DescribeTable("looks at the Lease", func(ctx SpecContext, holder string, renewed time.Duration, args []string, want int) {
 		lease(ctx, c, holder, time.Now().Add(-renewed))
 		layOut(ctx, c, "leased")
@@ -79,8 +78,8 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		Entry("and goes on when it was given back", "", time.Second, nil, done),
 	)
 
-	// A cluster that was restored from a backup has its objects from whoever restored them: nothing says any more that a condition
-	// was written by the operator, but for its name.
+	// Objects restored from a backup have the restoring program as their writer: only the name of a
+	// condition still says that the operator wrote it.
 	It("knows conditions by their names, whoever wrote them", func(ctx SpecContext) {
 		layOut(ctx, c, "restored")
 		_, err := c.Networking().ServiceCIDRs().Patch(ctx, "restored", types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"conditions":[
@@ -111,7 +110,7 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		Expect(c.ServiceCIDR(ctx, "upstreams").Finalizers).To(ConsistOf(cluster.UpstreamFinalizer))
 	})
 
-	// Whether renumbering has moved the Services, is about to, or is in the middle: without the operator nobody lets go of what it holds.
+	// Whatever renumbering has done: without the operator, no controller releases what it holds.
 	It("lets go of former addresses, and says whose they are", func(ctx SpecContext) {
 		held, former := c.CreateService(ctx, "held", framework.RequireDualStack()), c.CreateService(ctx, "former", framework.RequireDualStack())
 		for _, address := range append(held.Spec.ClusterIPs, former.Spec.ClusterIPs...) {
@@ -138,8 +137,8 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	// Lists come in pages of 500, and what is selected by its label leaves the selection as the label is removed. A page that is
-	// counted from the front would skip as many as were done.
+	// Lists come in pages of 500, and what is selected by its label leaves the selection as the label
+	// is removed. Pages counted from the front would skip as many as were done.
 	It("reaches each of thousands of IPAddresses", func(ctx SpecContext) {
 		const many, kept = 1200, 600
 		crowd(ctx, c, many, func(i int) *networkingv1.IPAddress {

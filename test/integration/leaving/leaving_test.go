@@ -23,8 +23,8 @@ import (
 
 // The last days of the operator in a cluster, beside kube-controller-manager:
 //
-//  1. It has written everything that it ever writes: finalizers, every kind of condition, labels, and there are IPAddresses that
-//     it keeps for itself. Others have written their labels, annotations, finalizers and conditions beside.
+//  1. It has written all that it ever writes: finalizers, all conditions, labels, own IPAddresses.
+//     Other writers have added their labels, annotations, finalizers and conditions.
 //  2. The admin asks what would be done, and tries to do it too early.
 //  3. The manager is stopped, and the clean-up runs, twice.
 //  4. The cluster goes on with the API server and kube-controller-manager alone.
@@ -41,8 +41,7 @@ var _ = Describe("An operator that leaves", Ordered, func() {
 		live(ctx, c)
 	})
 
-	// Nobody runs a command that removes finalizers without having seen what it will do. The manager still runs: asking needs no
-	// downtime.
+	// No admin removes finalizers unseen. The manager still runs, as asking needs no downtime.
 	It("tells beforehand what would be done, and does nothing", func(ctx SpecContext) {
 		calm := settled(ctx, c)
 		var status int
@@ -63,7 +62,7 @@ var _ = Describe("An operator that leaves", Ordered, func() {
 		Expect(calm.Changes(everything(ctx, c))).To(BeEmpty())
 	})
 
-	// The manager has ended as it does when its Deployment is scaled to 0: it has given its Lease back.
+	// The manager has ended as when its Deployment is scaled to 0: it has given its Lease back.
 	It("goes without being forced when the manager has ended", func(ctx SpecContext) {
 		Expect(c.Operator.Stop()).To(Succeed())
 		before = settled(ctx, c)
@@ -76,16 +75,15 @@ var _ = Describe("An operator that leaves", Ordered, func() {
 		Expect(said).To(ConsistOf(told), "it does what it had told")
 	})
 
-	// The range that is being deleted may go as soon as we let go of it, and by upstream's rules, which know less: the admin has
-	// to know.
+	// Once we let go, the range may go by upstream's rules, which know less: the admin must know.
 	It("says who decides from now on about a range that is being deleted", func() {
 		Expect(said).To(ContainElement(And(
 			ContainSubstring("finalizer of ServiceCIDR closing"), ContainSubstring("from now on upstream's finalizer alone decides"))))
 		Expect(said).NotTo(ContainElement(And(ContainSubstring("ServiceCIDR theirs"), ContainSubstring("upstream's finalizer"))))
 	})
 
-	// The heart of it. What others wrote in the same objects is as it was, to the letter. Ready is left out where it was the operator
-	// alone that had written it; kube-controller-manager writes it anew there.
+	// What other writers wrote in the same objects is the same, to the letter. Ready is left out where
+	// only the operator had written it; kube-controller-manager writes it anew there.
 	It("takes away what is ours, and nothing else", func(ctx SpecContext) {
 		after := everything(ctx, c)
 		ownReady := []string{"ours", "closing"}
@@ -105,7 +103,7 @@ var _ = Describe("An operator that leaves", Ordered, func() {
 		Expect(strangers.Changes(after)).To(BeEmpty())
 	})
 
-	// kube-controller-manager had written Ready before the operator came, and the API server that of its own range.
+	// kube-controller-manager wrote Ready before the operator came; the API server its own range's.
 	It("leaves Ready where others have written it too", func(ctx SpecContext) {
 		after := everything(ctx, c)
 		for _, name := range []string{"theirs", "kubernetes"} {
@@ -128,7 +126,7 @@ var _ = Describe("An operator that leaves", Ordered, func() {
 	Context("leaves a cluster that", func() {
 		It("allocates and repairs", func(ctx SpecContext) { worksByItself(ctx, c) })
 
-		// One of them was being deleted when we left, the other one is deleted now. Both have a Service inside.
+		// One range was being deleted when we left, one is deleted now. Both contain a Service.
 		It("keeps a range until its Service goes", func(ctx SpecContext) {
 			c.DeleteServiceCIDRs(ctx, "ours")
 			terminating := HaveField("Reason", networkingv1.ServiceCIDRReasonTerminating)
@@ -157,7 +155,7 @@ const (
 	ownSix  = "fd00:102::50"
 )
 
-// live lets the operator and the others write all that they write.
+// live lets the operator and the other writers write all that they write.
 func live(ctx context.Context, c *cluster.Cluster) {
 	GinkgoHelper()
 	By("kube-controller-manager alone")

@@ -1,8 +1,8 @@
-// Package leaving_test takes the operator away from clusters: in the right order, by force, too early, twice, and by ending
-// nothing but its process. It wants what is left to be what a cluster has that never had the operator.
+// Package leaving_test takes the operator away from clusters: in order, by force, too early, twice,
+// and by ending only its process. The rest must be as in a cluster that never had the operator.
 //
-// Start with "An operator that leaves", which follows one cluster from its last day with the operator to its first ones
-// without.
+// Start with "An operator that leaves", which follows a cluster from its last day with the operator
+// to its first ones without.
 package leaving_test
 
 import (
@@ -33,7 +33,7 @@ const (
 )
 
 const (
-	// somebody manages IPAddresses too, and uses labels, annotations and finalizers like everybody.
+	// somebody is another manager of IPAddresses, with labels, annotations and finalizers of its own.
 	somebody  = "widgets.example.com"
 	theirHold = "widgets.example.com/hold"
 	// ourPrefix begins our conditions.
@@ -61,7 +61,7 @@ func everything(ctx context.Context, c *cluster.Cluster) inventory.Objects {
 	return c.Everything(ctx, "leases.coordination.k8s.io")
 }
 
-// settled is everything once nobody writes any more.
+// settled is everything once no program writes any more.
 func settled(ctx context.Context, c *cluster.Cluster) (now inventory.Objects) {
 	GinkgoHelper()
 	Eventually(func() []string {
@@ -78,8 +78,8 @@ func reserved(address, manager string, options ...framework.IPAddressOption) *ne
 	return framework.NewIPAddress(address, "", "", append(options, framework.ManagedBy(manager), framework.WithParent(parent))...)
 }
 
-// worksByItself wants a cluster to allocate, and to restore an IPAddress, without a manager of ours. The Service of the
-// proof goes again: its address may be from any range, and would hold it.
+// worksByItself wants a cluster to allocate, and to restore an IPAddress, without our manager. It
+// deletes its Service, whose address may be from any range, and would hold it.
 func worksByItself(ctx context.Context, c *cluster.Cluster) {
 	GinkgoHelper()
 	service := c.CreateService(ctx, "allocated", framework.RequireDualStack())

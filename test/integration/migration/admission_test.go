@@ -28,8 +28,8 @@ func (h *hold) waiting() bool { return h.waits.Load() }
 
 func (h *hold) release() { h.released.Do(func() { close(h.gate) }) }
 
-// slowAdmission makes the API server ask before it creates the Service "slow", and answers on release. It is gone with the
-// calling node.
+// slowAdmission makes the API server ask before it creates the Service "slow", and answers on
+// release. It ends with the calling node.
 func (w *environment) slowAdmission(ctx context.Context) *hold {
 	GinkgoHelper()
 	h := &hold{gate: make(chan struct{})}
@@ -58,7 +58,7 @@ func (w *environment) slowAdmission(ctx context.Context) *hold {
 	return h
 }
 
-// admissionHolds waits until the API server has learnt of the hook: it asks before a Service is created for show.
+// admissionHolds waits until the API server knows the webhook: it asks about a Service for show.
 func (w *environment) admissionHolds(ctx context.Context, h *hold) {
 	GinkgoHelper()
 	show := framework.NewService(cluster.Namespace, "slow-show")

@@ -21,8 +21,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// A cluster that is migrated but for what the spec breaks in its bitmaps, under an API server that goes on to allocate from
-// them.
+// A migrated cluster whose API server still allocates from the bitmaps, which the spec breaks.
 var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 	var (
 		w         *environment
@@ -146,7 +145,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		w.noCollision(ctx, "after-empty")
 	})
 
-	// Every command that writes looks at the bitmaps first, and writes nothing at all if it does not understand one.
+	// Each command that writes checks the bitmaps first, and writes nothing if it cannot read one.
 	refusedBy := func(ctx context.Context, status int, kind string, words ...string) {
 		GinkgoHelper()
 		w.untouched(ctx, func() {
@@ -255,8 +254,8 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		})
 	}
 
-	// The API server marks an address first and writes the Service afterwards. Between the two lies whatever admission takes:
-	// for that long a bit is not leaked, though no Service is there.
+	// The API server marks an address first and writes the Service after admission: meanwhile the bit
+	// is not leaked, though there is no Service.
 	It("keeps the bit of a Service that is being created", func(ctx SpecContext) {
 		hold, address := w.slowAdmission(ctx), w.freeAddress(ctx, "10.96.0.")
 		created := make(chan error, 1)
@@ -300,7 +299,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		for address, owners := range w.owners(ctx) {
 			Expect(owners).To(HaveLen(1), address)
 		}
-		// While there is so much coming and going that other writers are always faster, the first run says that something is left.
+		// As long as other writers are always faster, the first run says that something is left.
 		with(clean, w.migrate(ctx, "run", "--repair-bitmap", "--leak-grace=1s"))
 		bitmap := w.etcd.legacy(ctx, primaryKey)
 		Expect(bitmap.has(lost)).To(BeFalse())
@@ -309,7 +308,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 	})
 })
 
-// noCollision lets the API server allocate in both families, and wants every address to have one Service.
+// noCollision allocates in both families, and wants every address to have one Service.
 func (w *environment) noCollision(ctx context.Context, name string) {
 	GinkgoHelper()
 	some := w.CreateServices(ctx, 30, func(i int) *corev1.Service {
@@ -321,7 +320,7 @@ func (w *environment) noCollision(ctx context.Context, name string) {
 	w.DeleteServices(ctx, some...)
 }
 
-// crowd creates and deletes Services from several clients until it is told to stop. A third of them stay.
+// crowd has several clients create and delete Services until it is stopped. A third of them stay.
 func (w *environment) crowd(ctx context.Context, made *atomic.Int64, stop <-chan struct{}) *errgroup.Group {
 	all := &errgroup.Group{}
 	for id := range 4 {

@@ -20,8 +20,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// What an admin gets wrong at the keyboard, and what the machines around get wrong before anything has begun. Each is refused
-// with status 2, on stderr, with the word that was wrong, and with nothing written.
+// What an admin mistypes, and what fails around a command before it begins. Each is refused with
+// status 2, on stderr, with the word that was wrong, and with nothing written.
 var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func() {
 	var w *environment
 
@@ -83,8 +83,8 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		refusedWith(ctx, w.options(append(w.EtcdArgs(), "run", "--service-cluster-ip-range=10.97.0.0/16,"+range6)...), "10.97.0.0/16", range4)
 	})
 
-	// Nobody is told apart from nobody yet: each gets its ten seconds, all at the same time. So does an API server that says by
-	// a lease in etcd that it is alive, when a command is about to write to its storage.
+	// Absent and silent servers look alike: each gets ten seconds, all at once. So does an API server
+	// whose lease in etcd says that it lives, when a command is about to write to its storage.
 	It("because nobody is there", func(ctx SpecContext) {
 		port, err := framework.FreePort()
 		Expect(err).NotTo(HaveOccurred())

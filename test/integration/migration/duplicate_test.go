@@ -14,8 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// A bit was missing, and the old allocator gave an address to a second Service. Nothing but the users of the two can tell
-// which of them has to go.
+// A bit was missing, and the old allocator gave an address to a second Service. Only the owners of
+// the two can tell which has to go.
 var _ = Describe("An address of several Services", Ordered, func() {
 	var (
 		w         *environment

@@ -10,8 +10,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// A real API server encrypts everything that it stores but for its bitmaps, whatever it is told. What asks it works. What has
-// only the storage does not guess, and nothing is written in clear beside what is encrypted.
+// A real API server encrypts all that it stores but its bitmaps, whatever it is told. Commands that
+// ask it work. Those with only the storage do not guess, and write nothing in clear beside it.
 var _ = Describe("An API server that encrypts what it stores", Ordered, ContinueOnFailure, func() {
 	const cipher = "k8s:enc:aescbc:v1:key1:"
 	var (
@@ -47,7 +47,7 @@ resources:
 		})
 	})
 
-	// What seed writes in clear, this API server could not read: a list of IPAddresses would fail, and its start with it.
+	// This API server could not read what seed writes in clear: lists would fail, and its start too.
 	It("is not given what it could not read", func(ctx SpecContext) {
 		unserved := without
 		unserved.Args = append([]string{encrypted}, without.Args...)

@@ -57,7 +57,8 @@ type environment struct {
 	started time.Time // the API server, as far as the spec knows
 }
 
-// newEnvironment starts a cluster that ends with the calling node, with some Services. It has settled: nobody writes what the spec did not ask for.
+// newEnvironment starts a cluster with Services, which ends with the calling node. It has settled:
+// the API server writes only what the spec asks for.
 func newEnvironment(ctx context.Context, options framework.Options, services int) *environment {
 	GinkgoHelper()
 	w := &environment{Cluster: cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true}), started: time.Now()}
@@ -77,8 +78,7 @@ func (w *environment) restart(ctx context.Context, options framework.Options) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// calm leaves enough time to plant a fault into a bitmap: an API server of the old kind mends its own every three minutes,
-// counted from its start.
+// calm leaves time to spoil a bitmap: old API servers mend theirs every three minutes from start.
 func (w *environment) calm(ctx context.Context) {
 	GinkgoHelper()
 	if time.Since(w.started) > 2*time.Minute {
@@ -86,7 +86,7 @@ func (w *environment) calm(ctx context.Context) {
 	}
 }
 
-// populate creates Services of every kind, in both families, and leaves holes between their addresses.
+// populate creates Services of every kind in both families, with holes between their addresses.
 func (w *environment) populate(ctx context.Context, n int) {
 	GinkgoHelper()
 	services := w.CreateServices(ctx, n, func(i int) *corev1.Service {
@@ -174,8 +174,8 @@ func (w *environment) rewrite(ctx context.Context, name string, change func(*cor
 	}).WithTimeout(cluster.Timeout).WithPolling(20 * time.Millisecond).Should(Equal(service.Spec.ClusterIPs))
 }
 
-// untouched wants that nobody writes to the storage while do runs, but the API server its own business. Without one the
-// revision itself must stay. Keys may be excepted.
+// untouched wants no writes to the storage while do runs, but the API server's own. Without an API
+// server even the revision must stay. Keys may be excepted.
 func (w *environment) untouched(ctx context.Context, do func(), except ...string) {
 	GinkgoHelper()
 	before, revision := w.etcd.everything(ctx), w.etcd.revision(ctx)
@@ -214,7 +214,7 @@ func (w *environment) plugin(ctx context.Context, options framework.PluginOption
 	return result
 }
 
-// together is migrate for several commands at the same time, which look and do not write: most of their time they wait.
+// together is migrate for several commands at once that only read: they mostly wait.
 func (w *environment) together(ctx context.Context, commands ...[]string) []framework.PluginResult {
 	GinkgoHelper()
 	options := make([]framework.PluginOptions, len(commands))
@@ -242,7 +242,7 @@ func (w *environment) options(args ...string) framework.PluginOptions {
 	return framework.PluginOptions{Args: append([]string{"migrate"}, args...)}
 }
 
-// watched runs a command with the race detector, which is slow, where many things happen to it at once.
+// watched runs a command with the slow race detector, where many things happen at once.
 func watched(options framework.PluginOptions) framework.PluginOptions {
 	options.Race = true
 	return options
@@ -278,8 +278,8 @@ func with(status int, result framework.PluginResult) framework.PluginResult {
 	return result
 }
 
-// check is what the check command says about the cluster. It reads etcd alone, which is faster: beside an API server it looks
-// twice, some seconds apart, before it calls anything wrong.
+// check is what the check command says about the cluster. It reads etcd alone, which is faster:
+// beside an API server it looks again after seconds before it calls anything wrong.
 func (w *environment) check(ctx context.Context, status int) migrate.Output {
 	GinkgoHelper()
 	return migrate.Decode(with(status, w.offline(ctx, "check", "-o", "json")).Stdout)
@@ -331,7 +331,7 @@ func file(name, content string) string {
 	return path
 }
 
-// freeAddress is one of the static band that nobody uses.
+// freeAddress is one of the static band that no Service uses.
 func (w *environment) freeAddress(ctx context.Context, prefix string) string {
 	GinkgoHelper()
 	owners := w.owners(ctx)

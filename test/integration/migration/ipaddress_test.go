@@ -15,8 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// Kubernetes 1.32 serves IPAddresses as plain storage: whoever may write them may write nonsense. A cluster that is migrated
-// gets one lie of each kind.
+// Kubernetes 1.32 serves IPAddresses as plain storage: a client that may write them may write
+// nonsense. A migrated cluster gets one lie of each kind.
 var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 	const (
 		stranger = "somebody.example.com"
@@ -71,7 +71,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 			Expect(r.Words()).To(ConsistOf(
 				"IPAddressMissing "+missing, "IPAddressWrongParent "+parent, "IPAddressWrongLabels "+labels,
 				"IPAddressForeign "+foreign, "IPAddressOrphan "+orphan,
-				// Two Services were given another address behind the API server's back, so what they had is nobody's now.
+				// Two Services were given other addresses behind the API server's back: no Service has these.
 				"OutOfRange 10.99.0.1", "InvalidClusterIP",
 				"IPAddressOrphan "+outside, "LeakedBit "+outside, "IPAddressOrphan "+none, "LeakedBit "+none,
 			))
@@ -158,7 +158,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 		w.untouched(ctx, func() { with(found, w.migrate(ctx, "run")) })
 	})
 
-	// Names are free text to the API server where an IPAddress names its parent, and a terminal obeys what it is sent.
+	// Parent names in IPAddresses are free text to the API server, and terminals obey what they get.
 	It("cannot write to the terminal", func(ctx SpecContext) {
 		evil := "x\x1b[2J\x1b]0;owned\x07\r\nLeakedBit 10.96.0.1"
 		w.CreateIPAddress(ctx, framework.NewIPAddress(orphan, cluster.Namespace, evil))

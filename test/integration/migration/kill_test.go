@@ -26,10 +26,10 @@ import (
 // kills is how often each command is killed.
 const kills = 20
 
-// killed runs a command twenty times and kills it each time, without warning, after a delay that is drawn from another
-// twentieth of what the command takes when it is left alone. Before each time the fixture is set anew; afterwards the spec
-// looks at what the command has left. Many of the kills must have hit a living command, or the spec proves little; where one
-// came too late, the machine has become faster and the delays become shorter.
+// killed runs a command twenty times and kills it each time, after a random delay from another
+// twentieth of the time that it takes undisturbed. reset sets the fixture anew before each run,
+// judge looks at what is left. Many kills must hit a living command, or the spec proves little; if
+// one comes too late, the delays become shorter.
 func (w *environment) killed(ctx context.Context, command func(round int) framework.PluginOptions, reset func(), judge func(round int)) {
 	GinkgoHelper()
 	with(clean, w.migrate(ctx, "--help")) // which may have to be built first
@@ -157,7 +157,7 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 	})
 })
 
-// A cluster that has flipped: bitmaps of yesterday lie in etcd, and Services have come and gone since.
+// A cluster after the flip: etcd has old bitmaps, and Services have come and gone since.
 var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ordered, ContinueOnFailure, func() {
 	var (
 		w        *environment
@@ -275,7 +275,7 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 
 func isMissing(breach string) bool { return strings.HasSuffix(breach, "has no IPAddress") }
 
-// archived wants a file to hold these values to the byte. It is read as a text, for its format is the command's own.
+// archived wants a file to hold these values to the byte. It reads text: the format is private.
 func archived(path string, values ...[]byte) {
 	GinkgoHelper()
 	content, err := os.ReadFile(path)
@@ -287,8 +287,8 @@ func archived(path string, values ...[]byte) {
 	}
 }
 
-// downgraded wants every IPAddress and ServiceCIDR to be stored in the version that the old API server reads, and to say
-// what it said before, but for who wrote it: none is the new API server's any more.
+// downgraded wants every IPAddress and ServiceCIDR stored in the version that the old API server
+// reads, and saying the same, but for the writer: none is the new API server's any more.
 func (w *environment) downgraded(ctx context.Context, before snapshot) {
 	GinkgoHelper()
 	rewritten := 0
@@ -310,7 +310,7 @@ func (w *environment) downgraded(ctx context.Context, before snapshot) {
 	Expect(rewritten).To(BeNumerically(">", 100), "the fixture: the new API server wrote v1")
 }
 
-// oldVersion decodes a stored value whatever its version, and says whether that is the one of the old API server.
+// oldVersion decodes a stored value of any version, and says if that is the old API server's.
 func oldVersion(raw []byte, into interface{ Unmarshal([]byte) error }) bool {
 	GinkgoHelper()
 	kind, inside := unpack(raw)

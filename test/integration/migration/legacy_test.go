@@ -33,7 +33,7 @@ func encode(object runtime.Object) []byte {
 	return raw
 }
 
-// legacy is a bitmap of the old allocator, bit by bit: number i is the address i+1 steps behind the beginning of its range.
+// legacy is a bitmap of the old allocator: bit i is the address i+1 steps behind the range's start.
 type legacy struct {
 	object *corev1.RangeAllocation
 	bits   *big.Int

@@ -17,7 +17,7 @@ import (
 // absence is how long a server stays away.
 const absence = 2 * time.Second
 
-// A server goes away while a command is at work, and comes back. The command waits and goes on: nobody has to start it again.
+// A server goes away while a command works, and comes back. The command then goes on by itself.
 var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func() {
 	var (
 		w      *environment
@@ -35,7 +35,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		w.etcd.restore(ctx, rangesKey, before)
 	})
 
-	// awayDuring starts a command, has the server go when the first IPAddress is there, and come back later.
+	// awayDuring starts a command, and stops the server for a while at the first IPAddress.
 	awayDuring := func(ctx context.Context, server *framework.Process, options framework.PluginOptions) {
 		GinkgoHelper()
 		gone := w.etcd.happens(ctx, addressesKey, func() { Expect(server.Kill()).To(Succeed()) })
@@ -75,7 +75,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		whole(ctx)
 	})
 
-	// alone leaves etcd to the spec, without an API server. What seed writes is for the next one, not for this one to read.
+	// alone stops the API server: only the next one may read what seed writes to etcd.
 	alone := func(ctx context.Context) {
 		GinkgoHelper()
 		Expect(w.API.Stop()).To(Succeed())
@@ -101,8 +101,8 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		seeded(ctx)
 	})
 
-	// The connection is cut when the transaction is in and its answer is on the way. What the command finds then was written by
-	// itself: that is no conflict.
+	// The connection is cut when the transaction is in and its answer on the way. The command then
+	// finds what it wrote itself: that is no conflict.
 	It("seed does not take its own writes for somebody else's", func(ctx SpecContext) {
 		alone(ctx)
 		slow := stretch(w.Etcd.URL(), 60*time.Millisecond)

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// A plan is written to a file, somebody reads it, and meanwhile the world moves on.
+// A plan is written to a file, an admin reads it, and meanwhile the world moves on.
 var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 	const listed, unlisted, moved = "10.96.0.211", "10.96.0.212", "10.96.0.213"
 	var (
@@ -81,7 +81,7 @@ var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 		refusedFrom(ctx, strings.Replace(content(), uid, "", 1))
 	})
 
-	// Since the plan: a Service came, another went, an IPAddress became an orphan, one that was listed is another object now.
+	// Since the plan, Services came and went, an IPAddress was orphaned, a listed one was replaced.
 	It("is followed, and what it does not list stays", func(ctx SpecContext) {
 		late := w.CreateService(ctx, "late", framework.RequireDualStack())
 		w.DeleteServices(ctx, framework.NewService(cluster.Namespace, "web-6"))

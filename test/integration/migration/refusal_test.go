@@ -18,7 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// The two commands that take something away ask first, look twice, and do nothing while it could hurt.
+// The two commands that remove things ask first, look twice, and do nothing while it could hurt.
 var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, func() {
 	var w *environment
 

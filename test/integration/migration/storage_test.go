@@ -31,7 +31,7 @@ const (
 	conditionKey = rangesKey + "kubernetes"
 )
 
-// serversBusiness are keys that a living API server writes while nobody asks it to.
+// serversBusiness are keys that a living API server writes unasked.
 var serversBusiness = []string{
 	registry + "leases/kube-system/",
 	registry + "masterleases/",
@@ -93,7 +93,7 @@ func (s storage) removeBelow(ctx context.Context, prefix string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// restore writes the keys of earlier that lie below a prefix as they were, and removes those that came since.
+// restore rewrites what earlier has below a prefix, and removes the keys that came since.
 func (s storage) restore(ctx context.Context, prefix string, earlier snapshot) {
 	GinkgoHelper()
 	var back []clientv3.Op
@@ -114,7 +114,7 @@ func (s storage) restore(ctx context.Context, prefix string, earlier snapshot) {
 	}
 }
 
-// revision is that of the last write of anybody.
+// revision is that of the last write of any client.
 func (s storage) revision(ctx context.Context) int64 {
 	GinkgoHelper()
 	got, err := s.client.Get(ctx, "nothing", clientv3.WithCountOnly())
@@ -149,8 +149,8 @@ func (s storage) below(ctx context.Context, prefix string) snapshot {
 	return all
 }
 
-// changes says which keys have been written since, even if with the same value. What API servers write for themselves is left
-// out.
+// changes says which keys have been written since, even with the same value. It leaves out what API
+// servers write unasked.
 func (s snapshot) changes(later snapshot) []string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(s)) {
@@ -174,8 +174,8 @@ func ofServers(key string) bool {
 	return slices.ContainsFunc(serversBusiness, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// happens waits, without anything in between, for the first change of a key, or below it if it ends with a slash, and then acts.
-// The channel tells that it has acted; it stays silent if ctx ends before.
+// happens waits, watching etcd, for the first change of a key, or below it if it ends with a slash,
+// and calls act at once. The channel tells that it has; it stays silent if ctx ends before.
 func (s storage) happens(ctx context.Context, key string, act func()) <-chan struct{} {
 	options := []clientv3.OpOption{clientv3.WithRev(s.revision(ctx) + 1)}
 	if strings.HasSuffix(key, "/") {

@@ -1,9 +1,9 @@
-// Package migration_test gives the commands of `kubectl clusterip migrate` the clusters that go wrong: bitmaps that are
-// broken, encrypted or of somebody else, Services that share an address, IPAddresses that tell lies, servers that go away,
-// and commands that are killed where it hurts. It knows the commands from outside alone. What they print is decoded into
-// types of its own, and what they leave in etcd is read and written past every API server.
+// Package migration_test gives the commands of `kubectl clusterip migrate` clusters that go wrong:
+// bitmaps that are broken, encrypted or foreign, Services that share an address, IPAddresses that
+// lie, servers that go away, and commands that are killed. It knows the commands from outside
+// alone, decodes their output into its own types, and reads and writes etcd past every API server.
 //
-// Start with [environment], which is a cluster to be broken, and with the rule that every refusal is held to: environment.untouched.
+// Start with [environment], a cluster to be broken, and with environment.untouched.
 package migration_test
 
 import (

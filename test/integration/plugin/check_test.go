@@ -31,7 +31,7 @@ var _ = Describe("check and repair", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		return result
 	}
-	// plain prints without the race detector, which other runs of the same command have: there are many here.
+	// plain prints without the race detector, which other runs of the command have: here are many.
 	plain := func(ctx context.Context) func(args ...string) string {
 		return func(args ...string) string {
 			GinkgoHelper()
@@ -119,7 +119,7 @@ var _ = Describe("check and repair", Ordered, func() {
 				damaged.Create(ctx, cluster.Asking(cluster.Namespace, "twin", address))
 			}
 		}
-		// An IPAddress that nobody claims, or that names another Service, the API server takes away by itself within seconds.
+		// IPAddresses that no Service claims or that name another, the API server deletes in seconds.
 		labelless, report := services[2].Spec.ClusterIP, filepath.Join(GinkgoT().TempDir(), "report.json")
 		Eventually(found).WithArguments(ctx).Should(ContainElements(
 			"IPAddressMissing service/default/victim-0", "IPAddressMissing service/default/victim-1", "IPAddressWrongLabels service/default/victim-2",
@@ -194,7 +194,7 @@ var _ = Describe("check and repair", Ordered, func() {
 	})
 })
 
-// An API server that allocates from its bitmap writes no IPAddresses, and knows no ServiceCIDR. No operator is installed.
+// A bitmap API server writes no IPAddresses and knows no ServiceCIDR. No operator is installed.
 var _ = It("takes the bitmap of Kubernetes 1.32 for no drift", Label("all", "1.32"), func(ctx SpecContext) {
 	old := cluster.Start(ctx, cluster.Options{Options: framework.Options{Version: framework.V132}, WithoutOperator: true})
 	address := old.CreateService(ctx, "web").Spec.ClusterIP

@@ -20,7 +20,8 @@ var formats = map[string][]string{
 	"check": {"", "json"}, "status": {"", "json"},
 }
 
-// varies is what differs between two runs: times and ages, versions of objects, counts that the operator tells half a minute late, growth, and this machine.
+// varies is what differs between runs: times and ages, versions of objects, counts that the
+// operator writes half a minute late, growth, and this machine.
 var varies = []struct {
 	what *regexp.Regexp
 	with string
@@ -52,7 +53,8 @@ func golden(run func(args ...string) string, name string, args []string) {
 	}
 }
 
-// compare holds a text against a file of testdata. drawn are addresses, and the words that stand for them. UPDATE_GOLDEN=1 writes the files anew.
+// compare holds a text against a file of testdata. drawn maps addresses to the words for them.
+// UPDATE_GOLDEN=1 writes the files anew.
 func compare(file, got string, drawn map[string]string) {
 	GinkgoHelper()
 	host, err := os.Hostname()

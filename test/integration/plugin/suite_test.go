@@ -1,5 +1,5 @@
-// Package plugin_test runs `kubectl clusterip` as a user who may only look, on an installed operator: what it says is held against what the API server
-// answers.
+// Package plugin_test runs `kubectl clusterip` as a user who may only look, on an installed
+// operator, and compares its output with what the API server answers.
 //
 // Start with why_test.go.
 package plugin_test

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// The ranges of two tenants: blue keeps others out, red does not.
+// The ranges of two tenants: blue keeps other tenants out, red does not.
 const (
 	blueRange = "10.97.0.0/28"
 	redRange  = "10.98.0.0/28"

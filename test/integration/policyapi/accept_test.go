@@ -45,7 +45,7 @@ var _ = Describe("What the API server fills in", func() {
 		Expect(c.Policy(ctx, "decided").Spec).To(Equal(spec))
 	})
 
-	// A duration that the schema lets through and Go cannot read would keep every client from listing the policies.
+	// A duration that the schema takes and Go cannot read would keep clients from listing policies.
 	DescribeTable("is readable again: a cool-down",
 		func(ctx SpecContext, written string, meant time.Duration) {
 			policy := draft(coolingFor(written))
@@ -61,7 +61,7 @@ var _ = Describe("What the API server fills in", func() {
 	)
 })
 
-// applySample applies a file twice and wants the API server to know every field of it, and the second time to change nothing.
+// applySample applies a file twice. All fields must be known, and the second time change nothing.
 func applySample(ctx context.Context, file string) {
 	GinkgoHelper()
 	c.Kubectl(ctx, "apply", "--server-side", "--validate=strict", "-f", file)
@@ -86,7 +86,7 @@ var _ = It("Each sample of a policy can be applied, again and again", func(ctx S
 	Expect(len(c.AllPolicies(ctx))).To(BeNumerically(">=", len(files)))
 })
 
-// The rules are written for API servers from 1.31 on: a function that came later would keep them from taking the definition.
+// The rules are for API servers from 1.31 on, which would refuse a CRD with a newer CEL function.
 var _ = It("An API server of Kubernetes 1.32 has the same rules", Label("all", "1.32"), func(ctx SpecContext) {
 	old := start(ctx, framework.Options{Version: framework.V132}).Policies()
 	Expect(propose(ctx, old, keep("10.96.0.9-10.96.0.10"))).To(Succeed())

@@ -28,8 +28,8 @@ func drafted(n int, address func(i int) string) *v1alpha1.ServiceCIDRPolicy {
 	return policy
 }
 
-// The API server stops evaluating rules when they have cost too much, and refuses the object. A policy that is as large as the
-// schema allows has to stay below.
+// The API server stops evaluating rules when they cost too much, and refuses the object. A policy
+// as large as the schema allows has to stay below.
 var _ = Describe("As much as fits into a policy", func() {
 	It("is accepted, created and changed", func(ctx SpecContext) {
 		policy := drafted(most, func(i int) string {
@@ -79,8 +79,8 @@ var _ = Describe("As much as fits into a policy", func() {
 	})
 })
 
-// pair draws two addresses of a family, the lower one first. They differ only behind a prefix of some length, so that every byte is
-// the one that decides, and many bytes are zero, which is what the short form of IPv6 is about.
+// pair draws two addresses of a family, the lower one first. They share a prefix of random length,
+// so that every byte may decide, and have many zero bytes, which IPv6's short form leaves out.
 func pair(random *rand.Rand, size int) (low, high netip.Addr) {
 	draw := func() byte { return byte(random.IntN(256)) * byte(random.IntN(2)) }
 	first, second := make([]byte, size), make([]byte, size)
@@ -100,7 +100,7 @@ func pair(random *rand.Rand, size int) (low, high netip.Addr) {
 	return low, high
 }
 
-// CEL cannot compare addresses, so that the rule about the ends of a range does so in a way of its own. Here netip is asked too.
+// CEL cannot compare addresses, so the rule about a range's ends does its own way. netip checks it.
 var _ = DescribeTable("The order of the ends of a range",
 	func(ctx SpecContext, size int) {
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), uint64(size)))

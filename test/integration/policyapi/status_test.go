@@ -40,7 +40,7 @@ var _ = Describe("The status", func() {
 		Expect(wrong).To(ConsistOf(HaveField("Field", "status.refusals")))
 	})
 
-	// The loops write conditions and counts, the webhook refusals: neither takes away what is the other's.
+	// The loops write conditions and counts, the webhook refusals: each keeps what the other writes.
 	It("is shared by writers that apply their parts", func(ctx SpecContext) {
 		created(ctx, "shared", v1alpha1.ServiceCIDRPolicySpec{})
 		part := func(status string, manager client.FieldOwner) {

@@ -1,5 +1,5 @@
-// Package policyapi_test asks a real API server what it makes of ServiceCIDRPolicies: what it shows, fills in, refuses and accepts,
-// with nothing of ours behind it but the CustomResourceDefinition in config/crd.
+// Package policyapi_test asks a real API server what it shows, fills in, refuses and accepts of
+// ServiceCIDRPolicies, with nothing of ours behind it but the definition in config/crd.
 //
 // Start with "What the API server refuses".
 package policyapi_test
@@ -38,7 +38,7 @@ var (
 var _ = BeforeSuite(func(ctx SpecContext) {
 	c = start(ctx, framework.Options{})
 	admin = c.Policies()
-	// An API server looks once a second for what its own extensions say of themselves, which is what kubectl asks for first.
+	// kubectl first asks for the API server's discovery, which follows extensions every second.
 	Eventually(func() error {
 		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "explain", "scp")
 		return err
@@ -62,8 +62,8 @@ func propose(ctx context.Context, admin client.Client, spec string) error {
 	return admin.Create(ctx, draft(spec), client.DryRunAll)
 }
 
-// complaints are what an API server names as wrong, one for each mistake that it found. After some mistakes it adds, without a field,
-// that it has not gone through the rules any more.
+// complaints are what an API server names as wrong, one for each mistake that it found. After some
+// mistakes it adds, without a field, that it has skipped the rules.
 func complaints(err error) []metav1.StatusCause {
 	GinkgoHelper()
 	var status *apierrors.StatusError

@@ -38,7 +38,7 @@ func read(path ...string) string {
 	return string(content)
 }
 
-// pushed is the digest by which a registry serves an image: that of the index for both architectures, which has to be in the archive.
+// pushed is an image's digest in a registry: that of the index for both architectures in archive.
 func pushed(archive, image string) string {
 	GinkgoHelper()
 	file := func(name string) []byte {

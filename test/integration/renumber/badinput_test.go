@@ -113,7 +113,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 		Expect(result.Stderr).To(ContainSubstring("the API server allocates from the bitmap in etcd"))
 	})
 
-	// Where an ExternalName, or an external IP, is forbidden the first of the two updates is never made.
+	// If an ExternalName or an external IP is forbidden, the command makes no update at all.
 	DescribeTable("to move where an admission policy forbids what it needs", func(ctx SpecContext, expression, want string) {
 		was, file := one(ctx, nil)
 		forbid(ctx, expression)
@@ -170,8 +170,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 	})
 })
 
-// await has the API server ask Service s0 of a namespace, which never answers, about changes of
-// Services there.
+// await has the API server ask Service s0, which never answers, about a namespace's Services.
 func await(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	webhooks := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()

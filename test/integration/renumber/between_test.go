@@ -56,7 +56,8 @@ func newProxy() *proxy {
 }
 
 func (p *proxy) write(w http.ResponseWriter, r *http.Request, forward http.Handler) {
-	// A request that reached the API server is carried out, whatever became of the command: one that is cancelled in the middle may leave a node port behind that no Service has.
+	// A request that reached the API server is carried out, whatever becomes of the command: one that
+	// is cancelled midway may leave a node port that no Service has.
 	r = r.WithContext(context.WithoutCancel(r.Context()))
 	p.mu.Lock()
 	p.writes++
@@ -94,7 +95,8 @@ func wait(ctx context.Context, plugin *framework.Plugin) (code int, printed stri
 	return code, plugin.LogTail(1000)
 }
 
-// stopBetween runs the command until the named Service is an ExternalName and the command would write the next thing, has do happen then, and goes on.
+// stopBetween runs the command until the named Service is an ExternalName, and calls do right
+// before the command's next write.
 func stopBetween(ctx context.Context, name string, do func(), args ...string) (code int, printed string) {
 	GinkgoHelper()
 	p := newProxy()

@@ -13,8 +13,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// killedAt starts the command and kills it at its n-th write: before the API server has seen that one, or when it has and the command does not know. It reports whether there was
-// an n-th one.
+// killedAt starts the command and kills it at its n-th write: before the API server sees that, or
+// after, before the command knows. It reports whether there was an n-th write.
 func killedAt(ctx context.Context, p *proxy, n int, before bool, args ...string) bool {
 	GinkgoHelper()
 	var plugin *framework.Plugin
@@ -41,7 +41,8 @@ func killedAt(ctx context.Context, p *proxy, n int, before bool, args ...string)
 	return code == -1
 }
 
-// expectWhole expects Services to be what they were but for their addresses, which are all old or all new ones, and that nothing is left of a move.
+// expectWhole expects Services to be as before but for their addresses, which are all old or all
+// new, and no trace of a move.
 func expectWhole(ctx context.Context, where string, before []*corev1.Service) {
 	GinkgoHelper()
 	for _, was := range before {

@@ -1,7 +1,7 @@
-// Package renumber_test moves Services by `kubectl clusterip renumber` on a real API server: first where the command is alone, then beside the operator. What proxies make of it is
-// in test/e2e.
+// Package renumber_test moves Services by `kubectl clusterip renumber` on a real API server: alone,
+// and beside the operator. For what proxies make of it see test/e2e.
 //
-// Start with move_test.go; between_test.go has the proxy through which a spec stops or kills the command at a chosen write.
+// Start with move_test.go. By the proxy of between_test.go specs stop or kill the command at will.
 package renumber_test
 
 import (
@@ -33,7 +33,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	c = cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120"}, WithoutOperator: true, BesideUpstream: true})
 })
 
-// offer creates ServiceCIDR new, which ends with the spec, as all Services do. Those that exist have their addresses from the default range.
+// offer creates ServiceCIDR new, which ends with the spec, as all Services do. Existing ones have
+// their addresses from the default range.
 func offer(ctx context.Context) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx SpecContext) {
@@ -74,7 +75,7 @@ func renumber(ctx context.Context, args ...string) framework.PluginResult {
 	return result
 }
 
-// plan writes the plan of a namespace into a file, by which the Services are moved from the default range to the new one.
+// plan writes a file with the plan to move a namespace's Services from the default range to new.
 func plan(ctx context.Context, namespace string, args ...string) (file string, result framework.PluginResult) {
 	GinkgoHelper()
 	file = filepath.Join(GinkgoT().TempDir(), "plan.yaml")

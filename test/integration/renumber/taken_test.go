@@ -91,8 +91,9 @@ var _ = Describe("kubectl clusterip renumber, when somebody has the new address"
 		expectNothingLeaked(ctx)
 	})
 
-	// Only one family moves, but the Service is without either address for the moment. An API server that keeps the bitmap, too, marks the address there before it finds
-	// that it cannot give it to the thief, and nothing clears that bit but `migrate run --repair-bitmap`: nobody has the address then, and the command says so.
+	// Only one family moves, but the Service has neither address for a moment. An API server that also
+	// keeps the bitmap marks the address before it refuses it to the thief. Only `migrate run
+	// --repair-bitmap` clears that bit: no Service has the address then, and the command says so.
 	It("does not lose the address of the family that stays", func(ctx SpecContext) {
 		was := create(ctx, framework.NewService(newNamespace(ctx), "web", framework.PreferDualStack()))
 		offer(ctx)
@@ -117,7 +118,7 @@ var _ = Describe("kubectl clusterip renumber, when somebody has the new address"
 	})
 })
 
-// steal takes an old address from a Service that is between, by force: nobody can have it as long as our finalizer is there.
+// steal takes an old address from a Service in between, by removing our finalizer, which keeps it.
 func steal(ctx context.Context, namespace, address string) {
 	GinkgoHelper()
 	Expect(c.Labels(ctx, address)).NotTo(BeEmpty())

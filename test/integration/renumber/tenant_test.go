@@ -13,8 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// theirs are addresses of another network, which a cluster does not let its tenants write into
-// external IPs.
+// theirs are another network's addresses, which clusters keep tenants from using as external IPs.
 const theirs = "203.0.113.7,2001:db8::7"
 
 // annotated is a merge patch of annotations.

@@ -16,12 +16,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
-// settling is how long the operator may take until everything is in order: it gives an IPAddress without a Service a minute.
+// settling is how long the operator may take: it gives an IPAddress without a Service a minute.
 const settling = 3 * time.Minute
 
-// Two API servers on one etcd, kube-controller-manager, a replica at each API server, eight clients; replicas are killed, API servers are
-// restarted, IPAddresses of living Services are deleted. Afterwards everything has to be in order, and the logs of the API servers have to
-// say that nobody got an address that was not to be had, as long as a webhook answered.
+// Two API servers on one etcd, kube-controller-manager, a replica at each API server, eight
+// clients; replicas are killed, API servers restarted, IPAddresses of live Services deleted. In the
+// end all is in order, and by the logs no Service got a forbidden address while a webhook answered.
 var _ = Describe("Random clients", Label("soak"), func() {
 	DescribeTable("leave a cluster in order, whatever goes wrong", func(ctx SpecContext, enforced bool) {
 		e := start(ctx, 2, "")
@@ -136,7 +136,7 @@ func (e *environment) expectKept(ctx context.Context, o outcome, failedOpen floa
 	Expect(o.unexcused).To(BeEmpty(), "the webhook answered, and they were not steered")
 	Expect(o.unsteered[isStranger]+o.unsteered[isOutside]).To(BeNumerically("<=", failedOpen), "more than the API servers counted")
 	Expect(o.of(byUs)).To(BeEmpty(), "two Services have an address, and neither the API server nor an outage explains it")
-	// Its two deletions by name meet in about one of 10,000 creations; ten times that would be another fault.
+	// Upstream's two deletions by name meet in one of 10,000 creations; ten times that is a fault.
 	Expect(len(o.of(byUpstream))).To(BeNumerically("<=", 1+o.creations/1000), "%s", o)
 	var known []string
 	for _, d := range o.duplicates {

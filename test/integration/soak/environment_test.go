@@ -18,7 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
-// The namespace tenant alone may have addresses of the exclusive ranges; everybody shares the open ones.
+// Only the namespace tenant may use the exclusive ranges; all namespaces share the open ones.
 const (
 	tenant     = "tenant"
 	stranger   = "stranger"
@@ -42,7 +42,8 @@ type environment struct {
 	logs []traffic.AuditLog
 }
 
-// start starts a cluster with a number of API servers and no replica yet. tree is the checkout whose manifests are installed, empty for ours.
+// start starts a cluster with a number of API servers and no replica yet, with the manifests of
+// tree, a checkout, empty for ours.
 func start(ctx context.Context, apiServers int, tree string) *environment {
 	GinkgoHelper()
 	log, flags := traffic.NewAuditLog()
@@ -58,7 +59,7 @@ func start(ctx context.Context, apiServers int, tree string) *environment {
 	return e
 }
 
-// divide gives the tenant its ranges, and everybody open ones.
+// divide gives the tenant its ranges, and all namespaces open ones.
 func (e *environment) divide(ctx context.Context) {
 	GinkgoHelper()
 	e.CreateNamespace(ctx, tenant, map[string]string{"soak": tenant})
@@ -72,8 +73,8 @@ func (e *environment) divide(ctx context.Context) {
 	e.Program(ctx, "open", "{serviceCIDRs: [kubernetes, open], coolDown: 5s, priority: -1}")
 }
 
-// enforce lets the API server keep strangers out of the exclusive ranges, and waits until each API server does. Whether it does is asked in the
-// name of a user and in a namespace of whom no webhook is told.
+// enforce lets the API servers keep strangers out of the exclusive ranges, and waits until each
+// does. It asks as a user and in a namespace of which no webhook hears.
 func (e *environment) enforce(ctx context.Context) {
 	GinkgoHelper()
 	Expect(e.TryPolicyChange(ctx, "exclusive", "{enforcement: APIServer}")).To(Succeed())

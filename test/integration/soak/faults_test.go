@@ -39,7 +39,7 @@ type faults struct {
 	outages bool
 
 	hold atomic.Bool // the kubelet starts nothing
-	// kills, starts and restarts count replicas killed, replicas started anew and API servers restarted.
+	// kills, starts and restarts count killed replicas, replaced ones and restarted API servers.
 	kills, starts, restarts, deleted atomic.Int64
 	failedOpen                       float64 // creations and updates of Services, in past lives of the API servers
 }
@@ -107,8 +107,8 @@ func (f *faults) kubelet(ctx context.Context, replica *framework.Manager) {
 	}
 }
 
-// restart stops an API server as an update of it does, and starts it anew. It may answer what it has begun, and is killed then: under load its own
-// shutdown takes more than half a minute.
+// restart stops an API server as an update does, and starts it anew. Once it had time to answer
+// requests, it is killed: under load its shutdown takes more than half a minute.
 func (f *faults) restart(ctx context.Context, rng *rand.Rand) {
 	api := f.apis[rng.IntN(len(f.apis))]
 	f.failedOpen += cluster.FailedOpen(context.WithoutCancel(ctx), api.Access)
@@ -131,7 +131,7 @@ func (f *faults) failedOpenInAll(ctx context.Context) float64 {
 	return sum
 }
 
-// deleteAddress returns what deletes the IPAddress of a living Service, in the name of a user whom the guard lets pass.
+// deleteAddress returns what deletes a live Service's IPAddress as a user that the guard lets pass.
 func (f *faults) deleteAddress() func(context.Context, *rand.Rand) {
 	GinkgoHelper()
 	var users []kubernetes.Interface

@@ -33,13 +33,12 @@ import (
 
 // What a hostile hour may cost at most.
 const (
-	// slowest is the 99th percentile of the creations of friends, unless they wait longer for the
-	// API server where there is no operator.
+	// slowest is the 99th percentile of friends' creations, unless it is higher without the operator.
 	slowest = 300 * time.Millisecond
 	// mostMemory is the resident memory of a replica, in bytes. The pod may have twice as much.
 	mostMemory = 256 << 20
-	// mostEvents are the events of the operator in a minute, mostWrites its other writes but those
-	// of IPAddresses: statuses, ServiceCIDRs, Leases, bindings.
+	// mostEvents are the operator's events in a minute, mostWrites its writes but of IPAddresses:
+	// statuses, ServiceCIDRs, Leases, bindings.
 	mostEvents, mostWrites = 600, 1200
 	// mostWritesOfAddress is how often it writes an IPAddress for each that the API server creates:
 	// the label of the band, and a cooling one that comes and goes.
@@ -214,7 +213,7 @@ func (h *hour) look(ctx context.Context) {
 	}
 }
 
-// intruders are the addresses of the exclusive ranges that nodes serve for Services of others.
+// intruders are the exclusive ranges' addresses that nodes serve for other namespaces' Services.
 func (h *hour) intruders(ctx context.Context) (found []string) {
 	GinkgoHelper()
 	for _, s := range h.Services(ctx) {
@@ -258,8 +257,7 @@ func (h *hour) histogram(ctx context.Context, name, label, value string) timings
 	return out
 }
 
-// calls are those of the webhook of creations, waits those of requests for a seat where tenants and
-// friends are.
+// calls times the creations' webhook, waits how long tenants' and friends' requests wait for seats.
 func (h *hour) calls(ctx context.Context) timings {
 	return h.histogram(ctx, "apiserver_admission_webhook_admission_duration_seconds", "name", "service.clusterip-operator.io")
 }
@@ -279,8 +277,8 @@ func within(share float64, before, after timings) time.Duration {
 	return bounds[i]
 }
 
-// operatorAudit notes the writes of the operator, and the IPAddresses of the API server, and
-// nothing of what tenants send.
+// operatorAudit notes the operator's writes and the API server's IPAddresses, but no tenant's
+// writes.
 const operatorAudit = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -306,8 +304,7 @@ func newOperatorLog() (log string, flags []string) {
 	return log, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--audit-log-maxsize=100000"}
 }
 
-// readLog counts what the operator wrote since a time, reviews of tokens and of rights apart: they
-// ask, and store nothing.
+// readLog counts what the operator wrote since a time, without reviews of tokens and of rights.
 func (h *hour) readLog(since time.Time) {
 	GinkgoHelper()
 	h.events, h.writes = map[string]int{}, map[string]int{}
@@ -355,9 +352,8 @@ func (h *hour) verdict(alone, beside *company) string {
 	}, "\n")
 }
 
-// company are the friends: users with the rights of a tenant who create Services, look at their
-// addresses, change and delete them. The first three of eight have the exclusive ranges, the others
-// the open ones.
+// company are the friends: users with a tenant's rights who create, change and delete Services, and
+// look at their addresses. The first three of eight have the exclusive ranges, the rest open ones.
 type company struct {
 	*hour
 	tally traffic.Tally

@@ -23,8 +23,8 @@ type acquisition struct {
 	holders []string // other Services that had it at this moment, and had not been asked to give it up
 }
 
-// acquisitions replays what API servers have logged. What a request gives up counts as free from when the request came, what it gets
-// counts as taken from when it was answered: two Services that have an address by this account have really had it at once.
+// acquisitions replays API servers' logs. What a request gives up counts as free once it came, what
+// it gets as taken once it was answered: addresses that two Services have here were really shared.
 func acquisitions(events []traffic.Event) (all []acquisition) {
 	type change struct {
 		at time.Time
@@ -79,22 +79,22 @@ func (a acquisition) unsteered() string {
 
 // Who is the cause of a duplicate.
 const (
-	// byUpstream: the API server has deleted the IPAddress of a living Service, by its name, in its repair or in its deletion of another
-	// Service that had the address before.
+	// byUpstream: the API server deleted a living Service's IPAddress, by name, in its repair or when
+	// it deleted another Service that had the address before.
 	byUpstream = "the API server"
 	// byOutage: the IPAddress was missing, and no webhook answered that would have known.
 	byOutage = "no webhook answered"
 	byUs     = "the operator"
 )
 
-// duplicate is a Service that got an address which others had.
+// duplicate is a Service that got an address which another Service had.
 type duplicate struct {
 	acquisition
 	cause   string
 	history []string // what became of the IPAddress meanwhile
 }
 
-// duplicates explains the acquisitions of addresses that others had.
+// duplicates explains the acquisitions of addresses that another Service had.
 func duplicates(events []traffic.Event, all []acquisition) (found []duplicate) {
 	for _, a := range all {
 		if len(a.holders) > 0 {
@@ -106,7 +106,7 @@ func duplicates(events []traffic.Event, all []acquisition) (found []duplicate) {
 	return found
 }
 
-// explain reads what was written about the IPAddress until the Service had it: whose it was last, and who took it away.
+// explain reads the IPAddress's writes until the Service had it: its last owner, and its deleter.
 func (d *duplicate) explain(events []traffic.Event) {
 	var owner, deletedBy string
 	for _, e := range events {
@@ -140,8 +140,8 @@ func (d duplicate) String() string {
 		d.Done.Format("15:04:05.000"), d.Chosen, strings.Join(d.history, ", "))
 }
 
-// unsettled lists what is wrong in the cluster and can be put right by waiting: addresses without IPAddress, IPAddresses without Service,
-// addresses without ServiceCIDR, reservations that are not kept. Duplicates stay, so they are not among these.
+// unsettled lists what is wrong and ends by waiting: addresses without IPAddress or ServiceCIDR,
+// IPAddresses without Service, reservations that are not kept. Duplicates stay: they are left out.
 func (e *environment) unsettled(ctx context.Context) []string {
 	GinkgoHelper()
 	found := slices.DeleteFunc(e.Breaches(ctx), isDuplicate)
@@ -162,7 +162,7 @@ func (e *environment) unsettled(ctx context.Context) []string {
 	return found
 }
 
-// isDuplicate reports whether a breach is that two Services have an address, or follows from it: the IPAddress names one of them.
+// isDuplicate reports whether a breach is an address of two Services, or follows from one.
 func isDuplicate(breach string) bool { return strings.Contains(breach, "is held by the Services") }
 
 func outOfRange(service string, addresses []string, prefixes []netip.Prefix) (found []string) {

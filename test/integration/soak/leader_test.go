@@ -19,8 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
-// A /20 has 4,094 usable addresses and a /116 has 4,095; the API server's own Service has one of either. At 99 % about forty are free
-// while thirty-two clients create Services: two replicas that draw side by side collide there more often than anywhere else.
+// A /20 has 4,094 usable addresses, a /116 4,095, each with one for the API server's Service. At 99
+// % some forty are free for thirty-two clients: here replicas that draw side by side collide most.
 var _ = Describe("Thirty-two clients in ranges that are almost full", Label("soak"), func() {
 	const (
 		creations = 3000
@@ -110,8 +110,8 @@ func (h histogram) total() (n float64) {
 	return n
 }
 
-// quantile estimates what a share q of the answers does not exceed: inside of a bucket they are taken to be spread evenly, and those
-// above the last bound to be as long as this bound. It is 0 if there are no answers.
+// quantile estimates what a share q of the answers does not exceed: it spreads a bucket's answers
+// evenly, and takes those above the last bound to be as long as it. Without answers it is 0.
 func (h histogram) quantile(q float64) time.Duration {
 	rank, lower, below := q*h.total(), 0.0, 0.0
 	for _, bound := range slices.Sorted(maps.Keys(h)) {

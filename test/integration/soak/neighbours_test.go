@@ -16,7 +16,7 @@ import (
 // batch is how many Services createBatch creates.
 const batch = 40
 
-// One replica of each version, as long as an update takes, with the manifests of this one: docs/versions.md.
+// A replica of each version, as during an update, with this version's manifests: docs/versions.md.
 var _ = Describe("Replicas of two neighbouring versions", Label("soak"), func() {
 	DescribeTable("work together", func(ctx SpecContext, weLead bool) {
 		e, previous := startPrevious(ctx)
@@ -78,7 +78,7 @@ var _ = Describe("Replicas of two neighbouring versions", Label("soak"), func() 
 // handedOn is a decision that the leader made for a follower.
 const handedOn = "handed-on"
 
-// leadAwayFrom leads the API server to the other replica. It is for moments at which nobody creates Services.
+// leadAwayFrom leads the API server to the other replica. No client may create Services meanwhile.
 func (e *environment) leadAwayFrom(replica *framework.Manager) {
 	GinkgoHelper()
 	e.Balancer.Remove(replica.WebhookAddress())
@@ -86,7 +86,8 @@ func (e *environment) leadAwayFrom(replica *framework.Manager) {
 	Eventually(e.Balancer.Ready).Should(HaveLen(1))
 }
 
-// createBatch creates Services of the tenant and of strangers from a few clients, all of one or of both families, and wants each to get addresses.
+// createBatch creates Services of tenant and strangers from a few clients, of one or both families,
+// and wants each to get addresses.
 func (e *environment) createBatch(ctx context.Context, name string) []*corev1.Service {
 	GinkgoHelper()
 	services, err := framework.CreateServices(ctx, e.Client(), batch, 8, func(i int) *corev1.Service {

@@ -160,7 +160,7 @@ func (c *worker) change(ctx context.Context, i int) {
 	}
 }
 
-// remove deletes the i-th Service. What became of a request that failed is not known: it is not touched again.
+// remove deletes the i-th Service. It is not touched again if the request's effect is unknown.
 func (c *worker) remove(ctx context.Context, i int) {
 	service := c.own[i]
 	begin := time.Now()

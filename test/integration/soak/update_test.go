@@ -16,8 +16,8 @@ import (
 // preStop is how long a pod of config/manager goes on to answer when it is deleted.
 const preStop = 5 * time.Second
 
-// The order of docs/versions.md: kubectl apply -k config/default, of which the Deployment then replaces one pod after the other, and enforcement when that is
-// over. The replicas of the version before are real: they are built from the history of this repository.
+// The order of docs/versions.md: kubectl apply -k config/default, a Deployment that replaces pod by
+// pod, then enforcement. The previous version is really built, from this repository's history.
 var _ = Describe("A rolling update from the version before, under load", Label("soak"), func() {
 	It("refuses nobody and lets nobody pass, and nobody without replicas either once the API server enforces it", func(ctx SpecContext) {
 		e, previous := startPrevious(ctx)
@@ -69,7 +69,8 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 	})
 })
 
-// startPrevious starts a cluster with the manifests of the version before and no replica yet, and returns the manager of that version.
+// startPrevious starts a cluster with the previous version's manifests and no replica yet, and
+// returns that version's manager.
 func startPrevious(ctx context.Context) (e *environment, manager string) {
 	GinkgoHelper()
 	tree, err := framework.PreviousVersion(ctx)
@@ -85,8 +86,8 @@ func (e *environment) launch(ctx context.Context, program string) *framework.Man
 	return e.LaunchReplica(ctx, program, e.OperatorKubeconfig(e.Access))
 }
 
-// unsteeredBy is how many Services a replica has let pass because it could not steer them. It logs each, also while it stops, when its metrics are not
-// served any more.
+// unsteeredBy is how many Services a replica let pass because it could not steer them. It logs
+// each, also when it stops and serves no metrics any more.
 func unsteeredBy(replica *framework.Manager) int {
 	GinkgoHelper()
 	log, err := os.ReadFile(replica.LogFile())

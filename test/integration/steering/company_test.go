@@ -17,7 +17,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// answerAsCompany is another mutating webhook, which API servers ask after ours. What it does to Services, a JSON patch, it finds by their names.
+// answerAsCompany is another mutating webhook, which API servers call after ours. The name of a
+// Service decides which JSON patch it gets.
 func answerAsCompany(_ *http.Request, question *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
 	var service metav1.PartialObjectMetadata
 	response.Allowed = json.Unmarshal(question.Object.Raw, &service) == nil
@@ -31,7 +32,7 @@ func answerAsCompany(_ *http.Request, question *admissionv1.AdmissionRequest, re
 	}
 }
 
-// What the company changes makes API servers ask ours once more, and of two replicas it may be the other one that they ask.
+// A change by the company makes API servers call our webhook again, maybe on the other replica.
 var _ = inOrder("A webhook that is asked after ours", func() {
 	BeforeAll(func(ctx SpecContext) {
 		configurations := c.Client().AdmissionregistrationV1().MutatingWebhookConfigurations()

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// A tenant whose Services get addresses in a range of their own and nowhere else. Freed addresses cool down, by which one sees that they were freed.
+// A tenant with an exclusive range and no other. Cooling down shows which addresses were freed.
 var _ = inOrder("A Service of a tenant", func() {
 	const range4, range6 = "10.110.0.0/25", "fd00:110::/121"
 

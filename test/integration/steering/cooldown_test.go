@@ -46,8 +46,8 @@ var _ = inOrder("An address that cools down", func() {
 		program(ctx, time.Hour)
 	})
 
-	// As long as an address is left that nobody had, nobody has one twice. From then on each gets the one that has cooled down for longest, though
-	// none has done so for its hour.
+	// No address is used twice while unused ones are left. Then each Service gets the one that has
+	// cooled down longest, though not for its hour.
 	It("does not return until the range is full, and then the oldest does", func(ctx SpecContext) {
 		cooling := map[corev1.IPFamily][]string{} // the oldest first
 		sizes := map[corev1.IPFamily]int{corev1.IPv4Protocol: 62, corev1.IPv6Protocol: 63}
@@ -148,7 +148,7 @@ var _ = inOrder("An address that cools down", func() {
 		Expect(c.Create(ctx, cluster.Dual("blue", "regular")).Spec.ClusterIPs).NotTo(ContainElement(BeElementOf(addresses)), "without asking")
 	})
 
-	// The API server has allocated an address before it finds that there is a Service of this name, and gives it back.
+	// The API server allocates before it finds that the name is taken, and gives the address back.
 	It("has been a Service's", func(ctx SpecContext) {
 		c.Create(ctx, cluster.Dual("blue", "there"))
 		before := c.KeptBy(ctx, "cool")

@@ -18,8 +18,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
-// everything is what the API server has, versions included, but for Leases, which replicas renew, and for the counts in the status of policies and in an annotation
-// of ServiceCIDRs, which follow what happened before by up to half a minute, and what their being written changes.
+// everything is what the API server has, versions included, but for Leases, which replicas renew,
+// and for the counts in policies' statuses and ServiceCIDRs' annotations, which follow up to half a
+// minute late, and what their writing changes.
 func everything(ctx context.Context) inventory.Objects {
 	GinkgoHelper()
 	objects := c.Everything(ctx, "leases.coordination.k8s.io")
@@ -35,8 +36,8 @@ func everything(ctx context.Context) inventory.Objects {
 	return objects
 }
 
-// expectUnchanged waits until nothing changes any more, does something, gives the operator time to write what it should not, and wants the API server
-// to have the same as before, and the replicas to remember as much.
+// expectUnchanged waits until nothing changes, calls do, gives the operator time to write what it
+// should not, and wants the API server's objects and the replicas' memory to be as before.
 func expectUnchanged(ctx context.Context, do func()) {
 	GinkgoHelper()
 	c.ExpectNothingLeaked(ctx)
@@ -67,7 +68,7 @@ func manifest(service *corev1.Service) string {
 	return strings.Replace(string(text), "status:\n  loadBalancer: {}\n", "", 1)
 }
 
-// A tenant with a small range of its own, a Service, an address that cools down and one that is kept.
+// A tenant with a small exclusive range, a Service, a cooling address and a kept one.
 var _ = inOrder("What changes nothing", func() {
 	const range4, range6 = "10.109.0.0/28", "fd00:109::/124"
 	const kept4, kept6 = "10.109.0.9", "fd00:109::9"
@@ -96,7 +97,7 @@ var _ = inOrder("What changes nothing", func() {
 			Expect(create(cluster.Dual("blue", "front"))).To(Succeed())
 			apply(ctx, manifest(cluster.Dual("blue", "dry")), "--dry-run=server")
 			apply(ctx, manifest(cluster.Dual("blue", "dry")), "--dry-run=server", "--server-side")
-			// For a dry run the API server picks one of its ranges at random, and may find that a chosen address is not in there.
+			// In dry runs the API server picks a range at random, which may lack a chosen address.
 			for _, service := range []*corev1.Service{
 				cluster.Asking("blue", "dry", "10.109.0.12", "fd00:109::c"), cluster.Asking("red", "thief", kept4),
 				cluster.Asking("red", "thief", "10.109.0.12"), cluster.Asking("blue", "front", kept4, kept6),

@@ -29,8 +29,9 @@ func createdFor(ctx context.Context, policy string) (names []string) {
 }
 
 var _ = inOrder("A policy with growth", func() {
-	// Without growth 62 of the 100 Services would get an address. The range has to come while 57 of them are left: 2.8 seconds, of which the operator waits for 1.2. The
-	// rest is work of the same processes that the load is made of; as one Service comes after the other, a slow machine has fewer of them a second.
+	// Without growth 62 of the 100 Services would get an address. The range must come while 57 of them
+	// are left: in 2.8 seconds, of which the operator waits for 1.2. The rest is work of the processes
+	// under this load; as Services come one by one, a slow machine creates fewer a second.
 	It("refuses nobody under 20 Services a second, and says when it has grown as far as it can", func(ctx SpecContext) {
 		c.OfferRange(ctx, "small", map[string]string{"pool": "blue"}, "10.97.0.0/26", "fd00:10:97::/122")
 		c.Program(ctx, "blue", `{serviceCIDRSelector: {matchLabels: {pool: blue}}, namespaceSelector: {matchLabels: {tenant: blue}}, onFull: Fail, exclusive: true, growth: {
@@ -82,7 +83,8 @@ var _ = inOrder("A policy with growth", func() {
 	})
 }, "all")
 
-// holdCreation has the first creation of a ServiceCIDR wait, and tells when it does. It waits until it is released, or until nobody waits for it any more.
+// holdCreation holds the first creation of a ServiceCIDR, and tells when, until it is released or
+// the API server stops waiting.
 func holdCreation(ctx context.Context) (held <-chan struct{}, release func()) {
 	GinkgoHelper()
 	waits, released, asked := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)

@@ -15,8 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// A small range of which two addresses are kept for a Service, eight (a range of addresses) for another and four (a CIDR) for nobody.
-// Freed addresses cool down, those that are kept do not.
+// A small range of which two addresses are kept for a Service, eight (a range) for another and four
+// (a CIDR) for none. Freed addresses cool down, those that are kept do not.
 var _ = inOrder("A reserved address", func() {
 	const range4, range6 = "10.107.0.0/27", "fd00:107::/123"
 	const front4, front6 = "10.107.0.20", "fd00:107::14"
@@ -170,7 +170,7 @@ var _ = inOrder("A reserved address", func() {
 		Eventually(c.Kept).WithArguments(ctx, cluster.Reservation).Should(HaveLen(all))
 	})
 
-	// Nobody of ours is there. The API server finds the IPAddress and allocates elsewhere.
+	// No operator runs. The API server finds the IPAddress and allocates elsewhere.
 	It("is refused by the API server while the operator is down", func(ctx SpecContext) {
 		whileDown(ctx, func() {
 			for _, address := range reserved {

@@ -1,8 +1,9 @@
-// Package steering_test holds what ServiceCIDRPolicies promise to users against a real API server that asks two replicas of our manager
-// over TLS: which Service gets which address, which addresses stay reserved or cool down, and what leaves everything as it is.
+// Package steering_test tests what ServiceCIDRPolicies promise on a real API server that calls two
+// replicas of our manager over TLS: which Service gets which address, which addresses stay reserved
+// or cool down, and what changes nothing.
 //
-// One cluster lives as long as the suite. Each container clears it when it is through, so that it can rely on an empty cluster with a
-// small default range. What is said of IPv4 holds of IPv6: mostly the Services have both families.
+// One cluster lives as long as the suite. Each container clears it in the end: the next finds it
+// empty with a small default range. Mostly the Services have both families.
 //
 // Start with tenants_test.go; each file is one topic.
 package steering_test
@@ -32,7 +33,7 @@ func TestSteering(t *testing.T) {
 	RunSpecs(t, "steering")
 }
 
-// The default range, small enough to be filled: 110 dynamic addresses of IPv4 and 111 of IPv6, 16 static ones of each.
+// The default range can be filled: 110 dynamic addresses of IPv4, 111 of IPv6, and 16 static each.
 const (
 	default4 = "10.96.0.0/25"
 	default6 = "fd00:10:96::/121"
@@ -51,8 +52,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	c.CreateNamespace(ctx, "plain", nil)
 })
 
-// inOrder is a container whose specs build on each other. It finds and leaves an empty cluster, and wants to have been steered all the
-// time: a webhook that does not answer in time would make the API server decide by itself.
+// inOrder is a container whose specs build on each other. It begins and ends with an empty cluster,
+// and wants each request steered: if a webhook is late, the API server decides by itself.
 func inOrder(text string, body func(), labels ...string) bool {
 	return Describe(text, Label(labels...), Ordered, ContinueOnFailure, func() {
 		BeforeAll(func(ctx SpecContext) {
@@ -67,7 +68,7 @@ func inOrder(text string, body func(), labels ...string) bool {
 	})
 }
 
-// unsteered counts the requests that were left to the API server: those that nobody answered, and those that a replica could not decide.
+// unsteered counts the requests that no replica answered, and those that one could not decide.
 func unsteered(ctx context.Context) float64 {
 	GinkgoHelper()
 	return cluster.FailedOpen(ctx, c.Access) + c.Decisions(ctx, cluster.Failed)
@@ -87,7 +88,7 @@ func whileDown(ctx context.Context, do func()) {
 	do()
 }
 
-// fill creates Services from a few clients, so that what they get is what replicas choose and not what is left.
+// fill creates Services from a few clients: they get what replicas choose, and not what is left.
 func fill(ctx context.Context, n int, build func(i int) *corev1.Service) []*corev1.Service {
 	GinkgoHelper()
 	services, err := framework.CreateServices(ctx, c.Client(), n, 4, build)
@@ -123,8 +124,8 @@ func tryChange(ctx context.Context, service *corev1.Service, how func(*corev1.Se
 	return changed, err
 }
 
-// static succeeds for addresses of the static band of a range (KEP-3070): the first 16 of those that can be used, none in ranges of 16. It is for
-// ranges of up to 256 addresses, as the next ones are. dynamic succeeds for the others.
+// static succeeds for the static band of a range (KEP-3070): the first 16 usable addresses, none in
+// ranges of 16. dynamic succeeds for the rest. Both are for ranges of up to 256 addresses.
 func static(cidr string) types.GomegaMatcher {
 	prefix := netip.MustParsePrefix(cidr)
 	var band []string
@@ -164,7 +165,7 @@ func size(cidr string) int {
 
 func dynamics(cidr string) int { return size(cidr) - staticBand(cidr) }
 
-// lieIn succeeds for a Service that has one address in each of the ranges, in this order, and no other.
+// lieIn succeeds for a Service with just one address in each of the ranges, in this order.
 func lieIn(cidrs ...string) types.GomegaMatcher {
 	return WithTransform(func(service *corev1.Service) (ranges []string) {
 		for i, address := range inventory.ClusterIPs(service) {

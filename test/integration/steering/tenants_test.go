@@ -14,8 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// Blue has a range for itself and gets addresses nowhere else. Red has a small one, which others may use, and goes elsewhere when it is
-// full. The third range is everybody's, as the default one is.
+// Blue has an exclusive range and gets addresses nowhere else. Red has a small one, open to other
+// tenants, and goes elsewhere when it is full. The third and the default range are for all.
 var _ = inOrder("Two tenants and three ranges", func() {
 	const (
 		blue4, blue6     = "10.101.0.0/24", "fd00:101::/120"
@@ -93,7 +93,7 @@ var _ = inOrder("Two tenants and three ranges", func() {
 		c.Create(ctx, cluster.Asking("red", "elsewhere", "10.103.0.5", "fd00:103::5"))
 	})
 
-	// The dynamic addresses first, then the static ones, and then nothing: although other ranges have plenty.
+	// First the dynamic addresses, then the static ones, then none, though other ranges have plenty.
 	It("refuse a Service of a tenant whose range is full and who goes nowhere else", func(ctx SpecContext) {
 		for cidr, family := range map[string]corev1.IPFamily{blue4: corev1.IPv4Protocol, blue6: corev1.IPv6Protocol} {
 			create := func(n int, name string) []string {
@@ -115,7 +115,7 @@ var _ = inOrder("Two tenants and three ranges", func() {
 		c.ExpectNothingLeaked(ctx)
 	})
 
-	// The namespaces of others have been refused addresses of this range before.
+	// Other namespaces have been refused addresses of this range before.
 	It("count refusals by namespace and reason, in no more than ten lines", func(ctx SpecContext) {
 		for i := range 12 {
 			c.ExpectRefused(ctx, "blue", cluster.Dual("blue", fmt.Sprintf("refused-%d", i)))
@@ -145,7 +145,8 @@ var _ = inOrder("Two tenants and three ranges", func() {
 	})
 })
 
-// Every policy has a range of its own, by which one sees who has decided. How policies rank is decided in tables (controllers/internal/steering).
+// Each policy has its own range, which shows the policy that decided. Tables decide how policies
+// rank (controllers/internal/steering).
 var _ = inOrder("Of several policies and ranges for a Service", func() {
 	const cidr4, cidr6 = "10.105.%d.0/28", "fd00:105:%d::/124"
 	of := func(n int) []string { return []string{fmt.Sprintf(cidr4, n+1), fmt.Sprintf(cidr6, n+1)} }

@@ -86,8 +86,7 @@ func renumber(ctx context.Context, args ...string) {
 	GinkgoWriter.Println(result.String())
 }
 
-// forbid has the API server refuse a tenant external IPs, load balancers and node ports, as many
-// clusters do.
+// forbid refuses a tenant external IPs, load balancers and node ports, as many clusters do.
 func forbid(ctx context.Context, t *hostile.Tenant) {
 	GinkgoHelper()
 	c.Apply(ctx, fmt.Sprintf(`

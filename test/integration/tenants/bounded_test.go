@@ -22,7 +22,7 @@ import (
 
 const mebibyte = 1 << 20
 
-// heap is the most that a replica has on its heap, in MiB. What a replica is asked meanwhile makes
+// heap is the most that a replica has on its heap, in MiB. Requests to replicas meanwhile make
 // garbage, so that a collection comes soon.
 func heap(ctx context.Context) (most float64) {
 	GinkgoHelper()
@@ -63,8 +63,7 @@ func statusOf(ctx context.Context, policy string) string {
 const (
 	inFlightFor = 10 * time.Second
 	inMemory    = time.Second
-	// coolingOfNamespace is how many addresses of one family cool down after Services of a
-	// namespace.
+	// coolingOfNamespace is how many addresses of a family cool down for a namespace's Services.
 	coolingOfNamespace = 512
 )
 

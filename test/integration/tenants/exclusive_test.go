@@ -15,8 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/hostile"
 )
 
-// closed offers ranges that are closed to all but a namespace, whose name is theirs, by the default
-// enforcement.
+// closed offers ranges closed by the default enforcement to all but the namespace of their name.
 func closed(ctx context.Context, name string) place {
 	GinkgoHelper()
 	p := newPlace(ctx, name, 8)
@@ -30,8 +29,8 @@ func closed(ctx context.Context, name string) place {
 	return p
 }
 
-// refusedByAPIServer reports whether the API server keeps a stranger from an address: it asks no
-// webhook about Services that it creates itself.
+// refusedByAPIServer reports whether the API server itself keeps a stranger from an address: it
+// asks no webhook about Services that it creates.
 func refusedByAPIServer(ctx context.Context, address string) bool {
 	GinkgoHelper()
 	services := cluster.ClientAs(c.Access, "system:apiserver").CoreV1().Services("default")

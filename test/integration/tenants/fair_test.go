@@ -54,8 +54,7 @@ var _ = Describe("Fair: nobody else pays for what a tenant sends", Ordered, Cont
 		Expect(cluster.FailedOpen(ctx, c.Access)).To(Equal(before), "calls to the webhooks that were given up")
 	})
 
-	// The neighbour has one Service at a time, so there is room for it however many creations of
-	// the tenant fail.
+	// The neighbour has one Service at a time, so it has room however many of the creations fail.
 	DescribeTable("creations that fail, 14 a second, leave a neighbour its addresses in a range of 14", func(ctx SpecContext, fails func(string) hostile.Service) {
 		newPlace(ctx, "small", 4)
 		program(ctx, "small", "{serviceCIDRs: [small], namespaceSelector: {matchLabels: {pool: small}}, onFull: Fail}")

@@ -4,9 +4,9 @@
 //
 //  1. Exclusive: no tenant gets an address of a range that is closed to it (exclusive_test.go).
 //  2. Fair: no other user is refused, slowed or billed for what a tenant sends (fair_test.go).
-//  3. Bounded: heap, writes, events and sizes of objects that a tenant causes have a bound (bounded_test.go).
-//  4. No authority lent: what an admin's command writes does not come from a text of a tenant (authority_test.go).
-//  5. Discreet: a tenant learns of other namespaces what the API server tells it (discreet_test.go).
+//  3. Bounded: heap, writes, events and object sizes that a tenant causes are (bounded_test.go).
+//  4. No authority lent: no tenant's text is what an admin's command writes (authority_test.go).
+//  5. Discreet: of other namespaces a tenant knows what the API server tells (discreet_test.go).
 //
 // One cluster with two replicas lives as long as the suite. Each spec has namespaces and ranges of
 // its own there. The soak of all of it together is in test/integration/soak.
@@ -88,8 +88,7 @@ func program(ctx context.Context, name, spec string) {
 	DeferCleanup(func(ctx SpecContext) { c.DeletePolicies(ctx, name) })
 }
 
-// while does something all the time, from so many goroutines, until the function that it returns is
-// called.
+// while repeats do from so many goroutines until the function that it returns is called.
 func while(ctx context.Context, workers int, do func(ctx context.Context, i int)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -132,8 +131,8 @@ func inFlight(ctx context.Context) (most float64) {
 	return most
 }
 
-// neighbour creates Services of both families one after the other, deletes each at once, and
-// returns the refusals and the longest time that one took.
+// neighbour creates Services of both families one by one, deletes each at once, and returns the
+// refusals and the longest time that one took.
 func neighbour(ctx context.Context, namespace string, n int) (refusals []string, longest time.Duration) {
 	GinkgoHelper()
 	for i := range n {

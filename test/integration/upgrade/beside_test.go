@@ -14,11 +14,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// What API servers of neighbouring minors make of each other's work, with nobody else there. It is upstream's own, and the reason for what the whole way tolerates.
+// How API servers of neighbouring minors treat each other's writes, without other programs. This is
+// upstream's, and the reason for what the whole way tolerates.
 var _ = Describe("API servers of two minors side by side", Label("soak"), func() {
 	const first, second = "10.96.0.210", "10.96.0.211" // of the static band, where no Service is by chance
 
-	// 1.32 writes no IPAddresses and takes addresses from the bitmap, in which 1.33 notes what it allocates.
+	// 1.32 writes no IPAddresses and allocates from the bitmap, where 1.33 notes its allocations.
 	It("1.32 and 1.33 give nothing away twice, and 1.33 repairs what 1.32 allocates", func(ctx SpecContext) {
 		s := fewServices.open(ctx, old)
 		s.migrate(ctx, done, "run")

@@ -26,8 +26,8 @@ import (
 // tick is the time from one act of a churn to the next.
 const tick = 100 * time.Millisecond
 
-// churn is the daily work of a cluster: ten times a second somebody creates a Service, deletes one, changes one from ClusterIP to
-// ExternalName or back, or takes an address that has just become free.
+// churn is the daily work of a cluster: ten times a second a client creates or deletes a Service,
+// changes one between ClusterIP and ExternalName, or takes an address that was just freed.
 type churn struct {
 	random *rand.Rand
 	cancel context.CancelFunc
@@ -48,7 +48,7 @@ type churn struct {
 	taken   []string        // refusals of an address
 }
 
-// startChurn begins with the Services that are there. `-ginkgo.seed` brings the same accidents back, but not at the same time.
+// startChurn begins with the present Services. `-ginkgo.seed` repeats its acts, not their times.
 func (s *environment) startChurn(ctx context.Context) *churn {
 	GinkgoHelper()
 	c := &churn{
@@ -73,7 +73,7 @@ func (c *churn) end() {
 	<-c.ended
 }
 
-// through sends the next act, and those after it, to these API servers in turn. What was asked before has been answered.
+// through sends all further acts to these API servers in turn. Earlier ones have been answered.
 func (c *churn) through(servers ...*framework.APIServer) {
 	c.still(func() {
 		c.doors = nil
@@ -170,7 +170,7 @@ func (c *churn) tolerate(err error) error {
 	return err
 }
 
-// forget is called before the Service is written: without an answer nobody knows what has become of it.
+// forget is called before the Service is written: without an answer its state is unknown.
 func (c *churn) forget(service *corev1.Service) {
 	delete(c.living, nameOf(service))
 	c.touched[nameOf(service)] = true
@@ -196,7 +196,7 @@ func (c *churn) patch(ctx context.Context, service *corev1.Service, patch string
 	return err
 }
 
-// expectKept wants that each Service is as the API server has confirmed it. It is for the time after the end.
+// expectKept wants each Service to be as the API server has confirmed it. Call it after the end.
 func (c *churn) expectKept(now snapshot) {
 	GinkgoHelper()
 	clusterIPs := now.clusterIPs()

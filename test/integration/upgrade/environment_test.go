@@ -67,7 +67,7 @@ func (s *environment) offline(ctx context.Context, status int, args ...string) f
 	})
 }
 
-// plugin runs the command. What it says while all goes well is kept for the report, since it is made for people.
+// plugin runs the command. The report keeps what a success prints, as that is made for users.
 func (s *environment) plugin(ctx context.Context, status int, options framework.PluginOptions) framework.PluginResult {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -93,7 +93,7 @@ func shortened(text string) string {
 	return text[:keep] + "\n[...]\n" + text[len(text)-keep:]
 }
 
-// watch starts `verify --watch` and waits until everything is in step. It is killed with the calling node.
+// watch starts `verify --watch` and waits until all is in step. It is killed with the calling node.
 func (s *environment) watch(ctx context.Context, args ...string) *framework.Plugin {
 	GinkgoHelper()
 	plugin, err := s.StartPlugin(ctx, framework.PluginOptions{
@@ -118,7 +118,7 @@ func (s *environment) check(ctx context.Context, status int) migrate.Output {
 	return migrate.Decode(s.migrate(ctx, status, "check", "-o", "json").Stdout)
 }
 
-// repairs are the events by which an API server tells that what it has stored is not in order. Those of 1.32 have the same names.
+// repairs are the events by which an API server reports stored objects as wrong, also in 1.32.
 var repairs = []string{
 	"ClusterIPNotValid", "ClusterIPOutOfRange", "ClusterIPNotAllocated", "ClusterIPAlreadyAllocated", "ServiceCIDRFull",
 	"IPAddressNotAllocated", "IPAddressWrongReference", "UnknownError", "FailedToAllocate",
@@ -144,12 +144,12 @@ func (s *environment) complaintsSince(offset int64) (found []string) {
 	return found
 }
 
-// Any repair that an API server makes at its start is behind it when it is ready. What is left are the events of it, and one
-// more look at each object as the watches deliver them.
+// calm is for what is left once an API server is ready. It has done the repairs of its start: only
+// their events, and one more look at each object as watches deliver it, are to come.
 const calm = 5 * time.Second
 
-// expectCalm wants that the API server, which has been started since the snapshot, finds nothing to repair, writes no IPAddress, and changes no
-// ClusterIP.
+// expectCalm wants the API server, started since the snapshot, to find nothing to repair, write no
+// IPAddress, and change no ClusterIP.
 func (s *environment) expectCalm(ctx context.Context, before snapshot) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
@@ -161,7 +161,7 @@ func (s *environment) expectCalm(ctx context.Context, before snapshot) {
 	}).WithTimeout(calm).WithPolling(2 * time.Second).Should(Succeed())
 }
 
-// expectNew wants that new Services are given addresses of every family, and that nobody has one of them already.
+// expectNew wants new Services to get addresses of every family, which no Service has already.
 func (s *environment) expectNew(ctx context.Context, name string, n int) []*corev1.Service {
 	GinkgoHelper()
 	before := s.snapshot(ctx).owners()
@@ -186,8 +186,8 @@ func (s *environment) expectNoDuplicate(ctx context.Context) {
 	Expect(owners).To(BeEmpty(), "addresses with more than one Service")
 }
 
-// expectWhole wants one IPAddress for each ClusterIP, and no others. The API server may need a moment after it was asked to write, and leaves
-// an orphan of its own repair alone for a minute.
+// expectWhole wants just one IPAddress for each ClusterIP. The API server may write a moment late,
+// and leaves an orphan of its own repair alone for a minute.
 func (s *environment) expectWhole(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(s.Breaches).WithArguments(ctx).WithTimeout(90 * time.Second).WithPolling(500 * time.Millisecond).Should(BeEmpty())

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// The bitmaps are deleted when nobody can need them any more:
+// The bitmaps are deleted when no API server can need them any more:
 //
 //  1. With an archive. Node ports keep their bitmap: they have nothing else.
 //  2. The archive brings back what was deleted.

@@ -33,7 +33,8 @@ var (
 	// newer expects an IPAddress for each ClusterIP and repairs what it does not find.
 	newer = framework.Options{Version: framework.V137}
 
-	// minor33 takes addresses from the bitmap first and then writes an IPAddress; so does dualWriting, which is minor34 but for its gate. minor34 does not look at the bitmap.
+	// minor33 takes addresses from the bitmap, then writes an IPAddress; so does dualWriting, which is
+	// minor34 but for its gate. minor34 does not look at the bitmap.
 	minor33     = framework.Options{Version: framework.V133}
 	minor34     = framework.Options{Version: framework.V134}
 	dualWriting = framework.Options{Version: framework.V134, FeatureGates: map[string]bool{"DisableAllocatorDualWrite": false}}
@@ -42,8 +43,7 @@ var (
 // elsewhere is a namespace of Services beside cluster.Namespace.
 const elsewhere = "shop"
 
-// fixture is a cluster that has been stopped, in a folder. It is built when it is first asked for, and every spec that
-// opens it gets a copy.
+// fixture is a stopped cluster in a folder, built when a spec first asks. Each spec gets a copy.
 type fixture struct {
 	name   string
 	ranges string
@@ -77,7 +77,7 @@ func (y *fixture) open(ctx context.Context, server framework.Options) *environme
 
 func (y *fixture) dir() string { return filepath.Join(storeroom, y.name) }
 
-// prepare builds the fixture unless it is there. A build that failed leaves nothing behind, so that each spec fails by itself.
+// prepare builds the fixture once. A failed build leaves nothing: each spec fails by itself.
 func (y *fixture) prepare(ctx context.Context) {
 	GinkgoHelper()
 	if _, err := os.Stat(y.dir()); err == nil {
@@ -111,7 +111,7 @@ func newFolder(prefix string) string {
 	return dir
 }
 
-// populate creates n Services of every kind, deletes one of ten, which leaves holes between the addresses, and changes the type of some.
+// populate creates n Services of all kinds, deletes a tenth, leaving holes, and changes some types.
 func (s *environment) populate(ctx context.Context, n int) {
 	GinkgoHelper()
 	_, err := s.Client().CoreV1().Namespaces().Create(ctx,
@@ -129,7 +129,7 @@ func (s *environment) populate(ctx context.Context, n int) {
 	}
 }
 
-// service builds the i-th Service of a fixture. Of twelve, one has no address and one is of type ExternalName.
+// service builds the i-th Service of a fixture. Of twelve, one is headless, one an ExternalName.
 func (s *environment) service(i int) *corev1.Service {
 	families := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	var options []framework.ServiceOption

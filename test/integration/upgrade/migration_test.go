@@ -18,18 +18,18 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// migrated is the condition of the default ServiceCIDR that tells how far a cluster is, and ourManager who writes IPAddresses.
+// migrated is the default ServiceCIDR's condition for progress, ourManager the IPAddresses' writer.
 const (
 	migrated   = "clusterip-operator.io/Migrated"
 	ourManager = "clusterip-operator-migration"
 )
 
-// The same cluster is upgraded twice, with three thousand Services on the bitmap and holes between them:
+// The same cluster is upgraded twice, with three thousand Services on the bitmap and holes between:
 //
-//  1. As it is. The new API server writes every IPAddress at its start, and an event for each Service. This is the proof that the rest of
-//     the suite can see a repair.
-//  2. With a migration before it. `check` finds what is missing, `plan` and `run` write it, `check` and `verify` are content.
-//  3. The new API server has nothing to write and nothing to say. What it found is what it would have written itself.
+//  1. As it is. The new API server writes every IPAddress at its start, and an event for each
+//     Service: the proof that the rest of the suite can see a repair.
+//  2. After a migration. `check` finds what is missing, `plan` and `run` write it, `verify` agrees.
+//  3. The new API server writes and says nothing. What it found is what it would have written.
 //  4. Life goes on.
 var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), func() {
 	var (
@@ -153,7 +153,7 @@ func (p snapshot) changes(later snapshot) []string {
 //
 //  1. The cluster is migrated under way.
 //  2. `verify --watch` keeps IPAddresses in step with Services.
-//  3. The API server stops in the middle of the work, and the watch after it. What happened in the last milliseconds, nobody has seen.
+//  3. The API server stops in the middle, then the watch, which misses the last milliseconds.
 //  4. `seed --offline` makes up for it, and `verify --offline` confirms it.
 //  5. The new API server finds nothing to repair, and every Service that was promised.
 var _ = Describe("A cluster in which Services come and go", func() {

@@ -17,8 +17,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// fewFlipped is a cluster that was migrated to the new API server and has lived there: Services came and went, of which the bitmaps know
-// nothing.
+// fewFlipped is a cluster that was migrated to the new API server and has lived there: the bitmaps
+// do not know of its later changes.
 var fewFlipped = &fixture{
 	name: "few-flipped", ranges: twoFamilies, from: fewServices, server: old,
 	build: func(ctx context.Context, s *environment) {
@@ -47,11 +47,11 @@ func (s *environment) liveOn(ctx context.Context) {
 
 // The way back:
 //
-//  1. A cluster that has lived under the new API server is stopped. With its bitmaps as they are, the old allocator would hand out addresses
-//     that are taken, until its repair tells of each.
+//  1. A cluster that has lived under the new API server is stopped. With its bitmaps, the old
+//     allocator would hand out taken addresses, until its repair tells of each.
 //  2. `rollback` rebuilds the bitmaps, first as a preview, and not while an API server could write.
-//  3. The old API server starts and finds bitmaps to which it has nothing to add. Every Service keeps its address.
-//  4. Two hundred new Services get addresses of their own, and the old API server's repair agrees at its next start.
+//  3. The old API server has nothing to add to the bitmaps. Every Service keeps its address.
+//  4. Two hundred new Services get free addresses, and the repair agrees at the next start.
 //  5. And forward again.
 var _ = Describe("A cluster that goes back to the bitmap", func() {
 	It("makes the old API server repair everything, without rollback", func(ctx SpecContext) {
@@ -127,8 +127,8 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 	})
 })
 
-// expectReadableByOld wants all IPAddresses in the version that the old API server knows. Those that were not are written anew and say the
-// same; the others are not touched.
+// expectReadableByOld wants all IPAddresses in the version that the old API server knows. Only
+// those that were not are written anew, with the same content.
 func (s *environment) expectReadableByOld(ctx context.Context, before snapshot) {
 	GinkgoHelper()
 	now, renewed := s.snapshot(ctx), 0

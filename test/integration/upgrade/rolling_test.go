@@ -22,17 +22,19 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// sideBySide is how many acts of a churn, ten a second, two API servers serve before the old one goes. A new API server looks at everything
-// when it starts, and then at each object when its watch brings it: what it has to say about the other's work it says within seconds. Its next look
-// at everything comes after three minutes, which is more than a test can wait, and less than the ways of this suite take.
+// sideBySide is how many acts of a churn, ten a second, two API servers serve together. A new one
+// looks at all objects at its start, then at each that its watch brings, and complains within
+// seconds. Its next look at all comes after three minutes: too late for a test, not for this
+// suite's ways.
 const sideBySide = 600 // a minute
 
-// settling is how long the IPAddresses may take to agree with the Services when an old API server has gone. One whose Service was deleted through 1.32 is found when 1.33 looks at everything,
-// after three minutes. If another Service has got the address meanwhile, it seems to take a second look, three minutes later, to write its IPAddress: one was missing still after four. Our operator is
-// faster: it leaves an IPAddress alone for a minute, and notices after a minute and a half at the latest that another version is served.
+// settling is how long IPAddresses may take to agree with Services once an old API server has gone.
+// 1.33 looks at everything after three minutes, and finds the IPAddress of a Service deleted by
+// 1.32. If another Service has got the address, it seems to need a second look: after four minutes
+// one was missing. Our operator needs a minute, and notices another version within 90 s.
 const settling = 7 * time.Minute
 
-// rolling is a cluster whose API servers are exchanged one after the other, while Services come and go.
+// rolling is a cluster whose API servers are replaced one by one, while Services come and go.
 type rolling struct {
 	*environment
 	work     *churn
@@ -59,8 +61,8 @@ func (r *rolling) admit(api *framework.APIServer) {
 
 func backendOf(api *framework.APIServer) string { return strings.TrimPrefix(api.URL(), "https://") }
 
-// installOperator installs two replicas, which reach the API servers through the entrance, as docs/guides/install.md has it for the bitmap: without webhooks, and
-// with the range of the API servers.
+// installOperator installs two replicas, which use the entrance, as docs/guides/install.md says for
+// the bitmap: without webhooks, and with the API servers' range.
 func (r *rolling) installOperator(ctx context.Context) {
 	GinkgoHelper()
 	var err error
@@ -98,8 +100,8 @@ func (r *rolling) keepRunning(replica *framework.Manager) {
 	DeferCleanup(func() { cancel(); <-ended })
 }
 
-// roll exchanges the API server for another one, which is there before the old one goes. Services are written through both meanwhile; during is called when both have served for
-// a while.
+// roll replaces the API server by another one, started before the old one goes. Services are
+// written through both; during is called when both have served for a while.
 func (r *rolling) roll(ctx context.Context, to framework.Options, during func(old, next *framework.APIServer)) {
 	GinkgoHelper()
 	old, to := r.API, to
@@ -120,9 +122,10 @@ func (r *rolling) roll(ctx context.Context, to framework.Options, during func(ol
 	r.work.waitFor(20)
 }
 
-// startBeside starts an API server beside the one that serves, and as a kubelet does, again when it has ended. That it ends is upstream's, from 1.33 to 1.36: when it looks at everything for the
-// first time and finds a Service without IPAddress, it writes one, and if anybody was faster (our operator, another API server, or one that has written it before the watch shows it) it gives up, for good. After
-// a minute without that look it ends.
+// startBeside starts an API server beside the serving one, and again when it ends, like a kubelet.
+// From 1.33 to 1.36 its first full look writes an IPAddress for a Service without one, and gives up
+// for good if our operator, another API server, or one whose write is not yet in the watch was
+// faster. After a minute without that look it ends.
 func (r *rolling) startBeside(ctx context.Context, options framework.Options) *framework.APIServer {
 	GinkgoHelper()
 	for {
@@ -142,7 +145,8 @@ func (r *rolling) startBeside(ctx context.Context, options framework.Options) *f
 // logOf finds the log of a program whose start has failed.
 var logOf = regexp.MustCompile(`the end of (\S+):`)
 
-// expectHeld wants, between two acts, that every Service has what it was promised and had in an earlier snapshot, nobody else has it, and each ClusterIP has its IPAddress.
+// expectHeld wants, between two acts, that every Service has what it was promised and had in an
+// earlier snapshot, alone, and that each ClusterIP has its IPAddress.
 func (r *rolling) expectHeld(ctx context.Context, before snapshot) {
 	GinkgoHelper()
 	r.work.still(func() {
@@ -159,8 +163,9 @@ func (r *rolling) expectHeld(ctx context.Context, before snapshot) {
 	})
 }
 
-// expectUntouched wants that no repair is reported of a Service, or of the IPAddress of one, that nobody has written since an earlier snapshot. It returns what
-// is reported of others, by its reason, before which stands byAPIServer for that of an API server; and how often one was hasty.
+// expectUntouched wants no repair of a Service that is unwritten since an earlier snapshot, or of
+// its IPAddress. others counts the other repairs by reason, with byAPIServer before those of an API
+// server; hasty counts hasty ones.
 func (r *rolling) expectUntouched(ctx context.Context, before snapshot) (others map[string]int, hasty int) {
 	GinkgoHelper()
 	now := r.snapshot(ctx)
@@ -192,9 +197,10 @@ const (
 	byAPIServer = "API server: "
 )
 
-// hasty reports whether an API server tells of a repair that was none, as it does with and without the operator: it watches Services and IPAddresses, and hears of the two writes of a request
-// in any order. If a Service seems to have lost its IPAddress (ClusterIPNotAllocated) it writes one, which is too many if an update was just giving the address up; that it takes away
-// five seconds later (IPAddressWrongReference). And it takes away that of a Service that has just been deleted (IPAddressNotAllocated).
+// hasty reports whether an API server's repair was none, as happens without the operator, too: its
+// watches show a request's two writes in any order. If an IPAddress seems lost, it writes one
+// (ClusterIPNotAllocated), and deletes it five seconds later if an update was giving the address up
+// (IPAddressWrongReference). It also deletes that of a deleted Service (IPAddressNotAllocated).
 func (p snapshot) hasty(event *corev1.Event) bool {
 	GinkgoHelper()
 	if event.ReportingController != apiServer || event.Reason != "IPAddressWrongReference" {
@@ -210,7 +216,7 @@ func (p snapshot) hasty(event *corev1.Event) bool {
 	return false
 }
 
-// expectBitmap wants that the bitmaps have the addresses of all Services, and at most so many others.
+// expectBitmap wants the bitmaps to have all Services' addresses, and at most so many more.
 func (s *environment) expectBitmap(ctx context.Context, leaks int) {
 	GinkgoHelper()
 	missing, leaked := s.snapshot(ctx).drift()
@@ -218,7 +224,7 @@ func (s *environment) expectBitmap(ctx context.Context, leaks int) {
 	Expect(len(leaked)).To(BeNumerically("<=", leaks), "%v are not free, and no Service has them", leaked)
 }
 
-// drift is how many addresses of Services the bitmaps lack, and how many they have that no Service holds.
+// drift are the Services' addresses that the bitmaps lack, and those that no Service holds.
 func (p snapshot) drift() (missing, leaked []string) {
 	GinkgoHelper()
 	owners, bits := p.owners(), map[string]bool{}
@@ -237,7 +243,7 @@ func (p snapshot) drift() (missing, leaked []string) {
 	return missing, leaked
 }
 
-// bitsOf are the addresses that a stored bitmap has. Its first bit is that of the address behind the first.
+// bitsOf are the addresses in a stored bitmap, whose first bit is for the second address.
 func bitsOf(stored value, prefix netip.Prefix) (addresses []string) {
 	GinkgoHelper()
 	bits, address := new(big.Int).SetBytes(decode[*corev1.RangeAllocation](stored).Data), prefix.Addr()

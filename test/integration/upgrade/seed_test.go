@@ -20,7 +20,7 @@ import (
 // The API server of the cluster does not know IPAddresses, so they are written past it:
 //
 //  1. On one copy of the cluster the new API server writes them itself. These are the pattern.
-//  2. On the other, `seed` writes them. Every byte is as in the pattern, but for time, UID and name of the writer.
+//  2. On the other, `seed` writes the same bytes, but for time, UID and name of the writer.
 //  3. The new API server finds nothing to repair.
 var _ = Describe("A cluster that does not serve IPAddresses", func() {
 	DescribeTable("is seeded",
@@ -91,8 +91,8 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		Expect(before.addresses.writes(s.snapshot(ctx).addresses)).To(BeEmpty())
 	})
 
-	// Two are there before seed comes: one that somebody wrote for a Service, and a reservation. Of those that seed writes, somebody labels one
-	// and puts another in place of one.
+	// Before seed there are a Service's IPAddress by another writer and a reservation. Afterwards
+	// another writer labels one that seed wrote, and replaces one.
 	It("keeps by unseed what somebody else wrote or changed", func(ctx SpecContext) {
 		s := fewServices.open(ctx, oldest)
 		owners := s.snapshot(ctx).owners()
@@ -128,7 +128,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 // noteKeys are where seed writes down what it has written.
 const noteKeys = "/registry/clusterip-operator.io/"
 
-// repaired are the IPAddresses that the new API server writes itself when it is started on the fixture.
+// repaired are the IPAddresses that the new API server itself writes when started on the fixture.
 func (y *fixture) repaired(ctx context.Context) values {
 	GinkgoHelper()
 	s := y.open(ctx, newer)
@@ -158,5 +158,5 @@ func uids(all values) map[string]bool {
 	return found
 }
 
-// others are all values but IPAddresses and events.
+// others are the snapshot's values but IPAddresses and events.
 func (p snapshot) others() []values { return []values{p.cidrs, p.bitmaps, p.services} }

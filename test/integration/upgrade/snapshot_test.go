@@ -34,7 +34,7 @@ const (
 	eventKeys   = "/registry/events/"
 )
 
-// snapshot is what etcd holds at one revision, and how long the API server's log was. No API server is needed to take it.
+// snapshot is etcd at one revision and the length of the API server's log. It needs no API server.
 type snapshot struct {
 	addresses, cidrs, bitmaps, services, events values
 
@@ -65,7 +65,7 @@ func (s *environment) snapshot(ctx context.Context) snapshot {
 	return p
 }
 
-// keys are all that there are in etcd, but those that an API server writes while nobody asks it to.
+// keys are all keys in etcd, but those that an API server writes unasked.
 func (s *environment) keys(ctx context.Context) (all []string) {
 	GinkgoHelper()
 	answer, err := s.etcd.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -95,7 +95,7 @@ func (s *environment) put(ctx context.Context, key string, raw []byte) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// writes says of each key that is new, gone or written, even with the same value, what has become of it.
+// writes says what became of each key that is new, gone or written, even with the same value.
 func (v values) writes(later values) []string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(v)) {
@@ -114,7 +114,7 @@ func (v values) writes(later values) []string {
 	return all
 }
 
-// clusterIPs are those of each Service, under namespace/name. A Service without any is there with none.
+// clusterIPs are each Service's, under namespace/name, also for Services that have none.
 func (p snapshot) clusterIPs() map[string][]string {
 	GinkgoHelper()
 	all := map[string][]string{}
@@ -137,7 +137,7 @@ func (p snapshot) owners() map[string][]string {
 	return owners
 }
 
-// repairsSince are the events that tell of a repair and have come, or come again, since an earlier snapshot.
+// repairsSince are the repair events that have come, or come again, since an earlier snapshot.
 func (p snapshot) repairsSince(earlier snapshot) (all []string) {
 	GinkgoHelper()
 	for _, event := range p.repairEvents(earlier) {
@@ -163,7 +163,7 @@ func describe(event *corev1.Event) string {
 	return fmt.Sprintf("%s %s/%s: %s", event.Reason, event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message)
 }
 
-// decode reads what an API server, or whoever writes like one, has stored.
+// decode reads what an API server, or a program that writes like one, has stored.
 func decode[T runtime.Object](stored value) T {
 	GinkgoHelper()
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(stored.raw, nil, nil)
@@ -196,7 +196,7 @@ func addressOf(stored value) address {
 	return address{}
 }
 
-// managers are those who have written the IPAddress.
+// managers are the field managers that have written the IPAddress.
 func (a address) managers() (names []string) {
 	for _, entry := range a.ManagedFields {
 		names = append(names, entry.Manager)
@@ -204,8 +204,8 @@ func (a address) managers() (names []string) {
 	return names
 }
 
-// exact are stored IPAddresses, by key, as they would be if all had been written at the same moment by a manager of the same name. Each
-// has been encoded again and must not have changed by it: what is decoded is all that there is.
+// exact are stored IPAddresses, by key, as if written at one moment by one manager. Each is encoded
+// again and must stay the same: what is decoded is all that there is.
 func exact(all values) map[string]string {
 	GinkgoHelper()
 	texts := map[string]string{}

@@ -1,9 +1,9 @@
 // Package upgrade_test takes whole clusters from the bitmap of Kubernetes 1.32 to the IPAddresses
-// of 1.37 and back, with the commands of `kubectl clusterip migrate` between the two, while
-// Services come and go. It knows the commands from outside alone.
+// of 1.37 and back, with the commands of `kubectl clusterip migrate` in between, while Services
+// come and go. It knows the commands from outside alone.
 //
-// A cluster is built once and kept as a folder, see [fixture]; specs play on copies. What counts as a repair, and as a write by the
-// API server, is read from etcd, see [snapshot]. Start with the steps at the head of migration_test.go.
+// A [fixture] is built once; specs play on copies. Repairs and writes of the API server are read
+// from etcd: see [snapshot]. Start with the steps at the head of migration_test.go.
 package upgrade_test
 
 import (

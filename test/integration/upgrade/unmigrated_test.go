@@ -15,13 +15,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// The same way without our operator and without a migration. The API servers write the IPAddresses themselves and report every one. 1.34 is there
-// when somebody looks for the first time:
+// The same way without our operator and without a migration. The API servers write all IPAddresses
+// and report each. The commands look for the first time under 1.34:
 //
-//  1. Nothing is wrong but a bitmap of which nobody knows any more.
-//  2. IPAddresses are deleted while it serves. It will not notice before it looks at everything, every three minutes: `check` does, and `run` is faster.
-//  3. It is killed in the midst of its work: there are IPAddresses without Service, Services without IPAddress, and IPAddresses that name another Service. `check --offline` finds
-//     each; when it serves again, `run` mends what it has not mended yet, and `check` is content.
+//  1. Nothing is wrong but a bitmap that no API server keeps any more.
+//  2. IPAddresses are deleted. 1.34 looks only every three minutes: `check` and `run` are faster.
+//  3. It is killed at work: IPAddresses lack a Service or name another one, Services lack theirs.
+//     `check --offline` finds each; `run` mends what the restarted server has not; `check` agrees.
 var _ = Describe("A cluster that goes the way without a migration", Ordered, Label("soak"), func() {
 	var r *rolling
 	leftovers := map[string]int{"StaleBitmap": 2}
@@ -103,7 +103,7 @@ func (s *environment) some(p snapshot, n int) []string {
 	return slices.Concat(all[:n/2], all[len(all)-(n-n/2):])
 }
 
-// putAddress writes an IPAddress of a Service that does not exist, as an API server wrote it an hour ago.
+// putAddress writes an old IPAddress of a Service that does not exist, as an API server would.
 func (s *environment) putAddress(ctx context.Context, address, service string) {
 	GinkgoHelper()
 	ip := framework.NewIPAddress(address, cluster.Namespace, service)

@@ -17,12 +17,13 @@ import (
 // fiveThousand are the Services of a cluster that goes through every minor.
 var fiveThousand = onBitmap("five-thousand", twoFamilies, 5600)
 
-// The whole way, with our operator from the start, and with writes all the while. Every step is a rolling upgrade:
+// The whole way, with our operator and with writes from the start. Each step is a rolling upgrade:
 //
-//  1. 1.32 with the bitmap. `migrate run` before the first step finds what the operator has written, and nothing to do.
-//  2. 1.33, which takes addresses from the bitmap first and then writes IPAddresses. As long as 1.32 serves beside it, what that allocates gets its IPAddress from whoever is faster,
-//     the API server of 1.33 or the operator; what it frees, either takes away; and both report it as a repair. Nothing that was there before is reported.
-//  3. 1.34, with dual write for as long as 1.33 serves beside it, and then as it comes: there the API servers refuse some addresses, see beside_test.go.
+//  1. 1.32 with the bitmap. `migrate run` finds what the operator has written, and nothing to do.
+//  2. 1.33, which takes addresses from the bitmap, then writes IPAddresses. Beside 1.32, the faster
+//     of 1.33 and the operator writes an IPAddress for what 1.32 allocates; either deletes that of
+//     what 1.32 frees; both report it as a repair. Nothing that was there before is reported.
+//  3. 1.34, with dual write beside 1.33, then as it comes: some are refused, see beside_test.go.
 //  4. `finalize`, refused until then.
 //  5. 1.35 to 1.37, which know nothing but IPAddresses.
 var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak"), func() {
@@ -42,7 +43,8 @@ var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak
 		Expect(strings.Count(told.Stderr, "API server 127.0.0.1:")).To(Equal(len(because)), told.Stderr)
 		Expect(archive).NotTo(BeAnExistingFile())
 	}
-	// step rolls, and looks at what has become of everything. Of Services that are written meanwhile may be reported what is permitted, and that of hasty API servers.
+	// step rolls, and looks at the results. Of Services written meanwhile, what is permitted and what
+	// hasty API servers say may be reported.
 	step := func(ctx context.Context, to framework.Options, during func(old, next *framework.APIServer), permitted ...string) {
 		GinkgoHelper()
 		before = r.snapshot(ctx)

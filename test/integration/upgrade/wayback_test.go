@@ -12,7 +12,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
-// fewOn33 is a cluster that was migrated to 1.33, and fewOn34 one that has gone on to 1.34 and has lived there, of which its bitmaps know nothing.
+// fewOn33 is a cluster that was migrated to 1.33. fewOn34 has gone on to 1.34 and has lived there:
+// its bitmaps know nothing of that.
 var (
 	fewOn33 = &fixture{
 		name: "few-on-1.33", ranges: twoFamilies, from: fewServices, server: old,
@@ -24,12 +25,12 @@ var (
 	fewOn34 = &fixture{name: "few-on-1.34", ranges: twoFamilies, from: fewOn33, server: minor34, build: func(ctx context.Context, s *environment) { s.liveOn(ctx) }}
 )
 
-// The way back, as long as the bitmaps have not been deleted. 1.33 takes an address from the bitmap first and does not compare the bitmap with anything, so that
-// one which 1.34 has left behind costs refusals for ever, though no address is given away twice:
+// The way back, while there are bitmaps. 1.33 allocates from them without comparing, so that one
+// from 1.34 costs refusals for ever, though no address is given away twice:
 //
 //  1. As it is: `check` names the bits, and `run --repair-bitmap` mends them while 1.33 serves.
-//  2. As a rolling downgrade, while Services come and go: what 1.33 refuses meanwhile is counted, and mended in the same way.
-//  3. With `rollback` between 1.34 and 1.33, nothing is refused; and with another one between 1.33 and 1.32.
+//  2. As a rolling downgrade under churn: what 1.33 refuses is counted, and mended the same way.
+//  3. With `rollback` between 1.34 and 1.33, and between 1.33 and 1.32, nothing is refused.
 var _ = Describe("A cluster that goes back one minor at a time", Label("soak"), func() {
 	It("is refused addresses by 1.33 until its bitmaps are repaired", func(ctx SpecContext) {
 		s := fewOn34.open(ctx, minor33)
@@ -101,7 +102,7 @@ var _ = Describe("A cluster that goes back one minor at a time", Label("soak"), 
 	})
 })
 
-// expectKeeps wants that no Service has other ClusterIPs than in an earlier snapshot, and no address two Services.
+// expectKeeps wants each Service to keep an earlier snapshot's ClusterIPs, and no address shared.
 func (s *environment) expectKeeps(ctx context.Context, before snapshot) {
 	GinkgoHelper()
 	now := s.snapshot(ctx).clusterIPs()

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// OpenPort is where the server listens, ShutPort where nobody does.
+// OpenPort is where the server listens; on ShutPort no server does.
 const (
 	OpenPort = 9000
 	ShutPort = 9001
@@ -29,8 +29,8 @@ type State int
 
 // States of a Service.
 const (
-	// Open has all endpoints on OpenPort, Shut on ShutPort; Fewer has one endpoint less than Open,
-	// More one more, One has a single one.
+	// Open has all endpoints on OpenPort, Shut on ShutPort; Fewer one less, More one more, One just
+	// one.
 	Open State = iota
 	Shut
 	Fewer

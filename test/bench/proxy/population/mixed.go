@@ -28,8 +28,8 @@ var pools = map[model.Family][3]netip.Prefix{
 	model.IPv6: {netip.MustParsePrefix("2a05:d014::/64"), netip.MustParsePrefix("2001:db8:10::/64"), netip.MustParsePrefix("2001:db8:51::/64")},
 }
 
-// Mix makes some of the Services load balancers, with addresses of two pools, and gives others external IPs and node ports. Which they are follows from how many there are. What is added is
-// among Some from then on. A second call changes nothing.
+// Mix makes some Services load balancers with addresses of two pools, gives other Services external
+// IPs and node ports, the same ones each time, and adds all to Some. A second call does nothing.
 func (p *Population) Mix(ctx context.Context) error {
 	if p.fronts != nil {
 		return nil

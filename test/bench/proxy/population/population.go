@@ -1,9 +1,8 @@
-// Package population gives the Services of a cluster the EndpointSlices that Service proxies are measured with, and changes single ones
-// of them.
+// Package population gives the Services of a cluster the EndpointSlices that Service proxies are
+// measured with, and changes single ones of them.
 //
-// All endpoints are addresses of one namespace in which a server listens on [OpenPort] and nobody on [ShutPort].
-//
-// Start with [Population.Adopt] and [Population.Set].
+// All endpoints are addresses of one namespace, in which a server listens on [OpenPort] and none on
+// [ShutPort]. Start with [Population.Adopt] and [Population.Set].
 package population
 
 import (
@@ -33,8 +32,8 @@ const servicePort = 80
 // workers create objects at the same time.
 const workers = 32
 
-// Population is the Services of a cluster, all of one family and with equally many endpoints. Mix makes some of them more than ClusterIPs. What adds Services must not be called
-// concurrently with anything else.
+// Population is the Services of a cluster, all of one family and with equally many endpoints. Mix
+// adds more than ClusterIPs. A call that adds Services must not run beside any other call.
 type Population struct {
 	client    kubernetes.Interface
 	family    model.Family
@@ -49,8 +48,8 @@ func New(client kubernetes.Interface, f model.Family, endpoints int) *Population
 	return &Population{client: client, family: f, endpoints: endpoints}
 }
 
-// Create creates Services until there are n, with their EndpointSlices. All of them are Open. The API server needs longer for each
-// further Service.
+// Create creates Services until there are n, with their EndpointSlices. All of them are Open. The
+// API server needs longer for each further Service.
 func (p *Population) Create(ctx context.Context, n int) error {
 	first := len(p.services)
 	created, err := framework.CreateServices(ctx, p.client, n-first, workers, func(i int) *corev1.Service {
@@ -71,7 +70,7 @@ func (p *Population) Create(ctx context.Context, n int) error {
 	return p.fill(ctx, first)
 }
 
-// Sparse has every other Service that Create creates in another prefix, far from the others.
+// Sparse puts every other Service that Create creates into another prefix, with distant addresses.
 func (p *Population) Sparse(in netip.Prefix) { p.sparse = in }
 
 // scattered returns the i-th of addresses that have little in common.
@@ -196,7 +195,7 @@ func (p *Population) Some(n int) []netip.AddrPort {
 	return some
 }
 
-// SomeIn returns n random ones of Services whose ClusterIP is in a range, with the port that most have.
+// SomeIn returns n random ClusterIPs of Services in a range, with the port that most Services have.
 func (p *Population) SomeIn(r netip.Prefix, n int) (some []netip.AddrPort) {
 	for len(some) < n {
 		if s := p.services[rand.IntN(len(p.services))]; r.Contains(s.Addr()) && s.Port() == servicePort {
@@ -246,7 +245,7 @@ func (p *Population) stickySlice(endpoints []netip.AddrPort) *discoveryv1.Endpoi
 	return s
 }
 
-// StickTemplate gives session affinity to the Service that all others are copies of.
+// StickTemplate gives session affinity to the Service that is copied.
 func (p *Population) StickTemplate(ctx context.Context) error {
 	namespace, name, _ := strings.Cut(cluster.Template, "/")
 	patch := []byte(`{"spec":{"sessionAffinity":"ClientIP"}}`)

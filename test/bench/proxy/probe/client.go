@@ -70,7 +70,7 @@ func Serve(n *network.Namespace, on netip.AddrPort) (*Server, error) {
 	return &Server{p}, nil
 }
 
-// Client makes connections from a namespace until Close. Its methods are for one goroutine at a time.
+// Client makes connections from a namespace until Close. Only one goroutine may use it at a time.
 type Client struct{ *process }
 
 // NewClient starts a client.
@@ -82,7 +82,7 @@ func NewClient(n *network.Namespace) (*Client, error) {
 	return &Client{p}, nil
 }
 
-// Count measures so many connections to the targets in turn. No targets means those of the call before.
+// Count measures n connections to the targets in turn; without targets, to those of the last call.
 func (c *Client) Count(n int, targets ...netip.AddrPort) (Times, error) {
 	answer, err := c.ask(request{Targets: targets, Count: n})
 	return answer.Times, err
@@ -94,8 +94,8 @@ func (c *Client) For(d, pause time.Duration, targets ...netip.AddrPort) (Times, 
 	return answer.Times, err
 }
 
-// Until connects over and over until that has an outcome, so many times in a row, and returns when it had it first. It reports false when
-// timeout is at its end.
+// Until connects again and again until streak connections in a row have the outcome, and returns
+// when the first had it; false after timeout.
 func (c *Client) Until(to netip.AddrPort, o Outcome, streak int, timeout time.Duration) (Moment, bool, error) {
 	answer, err := c.ask(request{Targets: []netip.AddrPort{to}, Until: o, Streak: streak, Timeout: timeout})
 	return answer.At, answer.At != 0, err

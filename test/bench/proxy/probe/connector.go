@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// connectLimit is for connections that ought to succeed, pollLimit for questions whether one does already.
+	// connectLimit is for connections that ought to succeed, pollLimit for asking whether one does.
 	connectLimit = 2 * time.Second
 	pollLimit    = 8 * time.Millisecond
 	pollPause    = 500 * time.Microsecond
@@ -90,7 +90,7 @@ func (c *connector) until(r request) (out response, err error) {
 	return response{}, nil
 }
 
-// connect makes a connection, resets it, and says how long the system call took. An error is one of this side.
+// connect makes a connection, resets it, and returns connect()'s time. An error is a local one.
 func connect(to netip.AddrPort, limit time.Duration) (took time.Duration, outcome Outcome, err error) {
 	fd, err := unix.Socket(domain(to.Addr()), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// listening returns the address of a server on loopback, and one where nobody listens.
+// listening returns the address of a server on loopback, and one without a listener.
 func listening(t *testing.T, network, address string) (open, shut netip.AddrPort) {
 	t.Helper()
 	listener, err := net.Listen(network, address)
@@ -21,7 +21,7 @@ func listening(t *testing.T, network, address string) (open, shut netip.AddrPort
 	return open, netip.AddrPortFrom(open.Addr(), held(t, open.Addr()))
 }
 
-// held is a port of a socket that does not listen, so that nobody else does either.
+// held is a port of a socket that does not listen; another program cannot listen there either.
 func held(t *testing.T, addr netip.Addr) uint16 {
 	t.Helper()
 	family, at := syscall.AF_INET6, syscall.Sockaddr(&syscall.SockaddrInet6{Addr: addr.As16()})

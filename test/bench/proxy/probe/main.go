@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is the program: "client CPU" answers requests from stdin, "server CPU ADDRESS" accepts connections. Both end with stdin. It returns
-// the exit status.
+// Main is the program: "client CPU" answers requests from stdin, "server CPU ADDRESS" accepts
+// connections. Both end with stdin. It returns the exit status.
 func Main(args []string) int {
 	if err := run(args); err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)
@@ -72,7 +72,7 @@ func answer(in io.Reader, out io.Writer) error {
 	}
 }
 
-// accept accepts connections and keeps the last of them open for a while, so that it is the client that ends them.
+// accept accepts connections and keeps the last of them open for a while, so that clients end them.
 func accept(address string) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -1,11 +1,10 @@
-// Package probe measures what the first packet of a connection costs: a small program in a network namespace of the benchmark's own,
-// which the benchmark starts from its own binary.
+// Package probe measures what the first packet of a connection costs: a small program in a network
+// namespace of the benchmark's own, which the benchmark starts from its own binary.
 //
-// What is measured is the connect() of TCP alone. The client is one thread on one processor, and makes the system call without leaving
-// word with the scheduler of Go. The server listens on the same processor with the lowest priority: the kernel answers for it, and no
-// other processor has to be woken. Connections are reset, so that none of them lingers.
-//
-// Start with [Client] and [Server]; [Main] is the program.
+// It measures TCP's connect() alone. The client is one thread on one processor, and makes the
+// system call without telling Go's scheduler. The server listens on the same processor with the
+// lowest priority: the kernel answers for it, and need not wake another processor. Connections are
+// reset, so that none lingers. Start with [Client] and [Server]; [Main] is the program.
 package probe
 
 import (
@@ -28,7 +27,7 @@ const (
 	Silence   Outcome = "silence"
 )
 
-// request is what the client process is asked, as a line of JSON. Exactly one of Count, For and Until is set.
+// request is a question to the client process, a line of JSON. One of Count, For and Until is set.
 type request struct {
 	// Targets replace those of the requests before, unless there are none here.
 	Targets []netip.AddrPort `json:",omitempty"`
@@ -36,13 +35,13 @@ type request struct {
 	Count int           `json:",omitempty"`
 	For   time.Duration `json:",omitempty"`
 	Pause time.Duration `json:",omitempty"`
-	// Until a connect() to the first target has this outcome, Streak times in a row, but no longer than Timeout.
+	// Until a connect() to the first target ends so Streak times in a row, at most for Timeout.
 	Until   Outcome       `json:",omitempty"`
 	Streak  int           `json:",omitempty"`
 	Timeout time.Duration `json:",omitempty"`
 }
 
-// Times are how long connections took, in microseconds, how many did not come about, and what happened to the last of these.
+// Times are the µs that connections took, how many failed, and what happened to the last of these.
 type Times struct {
 	Took    stats.Sample `json:",omitempty"`
 	Failed  int          `json:",omitempty"`

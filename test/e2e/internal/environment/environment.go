@@ -1,10 +1,9 @@
-// Package environment is what all suites of test/e2e work with: a network of namespaces with one node, a Node object, a namespace for Services, and a Service
-// proxy on the node, mostly our agent, in either variant of iptables. An [Environment] creates Services and endpoints ([Environment.Serve]), asks whether
-// they are served ([Environment.Served]), keeps traffic going ([Environment.Traffic]) and reads the firewall ([Environment.Rules]).
-//
-// Methods that are refused fail the spec. A data race or a panic of the agent does so, too, and nothing is left behind.
-//
-// Start with [Open].
+// Package environment is what all suites of test/e2e work with: a network of namespaces with one
+// node, a Node object, a namespace for Services, and a Service proxy on the node, mostly our agent,
+// in any of its modes. An [Environment] creates Services and endpoints ([Environment.Serve]), asks
+// whether they are served ([Environment.Served]), keeps traffic going ([Environment.Traffic]) and
+// reads the firewall ([Environment.Rules]). Methods that are refused fail the spec, and so does a
+// data race or a panic of the agent; nothing is left behind. Start with [Open].
 package environment
 
 import (
@@ -30,12 +29,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
-// Soon is the timeout of everything without a stricter one. It is generous, for machines are shared, and longer than the pauses of
-// an agent whose API server was away: those of client-go grow to a minute.
+// Soon is the timeout of everything without a stricter one: long, for machines are shared, and
+// client-go's pauses after an API server was away grow to a minute.
 var Soon = 75 * time.Second * framework.Slowness
 
 const (
-	// Repair is how long the agent may take to repair its rules after others changed them.
+	// Repair is how long the agent may take to repair its rules after another program changed them.
 	Repair = 5 * time.Second
 	// Zone is the zone of every Node.
 	Zone = "zone-a"
@@ -55,10 +54,11 @@ var (
 // Native is the mode of the agent without iptables.
 const Native = "nftables"
 
-// Balanced is the mode of the agent with IPVS, which takes a machine that has it: hack/ipvs.sh runs what has this label.
+// Balanced is the agent's mode with IPVS: hack/ipvs.sh runs its specs in a machine that has IPVS.
 const Balanced = "ipvs"
 
-// LabelsOf are those of a spec in one of the modes in which it can run: what holds in one is expected of the others. `make test` runs the one that the seed picks for it, `make soak` all.
+// LabelsOf are those of a spec in one of its modes, as what holds in one should hold in all: `make
+// test` runs the mode that the seed picks for it, `make soak` all modes.
 func LabelsOf(modes []string, mode, spec string) Labels {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, os.Getenv("SEED")+spec)
@@ -91,7 +91,7 @@ func Prepare(t *testing.T) {
 	}
 	RegisterFailHandler(Fail)
 	BeforeSuite(func(ctx SpecContext) {
-		// Without that an API server of 1.33 drops the node hints of EndpointSlices; later ones have it by default.
+		// Without it an API server of 1.33 drops node hints of EndpointSlices; later ones keep them.
 		Cluster = suite.ControlPlane(ctx, framework.Options{
 			FeatureGates: map[string]bool{"PreferSameTrafficDistribution": true},
 			Args:         []string{fmt.Sprintf("--service-node-port-range=%d-32767", FirstNodePort)},
@@ -119,7 +119,7 @@ type Environment struct {
 	Options framework.ProxyAgentOptions
 }
 
-// Open makes an Environment without an agent. It is removed with its Services when the calling Ginkgo node ends.
+// Open makes an Environment without an agent. It and its Services end with the calling Ginkgo node.
 func Open(ctx context.Context, cp *framework.ControlPlane, mode string) *Environment {
 	GinkgoHelper()
 	topology, err := network.New(ctx)
@@ -162,8 +162,8 @@ func (s *Environment) clear(ctx SpecContext) {
 	s.Expect(s.Cluster.Client().CoreV1().Nodes().Delete(ctx, s.Name, metav1.DeleteOptions{})).To(Succeed())
 }
 
-// StartAgent starts our agent with s.Options and further flags, and waits until it is healthy: then all objects of the API server are
-// programmed. It ends with the calling Ginkgo node.
+// StartAgent starts our agent with s.Options and further flags, until the end of the calling Ginkgo
+// node. It waits until the agent is healthy: all objects of the API server are programmed then.
 func (s *Environment) StartAgent(ctx context.Context, args ...string) {
 	GinkgoHelper()
 	options := s.Options
@@ -206,8 +206,8 @@ func (s *Environment) Ours(ctx context.Context) ruleset.Snapshot {
 	return s.Rules(ctx).Of(ruleset.Agent)
 }
 
-// Run runs a program on the node, fails the spec if the program fails, and returns what it printed. iptables shares the lock of
-// the agent.
+// Run runs a program on the node, fails the spec if it fails, and returns what it printed. iptables
+// shares the agent's lock.
 func (s *Environment) Run(ctx context.Context, program string, args ...string) string {
 	GinkgoHelper()
 	return s.Feed(ctx, "", program, args...)
@@ -230,7 +230,7 @@ func (s *Environment) Restore(ctx context.Context, family, mode, rules string) {
 	s.Feed(ctx, rules, "ip"+family+"tables-"+mode+"-restore", "--noflush", "-w", "20")
 }
 
-// Metric returns the sum of the agent's series of this name (after the prefix clusterip_proxyagent_), 0 if there is none.
+// Metric returns the sum of the agent's series clusterip_proxyagent_NAME, 0 if there is none.
 func (s *Environment) Metric(ctx context.Context, name string) float64 {
 	GinkgoHelper()
 	metrics, err := s.Agent.Metrics(ctx)

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// PlantVirtualServers makes virtual servers of others in IPVS, in both families: at an address of the node, and at one that is nobody's.
+// PlantVirtualServers makes foreign virtual servers in IPVS, for a node address and a free one.
 func (s *Environment) PlantVirtualServers() {
 	GinkgoHelper()
 	s.Expect(s.Node.Do(func() error {

@@ -21,7 +21,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// Endpoint is an endpoint of an EndpointSlice, without the port. Its zero conditions are those of the API: ready.
+// Endpoint is an endpoint of an EndpointSlice, without the port. Without conditions it is ready.
 type Endpoint struct {
 	// Of is whose address it is: pods of the node are on the node, all else is [Elsewhere].
 	Of *network.Namespace
@@ -58,7 +58,7 @@ func (s *Environment) Slices() discoveryclient.EndpointSliceInterface {
 	return s.Cluster.Client().DiscoveryV1().EndpointSlices(s.Name)
 }
 
-// NewService builds a Service with port 80 and addresses of both families in the Environment's namespace. The target port is 8080.
+// NewService builds a dual-stack Service with port 80 to 8080 in the Environment's namespace.
 func (s *Environment) NewService(name string, options ...framework.ServiceOption) *corev1.Service {
 	service := framework.NewService(s.Name, name, append([]framework.ServiceOption{framework.RequireDualStack()}, options...)...)
 	for i := range service.Spec.Ports {
@@ -73,7 +73,7 @@ func (s *Environment) Serve(ctx context.Context, name string, endpoints []Endpoi
 	return s.Create(ctx, s.NewService(name, options...), endpoints...)
 }
 
-// Create creates a Service as it is, with its load balancer IPs, and its endpoints if there are any.
+// Create creates a Service as it is, with its load balancer IPs and endpoints, if it has any.
 func (s *Environment) Create(ctx context.Context, service *corev1.Service, endpoints ...Endpoint) *corev1.Service {
 	GinkgoHelper()
 	created, err := s.Services().Create(ctx, service, metav1.CreateOptions{})
@@ -125,7 +125,7 @@ func (s *Environment) Slice(ctx context.Context, slice *discoveryv1.EndpointSlic
 	s.Expect(err).NotTo(HaveOccurred())
 }
 
-// NewSlice builds the EndpointSlice of one family, called after the Service and the family, with the target ports of the Service.
+// NewSlice builds one family's EndpointSlice, named after Service and family, with target ports.
 func (s *Environment) NewSlice(service *corev1.Service, f model.Family, endpoints ...Endpoint) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{

@@ -67,12 +67,13 @@ func (s *Environment) Served(services ...*corev1.Service) {
 	}
 }
 
-// attemptTimeout is how long one attempt of traffic may take. It is much longer than the kernel waits before it sends a first packet again, and than a busy machine lets a process wait.
+// attemptTimeout bounds one attempt of traffic: far above the time after which the kernel sends a
+// first packet again, and the time that a busy machine lets a process wait.
 const attemptTimeout = 10 * time.Second
 
-// Traffic is all that goes to one Service: new connections from a pod, from the node and from outside, and TCP connections and
-// UDP flows of a pod that stay. No loss goes unseen: a connection that was made at the second attempt counts as lost, for the kernel says how often it had to
-// send a packet again. And nothing is blamed on a slow machine: there is no other measure of time than attemptTimeout.
+// Traffic is all that goes to one Service: new connections from a pod, from the node and from
+// outside, and a pod's lasting TCP connections and UDP flows. Each loss is seen: what the kernel
+// sent again counts as lost. A slow machine causes none: no time is measured but attemptTimeout.
 type Traffic struct {
 	streams map[string]*stream
 	life    context.Context // of the goroutines
@@ -89,9 +90,9 @@ type stream struct {
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Traffic starts it to Services that are served, and expects it to run well before it returns. UDP is part of it if a Service has a port for
-// that. The pod is Pod1: none of its Extra addresses may be an endpoint, for a pod that meets itself at another address than its own does
-// not know itself.
+// Traffic starts it to Services that are served, with UDP if a Service has a port for that, and
+// returns once it runs well. The pod is Pod1: none of its Extra addresses may be an endpoint, as it
+// would not know itself at another address.
 func (s *Environment) Traffic(services ...*corev1.Service) *Traffic {
 	GinkgoHelper()
 	t := NewTraffic()
@@ -116,7 +117,7 @@ func (s *Environment) Traffic(services ...*corev1.Service) *Traffic {
 	return t
 }
 
-// NewTraffic is none yet: Connect, ConnectOnceServed and Stay start some, for specs with many Services. It ends with the calling Ginkgo node.
+// NewTraffic has none yet; Connect, ConnectOnceServed and Stay start some. Its Ginkgo node ends it.
 func NewTraffic() *Traffic {
 	GinkgoHelper()
 	t := newTraffic()
@@ -135,7 +136,7 @@ func (t *Traffic) Connect(from *network.Namespace, to netip.AddrPort) {
 	t.connect(fmt.Sprintf("%s to %s", from.Host(), to), from.DialContext, to.String(), spare)
 }
 
-// ConnectOnceServed makes new TCP connections to an address that is not served yet. From the first one on that comes about, none may be lost.
+// ConnectOnceServed makes TCP connections to an address. Once one succeeds, none may be lost.
 func (t *Traffic) ConnectOnceServed(from *network.Namespace, to netip.AddrPort) {
 	served := false
 	t.connect(fmt.Sprintf("%s to %s", from.Host(), to), func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -177,7 +178,7 @@ func newTraffic() *Traffic {
 	return &Traffic{streams: map[string]*stream{}, life: life, end: end}
 }
 
-// connect makes one TCP connection after the other, asks on each once and closes it. The end is a reset, so that no port waits for late packets.
+// connect makes TCP connections in turn, asks once and resets: no port waits for late packets.
 func (t *Traffic) connect(name string, dial dialer, address string, pause time.Duration) {
 	t.streams[name] = &stream{}
 	t.repeat(t.streams[name], pause, func() (last bool, err error) {
@@ -190,8 +191,8 @@ func (t *Traffic) connect(name string, dial dialer, address string, pause time.D
 	})
 }
 
-// stay opens n TCP connections or UDP sockets and uses each again and again. A TCP connection that fails is lost once and not opened again. A datagram
-// without an answer is a loss, and so is the answer of another server than before.
+// stay uses each of n TCP connections or UDP sockets again and again. A TCP connection that fails
+// is one loss, and not reopened. A datagram without an answer, or with another server's, is a loss.
 func (t *Traffic) stay(name string, dial dialer, protocol, address string, n int) {
 	GinkgoHelper()
 	t.streams[name] = &stream{}
@@ -213,7 +214,7 @@ func (t *Traffic) stay(name string, dial dialer, protocol, address string, n int
 // errNotYet is no loss.
 var errNotYet = errors.New("not served yet")
 
-// repeat takes a step again and again, until the end of the traffic or until the step says that it was the last.
+// repeat takes a step again and again, until the end of the traffic or the step's last time.
 func (t *Traffic) repeat(s *stream, every time.Duration, step func() (last bool, err error)) {
 	start := time.Now()
 	t.running.Go(func() {
@@ -269,8 +270,8 @@ func (t *Traffic) LostNothing() {
 	Expect(losses).To(BeEmpty())
 }
 
-// line is one connection to a server of package network, which greets with its name and its address, and then echoes. Over UDP
-// it greets again and again.
+// line is one connection to a server of package network, which greets with its name and its
+// address, and then echoes. Over UDP it greets again and again.
 type line struct {
 	conn   net.Conn
 	reader *bufio.Reader
@@ -324,8 +325,8 @@ func (l *line) hear() (string, error) {
 	return strings.Join(words[:min(2, len(words))], " "), nil
 }
 
-// sentAgain is how many packets of a TCP connection, the first one included, did not arrive at once. In an emulated machine timers may be faster than packets: what the other side says that it got twice was not lost
-// there, and that news may be on its way.
+// sentAgain is how many packets of a TCP connection, with the first, did not arrive at once.
+// Emulated timers beat packets: what the peer reports, maybe later, as a duplicate was not lost.
 func (l *line) sentAgain() int {
 	again, twice := l.resent()
 	if network.Slowness == 1 || again == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// faulty serves on loopback over both protocols. Once it has a fault it hangs up over TCP, and calls itself something else over UDP.
+// faulty serves TCP and UDP on loopback. A fault makes it hang up, or over UDP change its name.
 func faulty(t *testing.T) (address string, fault *atomic.Bool) {
 	t.Helper()
 	fault = new(atomic.Bool)

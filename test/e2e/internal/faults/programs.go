@@ -1,5 +1,5 @@
-// Package faults makes what a node agent depends on fail as it fails on real machines: an iptables-restore that reports an error,
-// before or after it did its work, or that takes long. It touches nothing outside of the folder that it was given.
+// Package faults makes iptables-restore fail a node agent as on real machines: it reports an error,
+// before or after its work, or takes long. It touches nothing outside of the folder it was given.
 package faults
 
 import (
@@ -16,9 +16,9 @@ import (
 // restores are the programs that write rules.
 var restores = []string{"iptables-nft-restore", "ip6tables-nft-restore", "iptables-legacy-restore", "ip6tables-legacy-restore"}
 
-// script stands before one restore. A failure costs one token, and of two that run at once only one gets it, since a file moves
-// but once. "refuse" fails before anything happened, "forget" after all of it did; "hold" makes one wait, a gate all that come. What is taboo
-// fails each time.
+// script stands before one restore. A failure costs one token, which only one of two gets that run
+// at once, as a file moves but once. "refuse" fails before anything happened, "forget" after all of
+// it; "hold" makes one wait, a gate all that come. What is taboo fails each time.
 const script = `#!/bin/sh
 dir=%[1]q
 in=$(mktemp "$dir/input.XXXXXX") || exit 1
@@ -54,8 +54,8 @@ fi
 exit $code
 `
 
-// Programs are stand-ins for iptables-restore in all its variants. They work like the real ones until a fault is ordered. Its methods may
-// be called while they run.
+// Programs are stand-ins for iptables-restore in all its variants. They work like the real ones
+// until a fault is ordered. Its methods may be called while they run.
 type Programs struct{ dir string }
 
 // NewPrograms writes them into a new folder below dir.
@@ -82,7 +82,7 @@ func (p *Programs) Path() string { return p.dir + ":" + os.Getenv("PATH") }
 // Refuse lets the next n restores fail before they do anything.
 func (p *Programs) Refuse(n int) error { return p.tokens("refuse", n) }
 
-// Taboo makes each restore fail that has the text in what it is to write, as a kernel does that lacks what one rule needs. An empty text ends that.
+// Taboo fails each restore of rules with this text, as a kernel that lacks a feature; "" ends that.
 func (p *Programs) Taboo(text string) error {
 	return os.WriteFile(filepath.Join(p.dir, "taboo"), []byte(text), 0o600)
 }
@@ -102,7 +102,7 @@ func (p *Programs) tokens(kind string, n int) error {
 	return nil
 }
 
-// Hold lets the next n restores wait until Release, while others pass them.
+// Hold lets the next n restores wait until Release; further restores do not wait.
 func (p *Programs) Hold(n int) error { return p.tokens("hold", n) }
 
 // HoldNoMore takes back what Hold ordered and no program has met yet.
@@ -132,7 +132,7 @@ func (p *Programs) count(pattern string) int {
 	return len(files)
 }
 
-// Close holds every restore back that starts from now on; Open lets them go. Both may be said twice.
+// Close holds every restore that starts from now on; Open lets them go. Both may be called twice.
 func (p *Programs) Close() error { return os.WriteFile(filepath.Join(p.dir, "gate"), nil, 0o600) }
 
 // Open ends what Close began.

@@ -20,8 +20,8 @@ var (
 	destination = regexp.MustCompile(`^  -> (\S+) +(\S+) +(\d+) `)
 )
 
-// balancer says what there is for IPVS, from what `ip -o` prints of interfaces and of addresses, and /proc/net/ip_vs. Each line has the interface that its owner is told by, or "-". Counters are left out,
-// and destinations with the weight 0: they only wait for their connections to end.
+// balancer tells of IPVS by `ip -o` on interfaces and addresses, and /proc/net/ip_vs. Each line has
+// its owner's interface, or "-". It omits counters and draining destinations, which have weight 0.
 func balancer(text string) string {
 	var lines []string
 	of, own := map[netip.Addr]string{}, map[string]bool{} // ports that we have marked at 0.0.0.0 or ::
@@ -59,7 +59,7 @@ func mark(protocol string, f netip.AddrPort) string {
 	return strings.Join([]string{strconv.Itoa(f.Addr().BitLen()), protocol, strconv.Itoa(int(f.Port()))}, " ")
 }
 
-// front reads an address and a port as /proc/net/ip_vs has them: C0000201:0050, [2001:0db8:...]:0050.
+// front reads /proc/net/ip_vs's addresses and ports: C0000201:0050, [2001:0db8:...]:0050.
 func front(text string) netip.AddrPort {
 	i := strings.LastIndex(text, ":")
 	if i < 0 {

@@ -10,7 +10,7 @@ import (
 // Owner tells whose a chain or set is by its name.
 type Owner func(name string) bool
 
-// Agent owns what begins with CIPA-, its native tables, what IPVS has at its interface, and nothing else.
+// Agent owns only what begins with CIPA-, its native tables, and what IPVS has at its interface.
 func Agent(name string) bool {
 	return strings.HasPrefix(name, "CIPA-") || name == "clusterip-proxyagent" || name == devices[0]
 }
@@ -61,12 +61,12 @@ func unordered(text string) string {
 	return strings.Join(append(rest, slices.Sorted(slices.Values(endpoints))...), "\n")
 }
 
-// Of leaves what belongs to an owner: its chains with their rules, the jumps to them, its sets, its native tables, and what it has in IPVS.
+// Of leaves what belongs to an owner: chains with rules, jumps to them, sets, native tables, IPVS.
 func (s Snapshot) Of(o Owner) Snapshot {
 	return s.filter(func(line string) bool { return o.owns(line) })
 }
 
-// Without leaves what belongs to others.
+// Without leaves what does not belong to an owner.
 func (s Snapshot) Without(o Owner) Snapshot {
 	return s.filter(func(line string) bool { return !o.owns(line) })
 }

@@ -1,10 +1,8 @@
-// Package ruleset reads the whole firewall of a network namespace, as the suites about robustness and cleanup compare it: the tables of
-// iptables in both variants and both families, the ipsets, the native tables of nftables, and what IPVS has.
-//
-// It leaves out what is no rule: counters, comments of the programs, the order of entries in a set, and tables that hold
-// nothing but their own built-in chains with policy ACCEPT, for no program can take those away again.
-//
-// Start with [Take].
+// Package ruleset reads the whole firewall of a network namespace, as the suites about robustness
+// and cleanup compare it: the tables of iptables in both variants and both families, the ipsets,
+// the native tables of nftables, and what IPVS has. It leaves out what is no rule: counters,
+// comments of the programs, the order of entries in a set, and tables with only built-in chains of
+// policy ACCEPT, which no program can take away again. Start with [Take].
 package ruleset
 
 import (
@@ -20,8 +18,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// Snapshot is the text of each part of a firewall, normalised, by the program that printed it. Parts that hold nothing are absent, so
-// that the Snapshot of an untouched namespace is empty.
+// Snapshot is the normalised text of each part of a firewall, by the program that printed it. Parts
+// that hold nothing are absent: the Snapshot of an untouched namespace is empty.
 type Snapshot map[string]string
 
 // programs print all there is, each in its own format.
@@ -40,8 +38,8 @@ var programs = map[string]struct {
 // ipvs is the part of a Snapshot that no single program prints.
 const ipvs = "ipvs"
 
-// setGone is what iptables-save says when the set of a rule went after it had read the rule. What it printed is of two times, and is
-// read anew.
+// setGone is what iptables-save says when a rule's set went after it had read the rule. What it
+// printed is of two times, and is read anew.
 const setGone = "in kernel doesn't exist"
 
 // Take reads the firewall of a network namespace.
@@ -126,7 +124,7 @@ func saysSomething(line string) bool {
 	return !strings.HasPrefix(line, ":") || !strings.HasSuffix(line, " ACCEPT")
 }
 
-// volatile are the words of an ipset save that change by themselves: how the kernel keeps the entries, and counters.
+// volatile are the words of an ipset save that change by themselves: counters, and kernel storage.
 var volatile = regexp.MustCompile(` (initval 0x[0-9a-f]+|hashsize \d+|bucketsize \d+|packets \d+|bytes \d+)`)
 
 // sets sorts the entries of each set; those that expire lose their time.
@@ -155,7 +153,7 @@ var (
 // passing are the elements of maps that the traffic fills.
 var passing = regexp.MustCompile(`(?s)(map clients-.*?)\telements = \{.*?\}\n`)
 
-// nativeTables leaves of a ruleset the tables that iptables-nft does not show, with their blocks sorted. Each line begins with the name of its table.
+// nativeTables leaves the tables that iptables-nft does not show, sorted, each line with its table.
 func nativeTables(list string) string {
 	var kept []string
 	tables := native.FindAllStringSubmatch(list, -1)

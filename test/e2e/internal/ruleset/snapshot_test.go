@@ -8,7 +8,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// An agent at work takes a rule and its set away between the two reads of one iptables-save, once in some thousand times.
+// Once in thousands, an agent removes a rule and its set between an iptables-save's two reads.
 func TestASetGoesWhileRulesAreRead(t *testing.T) {
 	folder := t.TempDir()
 	script := "#!/bin/sh\n[ -e " + folder + "/again ] && exec iptables-legacy-save\n: >" + folder + "/again\n" +

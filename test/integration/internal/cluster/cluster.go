@@ -1,12 +1,11 @@
-// Package cluster starts a real control plane with whoever looks after its ServiceCIDRs, IPAddresses and policies: our operator,
-// kube-controller-manager, both, or nobody.
+// Package cluster starts a real control plane, with our operator, kube-controller-manager, both or
+// neither to look after ServiceCIDRs, IPAddresses and policies.
 //
-// It models a [Cluster] with the verbs that specs need. Writers fail the spec when they are refused, those that begin with Try return the API
-// server's answer. Readers answer with plain values, the absence of what was asked for included, so that Eventually and Consistently can ask
-// them again and again. What it says about policies ([Cluster.Misplaced]) it finds out by rules of its own, from objects alone.
-//
-// It promises that a manager which logs a panic or a data race fails the spec. Whoever imports it waits for [Timeout] where it names no
-// time of its own.
+// It models a [Cluster] with the verbs that specs need. Writers fail the spec when the API server
+// refuses; those that begin with Try return its answer. Readers return plain values, also for what
+// is absent, so that Eventually and Consistently can poll them. [Cluster.Misplaced] judges policies
+// by its own rules, from objects alone. A manager that logs a panic or a data race fails the spec.
+// Where specs name no time they wait for [Timeout].
 //
 // Start with [Start].
 package cluster
@@ -35,8 +34,8 @@ func init() {
 	log.SetLogger(GinkgoLogr)
 }
 
-// Options say who looks after a cluster. The zero Options are our operator alone on a dual-stack
-// Kubernetes 1.37, as an administrator, without webhooks and policies.
+// Options say which controllers look after a cluster. The zero Options are our operator alone on a
+// dual-stack Kubernetes 1.37, as an administrator, without webhooks and policies.
 type Options struct {
 	framework.Options
 	// WithoutOperator starts none of ours. StartOperator does so later.
@@ -46,28 +45,28 @@ type Options struct {
 	// OperatorArgs are further flags of each of our managers.
 	OperatorArgs []string
 
-	// Installed applies config/default, as far as it makes sense without nodes. The operator is Replicas managers then, which serve webhooks and
-	// elect a leader under the permissions of config/rbac.
+	// Installed applies config/default, as far as it makes sense without nodes. The operator is then
+	// Replicas managers that serve webhooks and elect a leader, with config/rbac's permissions.
 	Installed bool
 	// Replicas is how many managers run where it is installed.
 	Replicas int
-	// Plain runs replicas without the race detector, for specs about what they do when much is asked of them at once.
+	// Plain runs replicas without the race detector, for specs that ask much of them at once.
 	Plain bool
 	// Tree is the root of another checkout, whose CRDs and manifests are installed in place of ours.
 	Tree string
-	// ShippedTimeout leaves the webhooks the time-out of config/webhook, for specs about it. All others wait longer, so that a busy machine does
-	// not let a request pass unanswered.
+	// ShippedTimeout keeps config/webhook's time-out, for specs about it. By default webhooks get a
+	// longer one, so that a busy machine lets no request pass unanswered.
 	ShippedTimeout bool
 }
 
-// Cluster is a control plane with those who look after it. Its methods are for the goroutine of a spec, but where they say otherwise.
+// Cluster is a control plane with its controllers. Methods are not concurrent unless they say so.
 type Cluster struct {
 	*framework.ControlPlane
 	// Operator is our manager, the first of several, nil before one is started.
 	Operator *framework.Manager
 	// Upstream is kube-controller-manager, nil where there is none.
 	Upstream *framework.ControllerManager
-	// Balancer leads the API server to the replicas, in the place of the webhooks' Service. It can refuse, cut and delay.
+	// Balancer leads the API server to the replicas, like the Service. It can refuse, cut and delay.
 	Balancer *framework.Balancer
 
 	options  Options
@@ -76,7 +75,8 @@ type Cluster struct {
 	replicas []*framework.Manager
 }
 
-// Start starts a cluster that ends with the calling node. If our operator is installed, the API server asks its replicas about Services.
+// Start starts a cluster that ends with the calling node. If our operator is installed, the API
+// server asks its replicas about Services.
 func Start(ctx context.Context, options Options) *Cluster {
 	GinkgoHelper()
 	c := &Cluster{ControlPlane: suite.ControlPlane(ctx, options.Options), options: options}
@@ -98,14 +98,14 @@ func Start(ctx context.Context, options Options) *Cluster {
 	return c
 }
 
-// StartOperator starts our manager, which ends with the calling node. It becomes the cluster's Operator.
+// StartOperator starts our manager as the cluster's Operator. It ends with the calling node.
 func (c *Cluster) StartOperator(ctx context.Context, args ...string) {
 	GinkgoHelper()
 	c.Operator = suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{Race: true, Args: args})
 	c.replicas = append(c.replicas, c.Operator)
 }
 
-// Paused runs do while our manager is frozen: what happens there is what happens in a cluster without it.
+// Paused runs do while our manager is frozen: what happens then is as in a cluster without it.
 func (c *Cluster) Paused(do func()) {
 	GinkgoHelper()
 	Expect(c.Operator.Pause()).To(Succeed())
@@ -113,8 +113,8 @@ func (c *Cluster) Paused(do func()) {
 	do()
 }
 
-// Names as users see them. They are written out here and not taken from the operator's code, so that a name which changes by
-// mistake is noticed.
+// Names as users see them. They are written out here, so that a name which changes by mistake in
+// the operator's code is noticed.
 const (
 	// OurFinalizer holds a ServiceCIDR as long as an address needs it.
 	OurFinalizer = "clusterip-operator.io/servicecidr-protection"
@@ -136,7 +136,7 @@ const (
 	// AdditionalFrom is the annotation that asks for additional addresses.
 	AdditionalFrom = "clusterip-operator.io/additional-ips-from"
 
-	// Ready is upstream's condition, the others are ours: True means that something is wrong.
+	// Ready is upstream's condition, the rest are ours: True means that something is wrong.
 	Ready                = "Ready"
 	DeletionBlocked      = "clusterip-operator.io/DeletionBlocked"
 	NearlyFull           = "clusterip-operator.io/NearlyFull"
@@ -151,7 +151,7 @@ const (
 	// CreatedForAnnotation on a ServiceCIDR names the policy for which the operator created it.
 	CreatedForAnnotation = "clusterip-operator.io/created-for"
 
-	// Accepted, Conflicting, Programmed, Enforced, Growing and GrowthExhausted are conditions of policies.
+	// Accepted, Conflicting, Programmed, Enforced, Growing, GrowthExhausted are policies' conditions.
 	Accepted        = "Accepted"
 	Conflicting     = "Conflicting"
 	Programmed      = "Programmed"

@@ -20,7 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
-// What config/default installs. The path of the repository is as seen from a suite in test/integration.
+// What config/default installs. The repository's path is as seen from a suite in test/integration.
 const (
 	// Repository is the root of this checkout.
 	Repository = "../../.."
@@ -33,14 +33,14 @@ const (
 	CertificateSecret = "clusterip-operator-webhook"
 )
 
-// webhookTimeout is how many seconds the API server waits for a webhook. See Options.ShippedTimeout.
+// webhookTimeout is how many seconds API servers wait for a webhook. See Options.ShippedTimeout.
 const webhookTimeout int64 = 10
 
-// leftOut are the kinds that do nothing where there are no nodes, or that would take an address. The test installs the CRD itself.
+// leftOut are kinds that do nothing without nodes, or take an address. Tests install the CRD.
 var leftOut = []string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}
 
-// Install applies the CRDs and config/default of a checkout, as far as it makes sense without nodes. Webhook configurations are only
-// replaced; AddWebhooks is what begins with them. tree is the root of the checkout, empty for ours.
+// Install applies the CRDs and config/default of tree, a checkout's root, empty for ours, as far as
+// it makes sense without nodes. It replaces webhook configurations, but only AddWebhooks adds them.
 func (c *Cluster) Install(ctx context.Context, tree string) {
 	GinkgoHelper()
 	tree = cmp.Or(tree, Repository)
@@ -60,8 +60,8 @@ func IsWebhooks(o unstructured.Unstructured) bool {
 	return strings.HasSuffix(o.GetKind(), "WebhookConfiguration")
 }
 
-// AddWebhooks applies the webhook configurations of config/default, with URLs that lead to the balancer. The replicas then write their CA
-// into them.
+// AddWebhooks applies config/default's webhook configurations, with the balancer's URLs. The
+// replicas then write their CA into them.
 func (c *Cluster) AddWebhooks(ctx context.Context) {
 	GinkgoHelper()
 	c.LeadWebhooks(ctx, c.webhooks, c.Balancer.Port())
@@ -70,7 +70,7 @@ func (c *Cluster) AddWebhooks(ctx context.Context) {
 	}
 }
 
-// RemoveWebhooks deletes the webhook configurations, and waits until the API server asks nobody any more.
+// RemoveWebhooks deletes the webhook configurations, and waits until the API server has noticed.
 func (c *Cluster) RemoveWebhooks(ctx context.Context) {
 	GinkgoHelper()
 	configurations := c.Client().AdmissionregistrationV1()
@@ -79,7 +79,7 @@ func (c *Cluster) RemoveWebhooks(ctx context.Context) {
 	Eventually(c.Asks).WithArguments(ctx).WithPolling(200 * time.Millisecond).Should(BeFalse())
 }
 
-// WithoutWebhooks does something while the API server asks nobody, and adds the webhooks again whatever comes of it.
+// WithoutWebhooks runs do while the API server calls no webhook, and always adds them again.
 func (c *Cluster) WithoutWebhooks(ctx context.Context, do func()) {
 	GinkgoHelper()
 	defer c.AddWebhooks(ctx)
@@ -87,7 +87,7 @@ func (c *Cluster) WithoutWebhooks(ctx context.Context, do func()) {
 	do()
 }
 
-// apply applies objects in the order in which kustomize writes them: a namespace comes before what is in it.
+// apply applies objects in kustomize's order: a namespace comes before what is in it.
 func (c *Cluster) apply(ctx context.Context, objects []unstructured.Unstructured) {
 	GinkgoHelper()
 	var text strings.Builder
@@ -114,8 +114,8 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) string {
 	return output
 }
 
-// LeadWebhooks applies the webhook configurations among objects, with a port of loopback in the place of the Service of each webhook, and the
-// time-out of tests.
+// LeadWebhooks applies the webhook configurations among objects, with a port of loopback instead of
+// each webhook's Service, and with the time-out of tests.
 func (c *Cluster) LeadWebhooks(ctx context.Context, objects []unstructured.Unstructured, port int) {
 	GinkgoHelper()
 	var led []unstructured.Unstructured
@@ -151,7 +151,7 @@ func (c *Cluster) HasWebhooks(ctx context.Context) bool {
 	return err == nil
 }
 
-// Authorities are those that the API server trusts when it calls a webhook of ours, one entry for each webhook of both configurations.
+// Authorities are the CAs that the API server trusts for our webhooks, one entry for each webhook.
 func (c *Cluster) Authorities(ctx context.Context) (bundles [][]byte) {
 	GinkgoHelper()
 	for _, config := range c.ClientConfigs(ctx) {

@@ -49,8 +49,8 @@ func (c *Cluster) PatchIPAddress(ctx context.Context, address, patch string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// Owner returns which Service an IPAddress names, as namespace/name; something else that it names with its resource before
-// it. It is empty if there is no such IPAddress.
+// Owner returns which Service an IPAddress names, as namespace/name; if it names another object,
+// its resource comes first. It is empty if there is no such IPAddress.
 func (c *Cluster) Owner(ctx context.Context, address string) string {
 	GinkgoHelper()
 	ip := c.IPAddress(ctx, address)

@@ -19,8 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
-// ExpectConsistent waits until every address has one Service and one IPAddress, and lies where the policies allow it.
-// It is for policies that do not conflict and are older than the Services.
+// ExpectConsistent waits until every address has one Service and one IPAddress, and lies where the
+// policies allow it. Policies must not conflict, and be older than the Services.
 func (c *Cluster) ExpectConsistent(ctx context.Context) {
 	GinkgoHelper()
 	c.ExpectConsistentWithin(ctx, Timeout)
@@ -33,8 +33,8 @@ func (c *Cluster) ExpectConsistentWithin(ctx context.Context, timeout time.Durat
 		WithTimeout(timeout).WithPolling(250 * time.Millisecond).Should(BeEmpty())
 }
 
-// Misplaced lists the addresses of Services that policies do not allow: in a range that others have for themselves, or in
-// somebody else's reservation. It takes policies to be free of conflicts.
+// Misplaced lists the Services' addresses that policies do not allow: in a range exclusive to other
+// Services, or in another Service's reservation. It takes policies to be free of conflicts.
 func (c *Cluster) Misplaced(ctx context.Context) []string {
 	GinkgoHelper()
 	namespaces, err := c.Client().CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
@@ -118,7 +118,7 @@ func matches(selector *metav1.LabelSelector, of map[string]string) bool {
 	return err == nil && parsed.Matches(labels.Set(of))
 }
 
-// reservedFor returns for whom an address is reserved: "" for nobody.
+// reservedFor returns for which Service an address is reserved: "" for none.
 func (s snapshot) reservedFor(address netip.Addr) (owner string, reserved bool) {
 	for _, policy := range s.policies {
 		for _, reservation := range policy.Spec.Reservations {

@@ -95,7 +95,7 @@ func (e Events) filter(keep func(eventsv1.Event) bool) Events {
 	return kept
 }
 
-// NoSeries is what Metric answers when there is no such series. None of our metrics is ever negative.
+// NoSeries is what Metric returns when there is no such series. Our metrics are never negative.
 const NoSeries = -1.0
 
 // What a decision about a Service may be, the label result of admission_decisions_total.
@@ -107,14 +107,14 @@ const (
 // serviceWebhooks are the names of those that are asked about creations and updates of Services.
 var serviceWebhooks = []string{"service.clusterip-operator.io", "default.service.clusterip-operator.io", "update.service.clusterip-operator.io"}
 
-// Metric returns the sum of the operator's series of this name (after the prefix clusterip_operator_) that carry the labels
+// Metric returns the sum of the operator's series clusterip_operator_<name> that carry the labels
 // (name, value, name, value...), NoSeries if there is none.
 func (c *Cluster) Metric(ctx context.Context, name string, labels ...string) float64 {
 	GinkgoHelper()
 	return metricOf(ctx, c.Operator, "clusterip_operator_"+name, NoSeries, labels...)
 }
 
-// EachMetric is Metric of each replica that runs, 0 if there is no such series. A replica that was started again counts from zero.
+// EachMetric is Metric of each running replica, 0 for no series. A restarted replica counts from 0.
 func (c *Cluster) EachMetric(ctx context.Context, name string, labels ...string) (values []float64) {
 	GinkgoHelper()
 	for _, replica := range c.Replicas() {
@@ -133,7 +133,7 @@ func metricOf(ctx context.Context, manager *framework.Manager, name string, othe
 	return otherwise
 }
 
-// Decisions returns how many Services the replicas have decided on, with the given result unless that is empty.
+// Decisions returns how many Services the replicas decided on; if result is not empty, with result.
 func (c *Cluster) Decisions(ctx context.Context, result string) (sum float64) {
 	GinkgoHelper()
 	var labels []string
@@ -156,7 +156,7 @@ func ScrapeAPIServer(ctx context.Context, api *framework.Access) framework.Metri
 	return metrics
 }
 
-// FailedOpen returns how often an API server has gone on without our answer about a Service, since its start.
+// FailedOpen returns how often an API server has gone on without our answer about a Service.
 func FailedOpen(ctx context.Context, api *framework.Access) float64 {
 	GinkgoHelper()
 	metrics, sum := ScrapeAPIServer(ctx, api), 0.0
@@ -167,10 +167,11 @@ func FailedOpen(ctx context.Context, api *framework.Access) float64 {
 	return sum
 }
 
-// inFlightTimeout is how long an address may count as handed out whose Service never came, and a bit more.
+// inFlightTimeout is a bit longer than an address counts as handed out whose Service never came.
 const inFlightTimeout = 20 * time.Second
 
-// ExpectNothingLeaked waits until no replica has an address in flight that no Service has. It is for moments at which nobody creates Services.
+// ExpectNothingLeaked waits until no replica has an address in flight that no Service has. Call it
+// while no client creates Services.
 func (c *Cluster) ExpectNothingLeaked(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func() []float64 { return c.EachMetric(ctx, "admission_in_flight_addresses") }).

@@ -19,7 +19,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// followerDelay is how much longer than the leader, who writes the status, the other replicas may take to learn of a change.
+// followerDelay is how much later than the leader, who writes status, replicas may see a change.
 const followerDelay = 300 * time.Millisecond
 
 // newPolicy is a policy as far as it is needed to find one.
@@ -41,8 +41,8 @@ func (c *Cluster) policyClient() client.Client {
 // Policies returns the administrator's client for ServiceCIDRPolicies. It may be used concurrently.
 func (c *Cluster) Policies() client.Client { return c.policies }
 
-// PolicyText builds a policy as a user writes it: its spec in YAML, which may be nonsense. No type of ours is used, so that a name which
-// changes by mistake is noticed.
+// PolicyText builds a policy as a user writes it: its spec in YAML, which may be nonsense. It uses
+// no type of ours, so that a name which changes by mistake is noticed.
 func PolicyText(name, spec string) *unstructured.Unstructured {
 	GinkgoHelper()
 	policy := &unstructured.Unstructured{Object: map[string]any{}}
@@ -82,7 +82,7 @@ func (c *Cluster) DropPolicy(ctx context.Context, name string) {
 	Expect(client.IgnoreNotFound(c.policies.Delete(ctx, newPolicy(name)))).To(Succeed())
 }
 
-// TryPolicyChange merges a patch, in YAML, into the spec of a policy, and returns the API server's answer.
+// TryPolicyChange merges a YAML patch into a policy's spec, and returns the API server's answer.
 func (c *Cluster) TryPolicyChange(ctx context.Context, name, spec string) error {
 	GinkgoHelper()
 	patch, err := yaml.YAMLToJSON([]byte("{spec: " + spec + "}"))
@@ -90,7 +90,7 @@ func (c *Cluster) TryPolicyChange(ctx context.Context, name, spec string) error 
 	return c.policies.Patch(ctx, newPolicy(name), client.RawPatch(types.MergePatchType, patch))
 }
 
-// ApplyPolicy creates a policy with a spec in YAML, or replaces its spec, without waiting for anybody to look at it.
+// ApplyPolicy creates a policy with a spec in YAML, or replaces the spec, and waits for nothing.
 func (c *Cluster) ApplyPolicy(ctx context.Context, name, spec string) {
 	GinkgoHelper()
 	policy := client.ApplyConfigurationFromUnstructured(PolicyText(name, spec))
@@ -104,7 +104,8 @@ func (c *Cluster) Program(ctx context.Context, name, spec string) {
 	c.WaitProgrammed(ctx, name)
 }
 
-// WaitProgrammed waits until policies are Programmed in their present generation, and all replicas have had time to learn of it.
+// WaitProgrammed waits until policies are Programmed in their present generation, and all replicas
+// have had time to learn of it.
 func (c *Cluster) WaitProgrammed(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
@@ -112,7 +113,8 @@ func (c *Cluster) WaitProgrammed(ctx context.Context, names ...string) {
 	}
 }
 
-// WaitCondition waits until a condition of a policy has a status, for its present generation, and a message with all of the words.
+// WaitCondition waits until a condition of a policy has a status, for its present generation, and a
+// message with all of the words.
 func (c *Cluster) WaitCondition(ctx context.Context, name, kind string, status metav1.ConditionStatus, words ...string) {
 	GinkgoHelper()
 	Eventually(c.PolicyCondition).WithArguments(ctx, name, kind).Should(And(
@@ -149,7 +151,7 @@ func (c *Cluster) AllPolicies(ctx context.Context) []v1alpha1.ServiceCIDRPolicy 
 	return list.Items
 }
 
-// PolicyCondition returns a condition of a policy that speaks of its present generation, the zero Condition if there is none.
+// PolicyCondition returns a condition of a policy's present generation, the zero Condition if none.
 func (c *Cluster) PolicyCondition(ctx context.Context, name, kind string) metav1.Condition {
 	GinkgoHelper()
 	if policy := c.Policy(ctx, name); policy != nil {
@@ -161,7 +163,7 @@ func (c *Cluster) PolicyCondition(ctx context.Context, name, kind string) metav1
 	return metav1.Condition{}
 }
 
-// DeletePolicies deletes policies and waits until what they kept is free, and all replicas have had time to learn of it.
+// DeletePolicies deletes policies and waits until what they kept is free and all replicas know.
 func (c *Cluster) DeletePolicies(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {

@@ -13,7 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Reader is a user who has the roles for looking, and no other. The API server writes down how it answers him.
+// Reader is a user with the roles for looking alone. The API server logs what it answers.
 type Reader struct {
 	// Kubeconfig is a file.
 	Kubeconfig string
@@ -33,7 +33,7 @@ func NewReader() (r *Reader, args []string) {
 	return r, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + r.log}
 }
 
-// Admit gives the reader his roles, and waits until the API server knows them.
+// Admit gives the reader its roles, and waits until the API server knows them.
 func (r *Reader) Admit(ctx context.Context, c *Cluster) {
 	GinkgoHelper()
 	// kube-controller-manager would add the second role to view, which has the first one.

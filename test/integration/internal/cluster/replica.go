@@ -17,8 +17,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
-// AddReplicas starts replicas that end with the calling node, and waits until the API server asks them and one of them leads.
-// args are flags beside those of the cluster.
+// AddReplicas starts replicas that end with the calling node, and waits until the API server asks
+// them and one leads. args are flags beside those of the cluster.
 func (c *Cluster) AddReplicas(ctx context.Context, n int, args ...string) (added []*framework.Manager) {
 	GinkgoHelper()
 	for range n {
@@ -30,8 +30,8 @@ func (c *Cluster) AddReplicas(ctx context.Context, n int, args ...string) (added
 	return added
 }
 
-// LaunchReplica starts a replica that ends with the calling node, and does not wait for it. program is a manager of another commit, empty
-// for ours.
+// LaunchReplica starts a replica that ends with the calling node, and does not wait for it. program
+// is a manager of another commit, empty for ours.
 func (c *Cluster) LaunchReplica(ctx context.Context, program, kubeconfig string, args ...string) *framework.Manager {
 	GinkgoHelper()
 	replica := suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{
@@ -102,7 +102,7 @@ func (c *Cluster) StartReplicas(ctx context.Context) {
 	c.WaitServing(ctx)
 }
 
-// WaitServing waits until the replicas that run are ready, one of them leads, and the API server asks them about Services if there are webhooks.
+// WaitServing waits until the running replicas are ready, one leads, and any webhooks are called.
 func (c *Cluster) WaitServing(ctx context.Context) {
 	GinkgoHelper()
 	running := c.Replicas()
@@ -140,7 +140,7 @@ func (c *Cluster) Leader(ctx context.Context) (leader, other *framework.Manager)
 	return leaders[0], others[0]
 }
 
-// Asks reports whether a replica notices somebody who would like to create a Service.
+// Asks reports whether a replica notices the dry run of a Service's creation.
 func (c *Cluster) Asks(ctx context.Context) bool {
 	GinkgoHelper()
 	before := c.Decisions(ctx, "")
@@ -149,7 +149,8 @@ func (c *Cluster) Asks(ctx context.Context) bool {
 	return c.Decisions(ctx, "") > before || apierrors.IsForbidden(err)
 }
 
-// Unheard is how often a replica has heard nothing of its leader for a second, and so drew addresses beside it, which docs/steering.md allows.
+// Unheard is how often a replica heard nothing of its leader for a second, and drew addresses
+// itself, which docs/steering.md allows.
 func (c *Cluster) Unheard() (n int) {
 	for _, replica := range c.Replicas() {
 		n += strings.Count(replica.LogTail(1<<20), "The leader did not take a request")

@@ -41,16 +41,16 @@ func (c *Cluster) CreateService(ctx context.Context, name string, options ...fra
 // settling is how long the API server's own repair loop may be busy with a Service that is new.
 const settling = time.Second
 
-// CreateSettledService creates a Service and waits until the API server has done with it. Its repair loop looks at every new Service,
-// often before it has seen the IPAddress, and then tries again with growing pauses, the first of 5 ms: an IPAddress that is taken
-// away meanwhile is restored by this loop, and not by whoever the spec is about.
+// CreateSettledService creates a Service and waits until the API server has done with it. Its
+// repair loop often sees a new Service before the IPAddress, and retries with growing pauses from 5
+// ms: it, not what the spec tests, would restore an IPAddress that is deleted meanwhile.
 func (c *Cluster) CreateSettledService(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
 	GinkgoHelper()
 	return c.CreateSettledServices(ctx, 1, func(int) *corev1.Service { return framework.NewService(Namespace, name, options...) })[0]
 }
 
-// CreateServiceOnceFree creates a Service as soon as there is an address for it. The API server allocates from what it has
-// seen so far, which for a moment still has the address of a Service that is gone, and lacks a range that is new.
+// CreateServiceOnceFree creates a Service as soon as there is an address for it. For a moment the
+// API server still sees the address of a deleted Service, and misses a new range.
 func (c *Cluster) CreateServiceOnceFree(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
 	GinkgoHelper()
 	var service *corev1.Service
@@ -61,8 +61,8 @@ func (c *Cluster) CreateServiceOnceFree(ctx context.Context, name string, option
 	return service
 }
 
-// HoldAddress creates a Service with fixed addresses. It gives the API server the moment that it needs to learn of a new
-// range.
+// HoldAddress creates a Service with fixed addresses, and gives the API server the moment that it
+// needs to learn of a new range.
 func (c *Cluster) HoldAddress(ctx context.Context, name string, addresses ...string) *corev1.Service {
 	GinkgoHelper()
 	options := []framework.ServiceOption{framework.WithClusterIPs(addresses...), framework.WithFamilies(framework.FamilyOf(addresses[0]))}
@@ -80,7 +80,7 @@ func (c *Cluster) CreateServices(ctx context.Context, n int, build func(i int) *
 	return services
 }
 
-// CreateSettledServices is CreateServices for Services that are settled, as CreateSettledService explains.
+// CreateSettledServices is CreateServices for settled Services: see CreateSettledService.
 func (c *Cluster) CreateSettledServices(ctx context.Context, n int, build func(i int) *corev1.Service) []*corev1.Service {
 	GinkgoHelper()
 	services := c.CreateServices(ctx, n, build)
@@ -161,14 +161,16 @@ func (c *Cluster) PatchService(ctx context.Context, name, patch string) (*corev1
 	return unlessRefused(c.Client().CoreV1().Services(Namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
 }
 
-// ExpectRefused asks for a Service and expects our webhook to refuse it in the name of a policy. It returns the message, from the policy on.
+// ExpectRefused asks for a Service and expects our webhook to refuse it in the name of a policy. It
+// returns the message, from the policy on.
 func (c *Cluster) ExpectRefused(ctx context.Context, policy string, service *corev1.Service) string {
 	GinkgoHelper()
 	_, err := c.Try(ctx, service)
 	return ExpectRefusal(err, policy)
 }
 
-// ExpectRefusal expects an error to be a refusal of a Service by our webhook, in the name of a policy. It returns the message, from the policy on.
+// ExpectRefusal expects an error to be our webhook's refusal of a Service in the name of a policy.
+// It returns the message, from the policy on.
 func ExpectRefusal(err error, policy string) string {
 	GinkgoHelper()
 	message := refusal(err)
@@ -186,9 +188,8 @@ func refusal(err error) string {
 	return message
 }
 
-// ExpectTaken asks for a Service and expects our webhook to refuse an address that is taken, in the
-// words of the API server, which do not tell whether another Service has it, had it, or is to have
-// it.
+// ExpectTaken expects our webhook to refuse a Service an address that is taken, in the words of the
+// API server, which do not tell whether another Service has it, had it, or is to have it.
 func (c *Cluster) ExpectTaken(ctx context.Context, address string, service *corev1.Service) {
 	GinkgoHelper()
 	_, err := c.Try(ctx, service)
@@ -213,7 +214,7 @@ func (c *Cluster) WaitFreed(ctx context.Context, services ...*corev1.Service) {
 	}
 }
 
-// DeleteAllServices deletes all Services but that of the API server, and waits until their addresses are free.
+// DeleteAllServices deletes all Services but the API server's, and waits until addresses are free.
 func (c *Cluster) DeleteAllServices(ctx context.Context) {
 	GinkgoHelper()
 	var services []*corev1.Service
@@ -226,8 +227,8 @@ func (c *Cluster) DeleteAllServices(ctx context.Context) {
 	c.WaitFreed(ctx, services...)
 }
 
-// Clear deletes all Services but that of the API server, all policies and all ServiceCIDRs but the default one, and waits until
-// the operator keeps nothing any more.
+// Clear deletes all Services but the API server's, all policies and all ServiceCIDRs but the
+// default one, and waits until the operator keeps nothing.
 func (c *Cluster) Clear(ctx context.Context) {
 	GinkgoHelper()
 	for _, policy := range c.AllPolicies(ctx) {

@@ -23,14 +23,14 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// CreateServiceCIDR creates a ServiceCIDR without waiting for anybody to look at it.
+// CreateServiceCIDR creates a ServiceCIDR and waits for no controller.
 func (c *Cluster) CreateServiceCIDR(ctx context.Context, name string, cidrs ...string) {
 	GinkgoHelper()
 	_, err := c.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR(name, cidrs...), metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// finalizers are those that a ServiceCIDR gets from whoever looks after the cluster.
+// finalizers are those that a ServiceCIDR gets from the controllers of the cluster.
 func (c *Cluster) finalizers() (all []string) {
 	if c.Operator != nil {
 		all = append(all, OurFinalizer)
@@ -41,8 +41,7 @@ func (c *Cluster) finalizers() (all []string) {
 	return all
 }
 
-// WaitLookedAfter waits until those who look after the cluster have taken the ServiceCIDRs into their care: they are Ready
-// and have every finalizer.
+// WaitLookedAfter waits until the ServiceCIDRs are Ready and have the finalizer of each controller.
 func (c *Cluster) WaitLookedAfter(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
@@ -59,7 +58,7 @@ func (c *Cluster) WaitLookedAfter(ctx context.Context, names ...string) {
 	}
 }
 
-// DeleteServiceCIDRs asks for the deletion of ServiceCIDRs, one right after the other, and does not wait for their end.
+// DeleteServiceCIDRs asks for the deletion of ServiceCIDRs, one by one, and does not wait for it.
 func (c *Cluster) DeleteServiceCIDRs(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
@@ -109,11 +108,11 @@ func (c *Cluster) Warning(ctx context.Context, name, kind string) func() string 
 	}
 }
 
-// known is how long the operator waits with a range that is new, so that all API servers know of it, and a bit more.
+// known is a bit longer than the operator waits for all API servers to know of a new range.
 const known = 1300 * time.Millisecond
 
-// OfferRange creates a ServiceCIDR and waits until the operator looks after it, and both the API server and the operator allocate from it.
-// labels may be nil.
+// OfferRange creates a ServiceCIDR and waits until the operator looks after it, and the API server
+// and the operator allocate from it. labels may be nil.
 func (c *Cluster) OfferRange(ctx context.Context, name string, labels map[string]string, cidrs ...string) {
 	GinkgoHelper()
 	object := framework.NewServiceCIDR(name, cidrs...)
@@ -141,7 +140,7 @@ func (c *Cluster) WithdrawRanges(ctx context.Context, names ...string) {
 	}
 }
 
-// allocates reports whether the API server would allocate an address of a range. A dry run does not look whether it is free.
+// allocates reports whether an API server allocates from a range, be its address free or not.
 func allocates(ctx context.Context, client kubernetes.Interface, cidr string) bool {
 	address := netip.MustParsePrefix(cidr).Masked().Addr().Next().Next().String()
 	service := framework.NewService(Namespace, "range-probe", framework.WithClusterIPs(address))
@@ -159,7 +158,7 @@ func unlessGone[T any](object *T, err error) *T {
 	return object
 }
 
-// Uncounted are the ServiceCIDRs whose annotation does not tell yet how many IPAddresses lie in their ranges.
+// Uncounted are the ServiceCIDRs whose annotation does not count their IPAddresses yet.
 func (c *Cluster) Uncounted(ctx context.Context) (names []string) {
 	GinkgoHelper()
 	addresses := c.IPAddresses(ctx)

@@ -12,8 +12,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
 )
 
-// Stock writes n copies of the Service "template" to etcd, with addresses of these ranges, one for each family; StockName is what they are called. They have come into being over a time.
-// The API server has made the template. Our operator must not run yet: it would take the first half for damage.
+// Stock writes n copies of the Service "template", which the API server has made, to etcd: named by
+// StockName, aged up to over, with an address per range. Our operator must not run yet: it would
+// take the first half for damage.
 func (c *Cluster) Stock(ctx context.Context, n int, over time.Duration, ranges ...string) {
 	GinkgoHelper()
 	copies := seed.Copies{Etcd: c.Etcd.URL(), Template: Namespace + "/template", To: n, Pace: seed.Pace, Over: over}

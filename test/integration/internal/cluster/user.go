@@ -17,7 +17,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// Warnings are what an API server adds to its answers, each text once for each answer. They may be used concurrently.
+// Warnings are what an API server adds to its answers, each text once for each answer. They may be
+// used concurrently.
 type Warnings struct {
 	mu    sync.Mutex
 	texts []string
@@ -55,8 +56,8 @@ func KubeconfigOf(config *rest.Config) string {
 	return path
 }
 
-// Admin returns a client of a user who may do everything by RBAC, and is no member of system:masters, with the warnings that the user
-// will get. Names are used once.
+// Admin returns a client of a user who may do everything by RBAC, outside of system:masters, and
+// the warnings that the user will get. Names are used once.
 func (c *Cluster) Admin(ctx context.Context, name string) (kubernetes.Interface, *Warnings) {
 	GinkgoHelper()
 	c.Kubectl(ctx, "create", "clusterrolebinding", "test-"+name, "--clusterrole=cluster-admin", "--user="+name)

@@ -19,8 +19,8 @@ func Rules(o admissionregistrationv1.OperationType, group, resource string) []ad
 	}}
 }
 
-// StartWebhook starts a webhook that is not ours, and returns how API servers reach it. It ends with the calling node. answer may be called
-// concurrently; it changes a response that allows the request. r ends when nobody waits for it any more.
+// StartWebhook starts a webhook that is not ours and ends with the calling node. answer is called
+// concurrently and changes a response that allows r, which ends when the API server gives up.
 func StartWebhook(
 	answer func(r *http.Request, question *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse),
 ) admissionregistrationv1.WebhookClientConfig {

@@ -17,8 +17,7 @@ import (
 // denied begins the names of Services that the other webhook refuses.
 const denied = "denied-"
 
-// another is the name of its configuration. API servers ask mutating webhooks in the order of these
-// names.
+// another names its configuration. API servers call mutating webhooks in the order of these names.
 const another = "zz-another-webhook"
 
 // StartAnotherWebhook starts a mutating webhook of another product that is asked after the
@@ -55,8 +54,7 @@ func StartAnotherWebhook(ctx context.Context, c *cluster.Cluster, tenants ...*Te
 	}
 }
 
-// Denied is a Service of two addresses that is as it should be, and that the other webhook refuses
-// once both are drawn.
+// Denied is a sound Service of two addresses that the other webhook refuses once both are drawn.
 func Denied(name string) Service {
 	return named(denied+name, Fields{"ipFamilyPolicy": "RequireDualStack"})
 }

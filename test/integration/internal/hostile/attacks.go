@@ -17,8 +17,7 @@ const (
 	ManyPorts = 44_000
 	// LargeName is as long as a request allows, with room for the rest.
 	LargeName = 2_400_000
-	// LargeAnnotations is what Kubernetes takes of annotations, all of them together, with room for
-	// their names.
+	// LargeAnnotations is what Kubernetes takes of annotations in all, with room for their names.
 	LargeAnnotations = 256<<10 - 1024
 )
 
@@ -53,8 +52,7 @@ func Invalid(name string) Service {
 	return s
 }
 
-// Misnamed is a Service of two addresses that the API server refuses before: no IPAddress can have
-// its name.
+// Misnamed is a Service that the API server refuses before: no IPAddress can have its name.
 func Misnamed(name string) Service {
 	return named(name+"%/", Fields{"ipFamilyPolicy": "RequireDualStack"})
 }
@@ -166,8 +164,7 @@ func External(name string, addresses ...string) Service {
 	return named(name, Fields{"externalIPs": addresses})
 }
 
-// Within returns those addresses of some ranges that nodes serve for a Service: ClusterIPs and
-// external IPs.
+// Within returns a Service's ClusterIPs and external IPs in ranges: nodes serve both.
 func Within(s *corev1.Service, ranges ...netip.Prefix) (found []string) {
 	for _, text := range slices.Concat(s.Spec.ClusterIPs, s.Spec.ExternalIPs) {
 		address, err := netip.ParseAddr(text)

@@ -14,8 +14,7 @@ import (
 
 // Target is what tenants want.
 type Target struct {
-	// Closed are the ranges, one of each family, that are closed to the tenants. Open are open
-	// ones.
+	// Closed are the ranges, one per family, that are closed to the tenants, Open are open ones.
 	Closed, Open [2]netip.Prefix
 }
 
@@ -61,8 +60,7 @@ func (t *Tally) String() string {
 // Extra is the ServiceCIDR from which a policy may allow a tenant additional addresses.
 const Extra = "extra"
 
-// own is how many names a tenant uses for Services that may be stored: it overwrites and deletes
-// its own.
+// own is how many names a tenant uses for Services that it may store, overwrite and delete.
 const own = 24
 
 // attacker is one goroutine of a tenant.

@@ -29,8 +29,8 @@ const (
 	ApplyPatch = "application/apply-patch+yaml"
 )
 
-// requestTimeout is how long a tenant waits for an answer. It is longer than any that an API server
-// with a slow webhook takes.
+// requestTimeout is how long a tenant waits for an answer: longer than an API server with a slow
+// webhook takes.
 const requestTimeout = time.Minute
 
 // Tenant is the user. Its methods may be called concurrently.

@@ -14,8 +14,8 @@ import (
 // AuditLog is the path of a log in which an API server notes what ServiceAccounts ask for.
 type AuditLog string
 
-// NewAuditLog makes a log of ServiceAccounts, "namespace:name", that lasts as long as the calling node, and returns the flags that make an API
-// server write it.
+// NewAuditLog makes a log of ServiceAccounts, "namespace:name", that lasts as long as the calling
+// node, and returns the flags that make an API server write it.
 func NewAuditLog(accounts ...string) (log AuditLog, flags []string) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
@@ -33,8 +33,8 @@ rules:
 	return log, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + string(log), "--audit-log-mode=blocking"}
 }
 
-// Used lists the permissions that a program of an account has made use of, discovery apart, each once. program begins the name by which it calls
-// itself, empty for any.
+// Used lists once the permissions that an account's program has used, without discovery. program
+// begins the name by which it calls itself, empty for any.
 func (l AuditLog) Used(account, program string) []string { return l.requests(account, program, false) }
 
 // Refused lists what an account was not allowed to do.
@@ -67,7 +67,7 @@ func (l AuditLog) requests(account, program string, refused bool) (all []string)
 	return slices.Compact(all)
 }
 
-// Beyond returns those of the first permissions that are none of the others.
+// Beyond returns those of the first permissions that are not among others.
 func Beyond(permissions []string, others ...[]string) []string {
 	known := slices.Concat(others...)
 	return slices.DeleteFunc(slices.Clone(permissions), func(p string) bool { return slices.Contains(known, p) })

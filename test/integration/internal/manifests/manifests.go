@@ -1,6 +1,5 @@
-// Package manifests renders the kustomizations of config/, and compares what they permit with what API servers were asked for.
-//
-// Start with [Render].
+// Package manifests renders the kustomizations of config/, and compares what they permit with what
+// API servers were asked for. Start with [Render].
 package manifests
 
 import (
@@ -72,8 +71,8 @@ func Only[T any](m Manifests, kind string) T {
 	return all[0]
 }
 
-// Granted lists the permissions that manifests give to a ServiceAccount, "verb resource.group/subresource". They must be spelled out: a
-// wildcard is never least privilege.
+// Granted lists the permissions that manifests give a ServiceAccount, "verb
+// resource.group/subresource". It refuses wildcards, which are never least privilege.
 func Granted(m Manifests, namespace, account string) (permissions []string) {
 	GinkgoHelper()
 	for _, rule := range rules(m, namespace, account) {

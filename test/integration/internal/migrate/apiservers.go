@@ -23,9 +23,9 @@ const (
 	endpointsKey = "/registry/services/endpoints/default/kubernetes"
 )
 
-// Publish tells a cluster that its API servers are at these URLs, as they do themselves unless they listen on a loopback address.
-// Such a one would be refused, so it is slipped into the storage. Ports differ, so each gets its slice. It waits until the API
-// server tells of them.
+// Publish tells a cluster that its API servers are at these URLs, as they do themselves unless they
+// listen on loopback. As such addresses would be refused, it writes to the storage, one slice for
+// each port. It waits until the API server reports them.
 func Publish(ctx context.Context, c *cluster.Cluster, etcd *clientv3.Client, urls ...string) {
 	GinkgoHelper()
 	_, err := etcd.Txn(ctx).Then(clientv3.OpDelete(slicesKey, clientv3.WithPrefix()), clientv3.OpDelete(endpointsKey)).Commit()

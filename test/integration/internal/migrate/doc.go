@@ -1,3 +1,3 @@
-// Package migrate is what the suites about `kubectl clusterip migrate` share: what the command prints, decoded into types of their own
-// ([Decode]), and a cluster that knows where its API servers are ([Publish]).
+// Package migrate is what the suites about `kubectl clusterip migrate` share: types into which they
+// [Decode] its output, and a cluster that knows where its API servers are ([Publish]).
 package migrate

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Output is what check, verify and plan print, as scripts read it. Names are written out here and not taken from the
-// command's code, so that one which changes by mistake is noticed; a field that is not here fails the spec.
+// Output is what check, verify and plan print, as scripts read it. Names are written out here, so
+// that one which changes by mistake in the command's code is noticed; unknown fields fail the spec.
 type Output struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -62,7 +62,7 @@ type Step struct {
 	Key             string   `json:"key"`
 }
 
-// Decode decodes JSON or YAML and holds what every report promises: each finding explains itself, and is counted.
+// Decode decodes JSON or YAML and ensures that each finding explains itself, and is counted.
 func Decode(text string) Output {
 	GinkgoHelper()
 	var r Output
@@ -118,7 +118,7 @@ func (r Output) Todo() []string {
 	return all
 }
 
-// Count is how often each of the words stands there first: how many findings or steps there are of each kind.
+// Count is how often each first word occurs: how many findings or steps there are of each kind.
 func Count(words []string) map[string]int {
 	counts := map[string]int{}
 	for _, word := range words {

@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AuditLog is the path of a log in which an API server notes each write of a Service or an IPAddress.
+// AuditLog is the path of a log in which an API server notes writes of Services and IPAddresses.
 type AuditLog string
 
-// NewAuditLog makes a log of the calling node, and returns the flags that make an API server write it. Each API server has its own.
+// NewAuditLog makes one API server's log for the calling node, and returns the flags to write it.
 func NewAuditLog() (log AuditLog, flags []string) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
@@ -70,7 +70,7 @@ type Event struct {
 // Succeeded reports whether the request was granted.
 func (e Event) Succeeded() bool { return e.Code >= 200 && e.Code < 300 }
 
-// Events returns the writes that API servers have logged, dry runs apart, in the order of their answers.
+// Events returns the writes that API servers have logged, without dry runs, in the answers' order.
 func Events(logs ...AuditLog) (all []Event) {
 	GinkgoHelper()
 	for _, log := range logs {
@@ -111,7 +111,7 @@ type record struct {
 	Annotations              map[string]string `json:"annotations"`
 }
 
-// parseEvent reads a line of a log. It is false for dry runs, subresources, and a last line that is half written.
+// parseEvent reads a line of a log. It is false for dry runs, subresources, and a half line.
 func parseEvent(line string) (Event, bool) {
 	var r record
 	if err := json.Unmarshal([]byte(line), &r); err != nil || strings.Contains(r.RequestURI, "dryRun=") || r.ObjectRef.Subresource != "" {

@@ -1,7 +1,7 @@
 // Package traffic creates Services from many clients at once, and says what became of the requests.
 //
-// It models clients as a [Crowd], answers as a [Tally], and what API servers have written down about requests as an [AuditLog]: who chose
-// the addresses of a Service, and who wrote and deleted an IPAddress.
+// It models clients as a [Crowd], answers as a [Tally], and API servers' records as an [AuditLog]:
+// who chose the addresses of a Service, and who wrote and deleted an IPAddress.
 //
 // Start with [NewCrowd].
 package traffic
@@ -23,7 +23,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// Crowd are many clients who create Services at once, and delete the oldest before that when there are enough of them.
+// Crowd are clients that create Services at once, and delete the oldest when there are enough.
 type Crowd struct {
 	// Tally is what became of the creations.
 	Tally Tally
@@ -39,7 +39,7 @@ type Crowd struct {
 	lost   []loss
 }
 
-// stay is the time in which a Service may have had its addresses: from before the request for it until after its deletion.
+// stay is when a Service may have had its addresses: from before its request to after its deletion.
 type stay struct {
 	addresses []string
 	from, to  time.Time // to is zero while it is there
@@ -51,13 +51,13 @@ type loss struct {
 	from, to           time.Time
 }
 
-// NewCrowd returns clients whose Services have names with a prefix. limit is how many Services may be there.
+// NewCrowd returns clients whose Services have names with a prefix, and are limit at most.
 func NewCrowd(c *cluster.Cluster, prefix string, clients, limit int) *Crowd {
 	return &Crowd{c: c, prefix: prefix, clients: clients, limit: limit, stays: map[string]*stay{}}
 }
 
-// Create makes n Services with addresses of both families. What goes wrong with a creation is in the tally; what goes wrong with a
-// deletion fails the spec.
+// Create makes n Services with addresses of both families. Failed creations are in the tally;
+// failed deletions fail the spec.
 func (w *Crowd) Create(ctx context.Context, n int) {
 	GinkgoHelper()
 	_, err := load.Load{Workers: w.clients, Count: n}.Run(ctx, func(ctx context.Context, _ int) error {
@@ -83,7 +83,7 @@ func (w *Crowd) Names() []string {
 	return slices.Clone(w.oldest)
 }
 
-// makeRoom deletes the oldest Service if the limit is reached, counting those that are on their way.
+// makeRoom deletes the oldest Service if the limit is reached, with those on their way.
 func (w *Crowd) makeRoom(ctx context.Context) error {
 	name := w.takeOldest()
 	if name == "" {
@@ -121,8 +121,8 @@ func (w *Crowd) createOne(ctx context.Context) {
 	}
 }
 
-// Collisions lists the requests that were refused for an address that another Service had, with the Services that may have had it. Ours
-// are those where the webhook chose the address of each of these; in the others the API server chose one by itself.
+// Collisions lists the requests refused for another Service's address, with the Services that may
+// have had it. In ours the webhook chose all these addresses, in others the API server chose one.
 func (w *Crowd) Collisions(events []Event) (ours, others []string) {
 	chosen := map[string]string{}
 	for _, e := range events {

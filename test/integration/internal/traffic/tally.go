@@ -26,7 +26,7 @@ const (
 	Other    Outcome = "other"
 )
 
-// OutcomeOf reads the API server's answer. A Service whose author chose no address can collide only with what we chose.
+// OutcomeOf reads the API server's answer. Without a wish, a Service collides only with our choice.
 func OutcomeOf(err error) Outcome {
 	text := ""
 	if err != nil {
@@ -51,8 +51,8 @@ func OutcomeOf(err error) Outcome {
 	}
 }
 
-// Tally counts the outcomes of many requests and keeps how long those took that succeeded. The zero Tally is empty; its methods may be
-// called concurrently.
+// Tally counts the outcomes of many requests and how long the successful ones took. The zero Tally
+// is empty; its methods may be called concurrently.
 type Tally struct {
 	mu     sync.Mutex
 	counts map[Outcome]int
