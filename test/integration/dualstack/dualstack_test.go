@@ -95,7 +95,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		c = cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{ServiceClusterIPRange: one}})
 		file = filepath.Join(GinkgoT().TempDir(), "plan.yaml")
-		create(ctx, "template")
+		create(ctx, "template", framework.WithClusterIPs("10.96.0.10"))
 		c.Stock(ctx, many, 0, one)
 		c.CreateService(ctx, "single")
 		create(ctx, "ports", framework.WithType(corev1.ServiceTypeLoadBalancer), framework.WithLabel("tier", "edge"))

@@ -34,6 +34,8 @@ var varies = []struct {
 	{regexp.MustCompile(`("(?:allocated|free)": )\d{2,}`), "${1}N"},
 	{regexp.MustCompile(`\d+ free`), "N free"},
 	{regexp.MustCompile(`(?m)^(kubernetes +\S+ +\d+ +)\d+ +\(\d+%\) +\d+ +(\d+ +\d+ +\d+% +)\S+`), "${1}N (N%) N ${2}FULL-IN"},
+	// The API server takes a Service for one to repair whose IPAddress it has not seen yet.
+	{regexp.MustCompile(`(?m)^ +\S+ ago: ClusterIPNotAllocated: .*\n`), ""},
 	{regexp.MustCompile(`\b(\d+[smhdy]){1,2}\b`), "AGE"},
 	{regexp.MustCompile(`version \S+,`), "version V,"},
 	{regexp.MustCompile(`"version": ".*"`), `"version": "V"`},
