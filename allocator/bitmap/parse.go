@@ -149,7 +149,7 @@ func (b *Bitmap) load(data []byte) {
 }
 
 var (
-	// ErrUnset: the RangeAllocation was created and never used; it has neither a range nor addresses.
+	// ErrUnset says that the RangeAllocation was never used: it has neither a range nor addresses.
 	ErrUnset = errors.New("the bitmap was created and never used: take the range from the API server, no address is in use")
 	// ErrNodePorts is the answer to the RangeAllocation of node ports, which has the same form.
 	ErrNodePorts = errors.New("the bitmap is that of node ports, not of addresses: leave it as it is")

@@ -18,9 +18,10 @@ import (
 // Mode is a variant of iptables. Each has its own part of the kernel and does not see the other's.
 type Mode string
 
+// The variants.
 const (
-	NFT    Mode = "nft"    // NFT writes to nf_tables.
-	Legacy Mode = "legacy" // Legacy writes to the tables of the old kernel modules.
+	NFT    Mode = "nft"
+	Legacy Mode = "legacy"
 )
 
 func (m Mode) other() Mode {

@@ -17,7 +17,7 @@ type Standing int
 const (
 	// AsWritten says that the policy is followed as it is, without what is wrong with it.
 	AsWritten Standing = iota
-	// AsBefore: its selectors cannot be read. All of it is followed as when they last could be.
+	// AsBefore says that selectors cannot be read. All is followed as when they last could be.
 	AsBefore
 	// Closed is AsBefore, but no earlier form is known, for this process has not seen one. The
 	// policy selects no Service, and if it is exclusive its ranges are closed to all.
