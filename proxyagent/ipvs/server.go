@@ -26,6 +26,7 @@ func (f front) mark() front {
 
 func (f front) isMark() bool { return f.at.Addr().IsUnspecified() }
 
+// String is protocol, address and port.
 func (f front) String() string { return f.protocol.String() + " " + f.at.String() }
 
 func (f front) compare(o front) int {

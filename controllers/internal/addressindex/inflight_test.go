@@ -372,6 +372,15 @@ func TestASlowAPIServerIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A tenant whose own creations take long cannot keep what it has in flight for longer than that.
+func TestPaceIsBounded(t *testing.T) {
+	var r register
+	r.pace.saw(time.Hour, epoch)
+	if got := r.patience(epoch, 1000, epoch); got != yieldAfter {
+		t.Errorf("an address in flight yields after %s, want %s", got, yieldAfter)
+	}
+}
+
 // The register does not grow without end, and drawing goes on.
 func TestInFlightIsBounded(t *testing.T) {
 	b := newTimed(rules{})

@@ -18,8 +18,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// nobody returns the URL of a port where no program listens.
-func nobody() string {
+// closedPort returns the URL of a port where no program listens.
+func closedPort() string {
 	GinkgoHelper()
 	return fmt.Sprintf("http://127.0.0.1:%d", must(framework.FreePort()))
 }
@@ -34,7 +34,7 @@ func unresponsive() string {
 
 var _ = Describe("opening", func() {
 	It("names the endpoints where nobody answers, and waits no longer than its context", func(ctx SpecContext) {
-		one, two, start := nobody(), unresponsive(), time.Now()
+		one, two, start := closedPort(), unresponsive(), time.Now()
 		_, err := Open(within(ctx, time.Second), Config{Endpoints: []string{one, two}})
 		Expect(err).To(MatchError(ContainSubstring("connecting to etcd at " + one + "," + two + ":")))
 		_, err = Open(within(ctx, time.Second), Config{Endpoints: []string{one}})
@@ -54,7 +54,7 @@ var _ = Describe("opening", func() {
 
 	It("is content with one endpoint of several, and goes on without the others", func(ctx SpecContext) {
 		etcd := startEtcd(ctx)
-		store := open(ctx, Config{Endpoints: []string{nobody(), etcd.URL(), unresponsive()}})
+		store := open(ctx, Config{Endpoints: []string{closedPort(), etcd.URL(), unresponsive()}})
 		for i := range 20 {
 			commit(within(ctx, 10*time.Second), store, raw(formatted(int64(i)), 0, "x"))
 		}

@@ -146,7 +146,7 @@ const (
 
 // affordable returns the port as it can be served: without session affinity where that would take
 // too many sets. Only here, beyond the limit, the history matters: ports that came first have
-// affinity, of those at once the first by name, and so an agent that starts anew writes little.
+// affinity, of those at once the first by name: so two agents that start anew choose the same.
 func (r *Ruleset) affordable(p *model.ServicePort) *model.ServicePort {
 	n := len(p.Cluster) + len(p.Local)
 	if p.AffinitySeconds == 0 || n <= mostAffinityEndpoints && len(r.affinity)+n <= mostAffinitySets {

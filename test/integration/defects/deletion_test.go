@@ -22,8 +22,8 @@ const (
 	grace = 10 * time.Second
 	// pastGrace is when upstream's controller has long let go of the ServiceCIDRs that it releases.
 	pastGrace = 14 * time.Second
-	// somebody is the manager named by the IPAddresses that are not the API server's.
-	somebody = "widgets.example.com"
+	// anotherManager is the manager named by the IPAddresses that are not the API server's.
+	anotherManager = "widgets.example.com"
 )
 
 // ranges are ServiceCIDRs to delete, with those that stay and what holds addresses in them.
@@ -137,7 +137,7 @@ func (r ranges) hold(ctx context.Context, c *cluster.Cluster) {
 }
 
 func foreignAddress(address string) *networkingv1.IPAddress {
-	return framework.NewIPAddress(address, "", "", framework.ManagedBy(somebody),
+	return framework.NewIPAddress(address, "", "", framework.ManagedBy(anotherManager),
 		framework.WithParent(networkingv1.ParentReference{Group: "example.com", Resource: "widgets", Namespace: "factory", Name: "gear"}))
 }
 
@@ -203,7 +203,7 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 		c := clusters[where]
 		for _, r := range needed[2:4] {
 			name := r.gone()[0]
-			Eventually(c.Warning(ctx, name, cluster.DeletionBlocked)).Should(cluster.ContainAll("1 address would be left", r.foreign, "widgets factory/gear", somebody))
+			Eventually(c.Warning(ctx, name, cluster.DeletionBlocked)).Should(cluster.ContainAll("1 address would be left", r.foreign, "widgets factory/gear", anotherManager))
 			Expect(c.Metric(ctx, "addresses", "servicecidr", name, "band", "static", "state", "reserved")).To(BeEquivalentTo(1))
 			Expect(c.Metric(ctx, "addresses", "servicecidr", name, "state", "allocated")).To(BeZero())
 			now := c.IPAddress(ctx, r.foreign)

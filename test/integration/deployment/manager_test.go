@@ -293,7 +293,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	It("has used what it may do, and may do no more", Label("all"), func(ctx SpecContext) {
 		granted := manifests.Granted(manifests.Render(ctx, defaults), cluster.OperatorNamespace, cluster.OperatorAccount)
 		all := append(used, witness.Used(cluster.OperatorAccount, "")...)
-		expectExact(append(manifests.Beyond(all, everybody), inPassing...), granted)
+		expectExact(append(manifests.Beyond(all, basicUser), inPassing...), granted)
 	})
 })
 
@@ -303,8 +303,8 @@ var inPassing = []string{
 	"create configmaps", "create validatingadmissionpolicybindings.admissionregistration.k8s.io", "get configmaps",
 }
 
-// everybody is what system:basic-user lets each account do: ask who it is and what it may do.
-var everybody = []string{"create selfsubjectaccessreviews.authorization.k8s.io", "create selfsubjectreviews.authentication.k8s.io"}
+// basicUser is what system:basic-user lets each account do: ask who it is and what it may do.
+var basicUser = []string{"create selfsubjectaccessreviews.authorization.k8s.io", "create selfsubjectreviews.authentication.k8s.io"}
 
 // labelsOf returns the names of the labels that samples of a metric have.
 func labelsOf(metrics framework.Metrics, name string) (all []string) {

@@ -142,13 +142,13 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 	It("reaches each of thousands of IPAddresses", func(ctx SpecContext) {
 		const many, kept = 1200, 600
 		crowd(ctx, c, many, func(i int) *networkingv1.IPAddress {
-			return reserved(fmt.Sprintf("10.140.%d.%d", i/200, i%200), somebody, framework.WithIPLabel(cluster.BandLabel, "dynamic"))
+			return reserved(fmt.Sprintf("10.140.%d.%d", i/200, i%200), widgets, framework.WithIPLabel(cluster.BandLabel, "dynamic"))
 		})
 		crowd(ctx, c, kept, func(i int) *networkingv1.IPAddress {
 			return reserved(fmt.Sprintf("fd00:140::%x:%x", i/200+1, i%200+1), cluster.ManagedByUs, framework.WithIPLabel(cluster.BandLabel, "static"))
 		})
 		crowd(ctx, c, 100, func(i int) *networkingv1.IPAddress { // in between, and nothing of ours
-			return reserved(fmt.Sprintf("10.140.%d.%d", i/50, 200+i%50), somebody)
+			return reserved(fmt.Sprintf("10.140.%d.%d", i/50, 200+i%50), widgets)
 		})
 		before := everything(ctx, c)
 

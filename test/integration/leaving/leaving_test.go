@@ -150,7 +150,7 @@ var _ = Describe("An operator that leaves", Ordered, func() {
 const pastGrace = 12 * time.Second
 
 const (
-	foreign = "10.102.0.40" // managed by somebody
+	foreign = "10.102.0.40" // managed by widgets
 	own     = "10.102.0.50" // kept by the operator for itself
 	ownSix  = "fd00:102::50"
 )
@@ -180,7 +180,7 @@ func live(ctx context.Context, c *cluster.Cluster) {
 	c.HoldAddress(ctx, "in-closing", "10.103.0.30")
 	c.HoldAddress(ctx, "web", "10.96.7.7", "fd00:10:96::7007")
 	marks := fmt.Sprintf(`{"metadata":{"labels":{"team":"shop"},"annotations":{"example.com/note":"keep me"},"finalizers":["%s"]}}`, theirHold)
-	c.CreateIPAddress(ctx, reserved(foreign, somebody))
+	c.CreateIPAddress(ctx, reserved(foreign, widgets))
 	c.PatchIPAddress(ctx, foreign, marks)
 	c.PatchIPAddress(ctx, "10.102.0.30", `{"metadata":{"labels":{"team":"shop"},"annotations":{"example.com/note":"keep me"}}}`)
 	_, err := c.Networking().ServiceCIDRs().Patch(ctx, "theirs", types.StrategicMergePatchType, []byte(marks), metav1.PatchOptions{})

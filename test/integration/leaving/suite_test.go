@@ -33,8 +33,8 @@ const (
 )
 
 const (
-	// somebody is another manager of IPAddresses, with labels, annotations and finalizers of its own.
-	somebody  = "widgets.example.com"
+	// widgets is another manager of IPAddresses, with labels, annotations and finalizers of its own.
+	widgets   = "widgets.example.com"
 	theirHold = "widgets.example.com/hold"
 	// ourPrefix begins our conditions.
 	ourPrefix = "clusterip-operator.io/"
