@@ -19,6 +19,7 @@ func TestAComparisonLetsChangesPass(t *testing.T) {
 		for range 100 { // beyond those of the plan
 			vip = vip.Next()
 		}
+		first := vip
 		add := func(i int, d model.Delta) *model.ServicePort {
 			vip = vip.Next()
 			name := model.PortName{Service: model.ServiceName{Namespace: "many", Name: strconv.Itoa(i)}, Protocol: model.TCP}
@@ -29,8 +30,18 @@ func TestAComparisonLetsChangesPass(t *testing.T) {
 			add(i, d)
 		}
 		syncOne(t, p, d)
-		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
-		ruleset(t, "add", "element", h, table, string(active), "{", map[string]string{"ip": "10.99.0.1", "ip6": "fd00:99::1"}[h], "}")
+		// A bucket in which the agent writes meanwhile is left to the next comparison.
+		h, foreign, used := "ip", netip.MustParseAddr("10.99.0.1"), map[bucket]bool{}
+		if d.Globals.Family == model.IPv6 {
+			h, foreign = "ip6", netip.MustParseAddr("fd00:99::1")
+		}
+		for a, i := first, 0; i < 1300; a, i = a.Next(), i+1 { // those of a thousand ports, and of 300 changes
+			used[key{active, addr(a)}.bucket()] = true
+		}
+		for used[key{active, addr(foreign)}.bucket()] {
+			foreign = foreign.Next()
+		}
+		ruleset(t, "add", "element", h, table, string(active), "{", foreign.String(), "}")
 		ruleset(t, "insert", "rule", h, table, chainRefuse, "drop")
 		type result struct {
 			found []string
