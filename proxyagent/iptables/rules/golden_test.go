@@ -439,6 +439,7 @@ func TestAffinityIsBounded(t *testing.T) {
 		p := port(fmt.Sprint("p", i), 81+uint16(i), mostAffinityEndpoints)
 		all[p.Name], gone[p.Name] = p, nil
 	}
+	const half = mostAffinitySets / 2 / mostAffinityEndpoints * mostAffinityEndpoints
 	for _, step := range []struct {
 		what  string
 		delta model.Delta
@@ -446,7 +447,7 @@ func TestAffinityIsBounded(t *testing.T) {
 	}{
 		{"too many endpoints", model.Delta{Globals: &g, Ports: map[model.PortName]*model.ServicePort{large.Name: large}}, 0},
 		{"as many as may be", model.Delta{Ports: map[model.PortName]*model.ServicePort{large.Name: largest}}, mostAffinityEndpoints},
-		{"too many ports", model.Delta{Ports: all}, mostAffinitySets / mostAffinityEndpoints * mostAffinityEndpoints},
+		{"too many ports of one namespace", model.Delta{Ports: all}, half},
 		{"few again", model.Delta{Ports: gone}, mostAffinityEndpoints},
 	} {
 		if got := sets(step.delta); got != step.want {
@@ -459,5 +460,56 @@ func TestAffinityIsBounded(t *testing.T) {
 	}
 	if !maps.Equal(once.affinity, again.affinity) {
 		t.Error("an agent that starts anew gives session affinity to other ports")
+	}
+}
+
+// TestANamespaceLeavesAffinityToOthers is a tenant whose Services come first by name and in time,
+// and want more sets than there are.
+func TestANamespaceLeavesAffinityToOthers(t *testing.T) {
+	const endpoints = 100
+	g := complete(model.Globals{})
+	ports := func(n int, namespace string) map[model.PortName]*model.ServicePort {
+		all := map[model.PortName]*model.ServicePort{}
+		for i := range n {
+			p := model.ServicePort{
+				Name: plans.Name(), Port: uint16(i + 1), ClusterIPs: addrs("fd00:96::1"), AffinitySeconds: 60, HasEndpoints: true,
+				Cluster: plans.Endpoints(model.IPv6, endpoints),
+			}
+			p.Name.Service.Namespace, p.Name.Port = namespace, fmt.Sprint("p", i)
+			all[p.Name] = &p
+		}
+		return all
+	}
+	greedy, modest, late := ports(1000, "a-tenant"), ports(30, "web"), ports(20, "zoo")
+	served := func(r *Ruleset, ports map[model.PortName]*model.ServicePort) (n int) {
+		for name := range ports {
+			if !slices.Contains(r.without[name], model.AffinityTooDear) {
+				n++
+			}
+		}
+		return n
+	}
+	atOnce := maps.Clone(greedy)
+	maps.Copy(atOnce, modest)
+	for what, first := range map[string]map[model.PortName]*model.ServicePort{"before": greedy, "at once": atOnce} {
+		r := NewRuleset(model.IPv6)
+		r.Apply(model.Delta{Globals: &g, Ports: first})
+		r.Apply(model.Delta{Ports: modest})
+		r.Apply(model.Delta{Ports: late})
+		if n := served(r, modest) + served(r, late); n != len(modest)+len(late) {
+			t.Errorf("greedy %s: %d of %d ports of other namespaces have session affinity", what, n, len(modest)+len(late))
+		}
+		if n, want := served(r, greedy), mostAffinitySets/endpoints/2; n > want || n < want-1 {
+			t.Errorf("greedy %s: %d of its ports have session affinity, want about %d", what, n, want)
+		}
+		gone := map[model.PortName]*model.ServicePort{}
+		for _, ports := range []map[model.PortName]*model.ServicePort{greedy, modest, late} {
+			for name := range ports {
+				gone[name] = nil
+			}
+		}
+		if r.Apply(model.Delta{Ports: gone}); len(r.shares) > 0 {
+			t.Errorf("greedy %s: without ports namespaces have %v", what, r.shares)
+		}
 	}
 }

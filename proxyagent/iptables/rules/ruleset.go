@@ -47,6 +47,7 @@ type Ruleset struct {
 	members  map[setName]map[ipset.Entry]int // how many ports want an entry
 	changed  map[setName]map[ipset.Entry]struct{}
 	affinity map[string]struct{} // sets of clients
+	shares   map[string]int      // of them, by namespace
 	newSets  map[string]struct{} // of those, not yet made
 	oldSets  map[string]struct{} // not needed, not yet taken away
 
@@ -61,7 +62,7 @@ func NewRuleset(f model.Family) *Ruleset {
 		vips: newLookup(chainVIPs, Prefix+"T-", f.Bits()), nodePorts: newLookup(chainNodePorts, Prefix+"N-", 0),
 		chains: map[chain][]string{}, dirty: map[chain]struct{}{}, total: map[string]int{},
 		members: map[setName]map[ipset.Entry]int{}, changed: map[setName]map[ipset.Entry]struct{}{},
-		affinity: map[string]struct{}{}, newSets: map[string]struct{}{}, oldSets: map[string]struct{}{},
+		affinity: map[string]struct{}{}, shares: map[string]int{}, newSets: map[string]struct{}{}, oldSets: map[string]struct{}{},
 	}
 	for _, s := range setKinds {
 		r.members[s.name] = map[ipset.Entry]int{}
@@ -135,6 +136,18 @@ func (r *Ruleset) put(p *model.ServicePort, present bool, c portChange) {
 	for _, s := range rules.affinity {
 		r.wantSet(s, present)
 	}
+	r.share(p.Name.Service.Namespace, len(rules.affinity), present)
+}
+
+// share counts the sets of a namespace.
+func (r *Ruleset) share(namespace string, n int, more bool) {
+	if !more {
+		n = -n
+	}
+	r.shares[namespace] += n
+	if r.shares[namespace] == 0 {
+		delete(r.shares, namespace)
+	}
 }
 
 // The kernel has 65,534 sets in all, of 8 KiB at least. Session affinity takes one per endpoint: a
@@ -145,11 +158,14 @@ const (
 )
 
 // affordable returns the port as it can be served: without session affinity where that would take
-// too many sets. Only here, beyond the limit, the history matters: ports that came first have
+// too many sets. A namespace may have as many as it leaves to the others: alone half of all, a
+// third where another namespace has as many. So no tenant takes affinity from the rest, however its
+// Services are named. Only here, beyond the limit, the history matters: ports that came first have
 // affinity, of those at once the first by name: so two agents that start anew choose the same.
 func (r *Ruleset) affordable(p *model.ServicePort) *model.ServicePort {
 	n := len(p.Cluster) + len(p.Local)
-	if p.AffinitySeconds == 0 || n <= mostAffinityEndpoints && len(r.affinity)+n <= mostAffinitySets {
+	left := mostAffinitySets - len(r.affinity) - n
+	if p.AffinitySeconds == 0 || n <= mostAffinityEndpoints && r.shares[p.Name.Service.Namespace]+n <= left {
 		return p
 	}
 	r.without[p.Name] = append(r.without[p.Name], model.AffinityTooDear)
