@@ -150,9 +150,7 @@ func (w *work) port(before, now *model.ServicePort) {
 func (c *Compiler) countWinners(w *work, addrs []netip.Addr, by int) {
 	for _, a := range addrs {
 		w.touched[a] = struct{}{}
-		if c.winners[a] += by; c.winners[a] == 0 {
-			delete(c.winners, a)
-		}
+		model.Count(c.winners, a, by)
 	}
 }
 

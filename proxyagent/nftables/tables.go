@@ -173,11 +173,7 @@ func (t *Tables) put(p *model.ServicePort, present bool) map[run][]netip.AddrPor
 		t.count(k, present)
 	}
 	for r := range c.routes {
-		before := t.routes[r]
-		if t.routes[r] += sign(present); t.routes[r] == 0 {
-			delete(t.routes, r)
-		}
-		if before == 0 || !present && before == 1 {
+		if model.Count(t.routes, r, model.Sign(present)) {
 			t.chain(r, present)
 			if !r.direct() {
 				t.mark(r.key(), r.name(), present)
@@ -185,7 +181,7 @@ func (t *Tables) put(p *model.ServicePort, present bool) map[run][]netip.AddrPor
 		}
 	}
 	if p.AffinitySeconds > 0 {
-		t.affinity += sign(present)
+		t.affinity += model.Sign(present)
 	}
 	return c.runs
 }
@@ -204,12 +200,8 @@ func (t *Tables) chain(r route, comes bool) {
 
 // count counts the ports that want a member of a set.
 func (t *Tables) count(k key, more bool) {
-	before := t.wanted[k]
-	if t.wanted[k] += sign(more); t.wanted[k] == 0 {
-		delete(t.wanted, k)
-	}
-	if before == 0 || !more && before == 1 {
-		t.used[k.set] += sign(more)
+	if model.Count(t.wanted, k, model.Sign(more)) {
+		t.used[k.set] += model.Sign(more)
 		t.mark(k, "", more)
 	}
 }
@@ -226,13 +218,6 @@ func (t *Tables) mark(k key, value string, comes bool) {
 	if t.changed[k] = c; c.there == c.wanted && c.was == c.value {
 		delete(t.changed, k)
 	}
-	t.size += sign(comes)
-	t.prints[k.bucket()] += uint64(sign(comes)) * print(k.of, value)
-}
-
-func sign(more bool) int {
-	if more {
-		return 1
-	}
-	return -1
+	t.size += model.Sign(comes)
+	t.prints[k.bucket()] += uint64(model.Sign(comes)) * print(k.of, value)
 }

@@ -56,8 +56,6 @@ func (s *slicesOf) countReady(of *slice, by int) {
 		if !a.ready || a.node.Value() == "" {
 			continue
 		}
-		if s.ready[a.node] += by; s.ready[a.node] == 0 {
-			delete(s.ready, a.node)
-		}
+		model.Count(s.ready, a.node, by)
 	}
 }

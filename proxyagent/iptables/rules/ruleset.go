@@ -136,18 +136,7 @@ func (r *Ruleset) put(p *model.ServicePort, present bool, c portChange) {
 	for _, s := range rules.affinity {
 		r.wantSet(s, present)
 	}
-	r.share(p.Name.Service.Namespace, len(rules.affinity), present)
-}
-
-// share counts the sets of a namespace.
-func (r *Ruleset) share(namespace string, n int, more bool) {
-	if !more {
-		n = -n
-	}
-	r.shares[namespace] += n
-	if r.shares[namespace] == 0 {
-		delete(r.shares, namespace)
-	}
+	model.Count(r.shares, p.Name.Service.Namespace, model.Sign(present)*len(rules.affinity))
 }
 
 // The kernel has 65,534 sets in all, of 8 KiB at least. Session affinity takes one per endpoint: a
@@ -218,17 +207,7 @@ func (r *Ruleset) setAlways(c chain, rules []string) {
 }
 
 func (r *Ruleset) countEntry(s setName, e ipset.Entry, more bool) {
-	m := r.members[s]
-	before := m[e]
-	switch {
-	case more:
-		m[e]++
-	case before > 1:
-		m[e]--
-	default:
-		delete(m, e)
-	}
-	if (m[e] > 0) == (before > 0) {
+	if !model.Count(r.members[s], e, model.Sign(more)) {
 		return
 	}
 	if _, back := r.changed[s][e]; back {
