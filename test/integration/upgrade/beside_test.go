@@ -83,6 +83,33 @@ var _ = Describe("API servers of two minors side by side", Label("soak"), func()
 	)
 })
 
+// Neither 1.36 nor 1.37 has a bitmap: each serves what the other one wrote, and repairs none of it.
+var _ = Describe("A cluster on IPAddresses alone", Label("soak"), func() {
+	on36 := &fixture{name: "few-on-1.36", ranges: twoFamilies, server: minor36, build: func(ctx context.Context, s *environment) { s.populate(ctx, 400) }}
+
+	It("becomes 1.37 and then 1.36 again, while both serve and Services come and go", func(ctx SpecContext) {
+		r := on36.open(ctx, minor36).startRolling(ctx)
+		r.installOperator(ctx)
+		for _, to := range []framework.Options{newer, minor36} {
+			By("becoming " + to.Version.Name)
+			before := r.snapshot(ctx)
+			r.roll(ctx, to, func(_, _ *framework.APIServer) {})
+			r.expectHeld(ctx, before)
+			others, hasty := r.expectUntouched(ctx, before)
+			Expect(others).To(BeEmpty())
+			r.work.still(func() {
+				Expect(r.work.taken).To(BeEmpty())
+				Expect(r.snapshot(ctx).bitmaps).To(HaveLen(1), "that of node ports")
+			})
+			AddReportEntry("step to "+to.Version.Name, fmt.Sprintf("reported by hasty API servers: %d; starts that API servers gave up: %d", hasty, r.givenUp))
+		}
+		r.work.end()
+		r.expectNew(ctx, "back", 50)
+		r.expectWhole(ctx)
+		r.work.expectKept(r.snapshot(ctx))
+	})
+})
+
 // hold asks an API server for a Service with an address.
 func hold(ctx context.Context, api *framework.APIServer, name, address string) (*corev1.Service, error) {
 	service := framework.NewService(cluster.Namespace, name, framework.WithClusterIPs(address), framework.WithFamilies(familyOf(address)))

@@ -37,6 +37,7 @@ var (
 	// minor34 but for its gate. minor34 does not look at the bitmap.
 	minor33     = framework.Options{Version: framework.V133}
 	minor34     = framework.Options{Version: framework.V134}
+	minor36     = framework.Options{Version: framework.V136} // knows nothing but IPAddresses, like newer
 	dualWriting = framework.Options{Version: framework.V134, FeatureGates: map[string]bool{"DisableAllocatorDualWrite": false}}
 )
 
