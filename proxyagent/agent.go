@@ -102,6 +102,7 @@ func (a *Agent) loop(ctx context.Context, f *family) {
 func (a *Agent) round(ctx context.Context, f *family) {
 	changes, taken := a.take(ctx, f)
 	f.program(ctx, changes)
+	f.pace.done(time.Now())
 	f.scheduleNext(time.Now())
 	if !f.failed || f.unneeded {
 		a.programmed(f, taken)

@@ -160,11 +160,14 @@ func TestAFamilyThatCannotBeServed(t *testing.T) {
 				})
 				s.run(true)
 				s.until(4 * time.Second)
-				want := []string{"0s IPv4 updated", "0s IPv6 restorefailed", "1s IPv6 restorefailed", "3s IPv6 restorefailed"}
+				want := []string{"0s IPv6 restorefailed", "1s IPv6 restorefailed", "3s IPv6 restorefailed"}
 				if optional {
-					want = []string{"0s IPv4 updated", "0s IPv6 updated", "0s changesdone 1 0", "1s IPv6 updated", "1s changesdone 0 0", "3s IPv6 updated", "3s changesdone 0 0"}
+					want = []string{"0s IPv6 updated", "0s changesdone 1 0", "1s IPv6 updated", "3s IPv6 updated"}
 				}
-				got := s.take("updated", "restorefailed", "changesdone")
+				// IPv4 has a second round, with nothing to do, if it took the change before it was woken for it.
+				got := slices.DeleteFunc(s.take("updated", "restorefailed", "changesdone"), func(l string) bool {
+					return strings.Contains(l, "IPv4") || strings.Contains(l, "changesdone 0 0")
+				})
 				slices.Sort(got) // the families run side by side
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -364,8 +367,16 @@ func TestDegradationsAreToldOnce(t *testing.T) {
 		s.until(30500 * time.Millisecond)
 		lines := s.take("event", "degraded")
 		told := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.Contains(l, " event ") })
-		if len(told) != maxEvents || !slices.Contains(lines, "30s IPv4 degraded 60") {
-			t.Errorf("%d of 60 were told, want %d; the last line is %q", len(told), maxEvents, lines[len(lines)-1])
+		if len(told) != maxOfNamespace || !slices.Contains(lines, "30s IPv4 degraded 60") {
+			t.Errorf("%d of 60 were told, want %d; the last line is %q", len(told), maxOfNamespace, lines[len(lines)-1])
+		}
+		another := model.PortName{Service: model.ServiceName{Namespace: "zoo", Name: "late"}, Port: "http", Protocol: model.TCP}
+		s.backends[model.IPv4].tell(func(b *fakeBackend) {
+			b.without = append(b.without, model.Degradation{Port: another, Reason: model.RulesRefused})
+		})
+		s.until(60500 * time.Millisecond)
+		if lines := s.take("event"); len(lines) != 1 || !strings.Contains(lines[0], "zoo/late") {
+			t.Errorf("beside the many of one namespace, that of another one is told as %q", lines)
 		}
 	})
 }
@@ -373,7 +384,7 @@ func TestDegradationsAreToldOnce(t *testing.T) {
 // TestAnnotationsThatCannotBeReadAreTold once, and hide nothing that is worse.
 func TestAnnotationsThatCannotBeReadAreTold(t *testing.T) {
 	runAgent(t, Options{Families: both()}, func(s *fixture) {
-		for i := range maxEvents {
+		for i := range maxOfNamespace {
 			bad := web(fmt.Sprintf("bad-%02d", i), fmt.Sprintf("10.96.0.%d", i+1), "10.244.0.1")
 			bad.Balancing = &model.Balancing{Junk: []model.DegradationReason{model.SchedulerInvalid}}
 			s.source.put(bad)
@@ -385,7 +396,7 @@ func TestAnnotationsThatCannotBeReadAreTold(t *testing.T) {
 		s.run(true)
 		s.until(5 * time.Second)
 		lines := s.take("event")
-		if len(lines) != maxEvents || lines[0] != "1s event IPv4 default/worse/TCP RulesRefused" || lines[1] != "1s event IPv4 default/asks/TCP SchedulerUnavailable" || lines[2] != "1s event IPv4 default/bad-00:http/TCP SchedulerInvalid" {
+		if len(lines) != maxOfNamespace || lines[0] != "1s event IPv4 default/worse/TCP RulesRefused" || lines[1] != "1s event IPv4 default/asks/TCP SchedulerUnavailable" || lines[2] != "1s event IPv4 default/bad-00:http/TCP SchedulerInvalid" {
 			t.Errorf("%d events, the first are %q", len(lines), lines[:min(len(lines), 3)])
 		}
 	})
@@ -405,8 +416,8 @@ func TestManyDisputesAreToldInPart(t *testing.T) {
 		claim(9)
 		s.run(true)
 		s.until(time.Minute)
-		if reported := len(s.take("event")); reported != maxEvents {
-			t.Errorf("of 60 disputes %d were reported, want %d", reported, maxEvents)
+		if reported := len(s.take("event")); reported != maxOfNamespace {
+			t.Errorf("of 60 disputes %d were reported, want %d", reported, maxOfNamespace)
 		}
 		claim(8) // before the others in the order of addresses
 		s.until(2 * time.Minute)

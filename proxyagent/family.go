@@ -25,9 +25,22 @@ const confirmation = 5 * time.Second
 // maxTriggers is how many trigger times a family that cannot be programmed keeps: the oldest.
 const maxTriggers = 10000
 
-// maxEvents is how many disputes, and how many degradations, of a family become events; metrics
-// count all. A tenant who may create Services could otherwise make every node write thousands.
-const maxEvents = 50
+// maxEvents is how many disputes, and how many degradations, of a family become events, and
+// maxOfNamespace how many of those are of one namespace; metrics count all. A tenant who may create
+// Services could otherwise make every node write thousands, or hide what other tenants have to know.
+const maxEvents, maxOfNamespace = 50, 10
+
+// quota returns what tells whether a namespace may have another event, and counts it.
+func quota() (take func(namespace string) bool) {
+	all, of := 0, map[string]int{}
+	return func(namespace string) bool {
+		if all == maxEvents || of[namespace] == maxOfNamespace {
+			return false
+		}
+		all, of[namespace] = all+1, of[namespace]+1
+		return true
+	}
+}
 
 // family is the work for one IP family.
 type family struct {
@@ -102,9 +115,8 @@ func (f *family) queued() {
 	f.Metrics.Queued(f.Settings.Family, now)
 }
 
-// scheduleNext plans the next round after one that failed: after a back-off for the rules.
+// scheduleNext plans a round after one that failed, after a back-off, or for the next search.
 func (f *family) scheduleNext(now time.Time) {
-	f.pace.done(now)
 	if f.failed {
 		f.pace.again(now, f.retryAt)
 	} else if next := f.Flows.Next(); !next.IsZero() && !f.searching {
@@ -259,9 +271,7 @@ func (f *family) found(ctx context.Context, remove func(context.Context) (more b
 		return
 	}
 	f.searching = false
-	if next := f.Flows.Next(); !next.IsZero() && !f.failed {
-		f.pace.again(time.Now(), next)
-	}
+	f.scheduleNext(time.Now())
 }
 
 // check reports lasting disputes and what ports lack, and looks for changes by other programs
@@ -309,17 +319,16 @@ func (f *family) reportDisputes(now time.Time) {
 	f.mu.Unlock()
 	f.Metrics.Disputed(f.Settings.Family, current)
 	next := make(map[model.Dispute]*disputeState, len(current))
-	reported := 0
+	take := quota()
 	for _, d := range current {
 		next[d] = cmp.Or(f.disputes[d], &disputeState{since: now})
 		if next[d].reported {
-			reported++
+			take(d.Loser.Namespace)
 		}
 	}
 	for _, d := range current {
-		if c := next[d]; !c.reported && now.Sub(c.since) >= confirmation && reported < maxEvents {
+		if c := next[d]; !c.reported && now.Sub(c.since) >= confirmation && take(d.Loser.Namespace) {
 			c.reported = true
-			reported++
 			f.Events.Disputed(d)
 		}
 	}
@@ -337,8 +346,11 @@ func (f *family) reportDegradations() {
 		return cmp.Compare(slices.Index(model.DegradationReasons, a.Reason), slices.Index(model.DegradationReasons, b.Reason))
 	})
 	f.Metrics.Degraded(f.Settings.Family, current)
-	told := make(map[model.Degradation]struct{}, len(current))
-	for _, d := range current[:min(len(current), maxEvents)] {
+	told, take := make(map[model.Degradation]struct{}, maxEvents), quota()
+	for _, d := range current {
+		if !take(d.Port.Service.Namespace) {
+			continue
+		}
 		what := d
 		what.Detail = "" // that of another try may differ
 		if _, known := f.degraded[what]; !known {
