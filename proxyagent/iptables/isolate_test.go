@@ -206,7 +206,7 @@ func TestARefusedMemberConcernsItsPort(t *testing.T) {
 		p.options.Sets = refusing{kernel, refused.Hairpin[0].Addr()}
 		syncOne(t, p, change(refused, other))
 		expectRefused(t, p, refused)
-		refused.ClusterIPs[0] = plans.Address(f, 7, 9)
+		refused.ClusterIPs = []netip.Addr{plans.Address(f, 7, 9)} // another slice: the rules share the former one
 		p.options.Sets = refusing{kernel, refused.ClusterIPs[0]}
 		syncOne(t, p, change(refused))
 		agree(t, p)
