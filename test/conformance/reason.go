@@ -21,6 +21,7 @@ var reasons = map[string]string{
 	"Feature:Performance-DNS":        "measures the DNS server",
 	"Feature:PerformanceDNS":         "measures the DNS server",
 	"Feature:SCTPConnectivity":       "needs SCTP in the kernel",
+	"Feature:LocalhostNodePorts":     "needs a gate of kube-proxy that is off, or a registry of images",
 	"Feature:NetworkPolicy":          "needs a network plugin with NetworkPolicy",
 }
 
