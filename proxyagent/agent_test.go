@@ -164,7 +164,7 @@ func TestAFamilyThatCannotBeServed(t *testing.T) {
 				if optional {
 					want = []string{"0s IPv6 updated", "0s changesdone 1 0", "1s IPv6 updated", "3s IPv6 updated"}
 				}
-				// IPv4 has a second round, with nothing to do, if it took the change before it was woken for it.
+				// IPv4 has a second, empty round if it took the change before it was woken for it.
 				got := slices.DeleteFunc(s.take("updated", "restorefailed", "changesdone"), func(l string) bool {
 					return strings.Contains(l, "IPv4") || strings.Contains(l, "changesdone 0 0")
 				})

@@ -27,7 +27,7 @@ const maxTriggers = 10000
 
 // maxEvents is how many disputes, and how many degradations, of a family become events, and
 // maxOfNamespace how many of those are of one namespace; metrics count all. A tenant who may create
-// Services could otherwise make every node write thousands, or hide what other tenants have to know.
+// Services could otherwise make every node write thousands, or hide those of other tenants.
 const maxEvents, maxOfNamespace = 50, 10
 
 // quota returns what tells whether a namespace may have another event, and counts it.
