@@ -141,7 +141,7 @@ func (a *Agent) take(ctx context.Context, f *family) (model.Changes, int) {
 		other.given = other.given.And(changes)
 		other.given.Triggers = other.given.Triggers[:min(len(other.given.Triggers), maxTriggers)]
 		if other != f && !changes.Empty() {
-			other.wake() // what changed on the node, nobody else tells
+			other.wake() // no watch tells what changed on the node
 		}
 	}
 	changes, f.given = f.given, model.Changes{}

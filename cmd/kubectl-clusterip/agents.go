@@ -218,7 +218,7 @@ const named = 3
 
 func (h health) agentPart(now time.Time) part {
 	if h.stale {
-		return part{"agents", false, "their DaemonSet has changed, and nobody has acted on it yet"}
+		return part{"agents", false, "their DaemonSet has changed, and kube-controller-manager has not acted on it yet"}
 	}
 	if h.wanted == 0 && len(h.agents) == 0 {
 		return part{"agents", true, "there are none: another proxy serves Services"}

@@ -25,7 +25,7 @@ func newConsole(a *admin) *cobra.Command {
 		Short: "Look at ranges, addresses, policies and findings in a browser",
 		Long: `Serves a page on the loopback address of this machine, with your credentials and to you alone, and opens a browser. It shows what the other commands print, and follows the
 cluster while it is open. It changes nothing, and nothing listens in the cluster. The page needs no network but this machine's; the address has a random token, without
-which nobody gets an answer: don't pass it on.`,
+which no request gets an answer: don't pass it on.`,
 		Example: `  kubectl clusterip console
   kubectl clusterip console --port=8090 --no-browser`,
 		Args: noArguments,

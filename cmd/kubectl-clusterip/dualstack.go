@@ -37,7 +37,7 @@ func newDualStackPlan(a *admin) *cobra.Command {
 		Use:   "plan",
 		Short: "Say which Services would gain a family, or write it to a file; changes nothing",
 		Long: `Lists the Services that would gain a family, in all namespaces or that of --namespace. Left out, with the reason, are those which would get an address that nothing answers
-at, for no pod and no EndpointSlice of theirs has one of that family (get pods, endpointslices), and those whose spec.ipFamilies somebody has written: the API server would refuse
+at, for no pod and no EndpointSlice of theirs has one of that family (get pods, endpointslices), and those whose spec.ipFamilies a client has written: the API server would refuse
 the next apply of that.`,
 		Example: `  kubectl clusterip dual-stack plan -o plan.yaml
   kubectl clusterip dual-stack plan -n shop -l tier=web`,

@@ -23,9 +23,9 @@ func newFinalize(m *migrate) *cobra.Command {
 	var f finalizing
 	cmd := &cobra.Command{
 		Use:   "finalize",
-		Short: "Archive and delete the bitmaps, which nobody else ever deletes",
+		Short: "Archive and delete the bitmaps, which no API server ever deletes",
 		Long: `Deletes the bitmaps of Service addresses from etcd when no API server writes them any more: every one of them must be 1.35 or
-later, or 1.34 with the feature gate DisableAllocatorDualWrite on, as it is unless somebody switches it off.
+later, or 1.34 with the feature gate DisableAllocatorDualWrite on, as it is unless an admin switches it off.
 The values are saved in a file first, from which --restore puts them back. Without --yes it says what it would do.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -219,7 +219,7 @@ func (h health) leader(now time.Time) *leader {
 func (i installation) leaderPart() part {
 	l := i.Leader
 	if l == nil {
-		return part{"leader", false, "nobody leads: nothing is repaired, and no condition is written"}
+		return part{"leader", false, "no manager leads: nothing is repaired, and no condition is written"}
 	}
 	if l.Expired {
 		return part{"leader", false, l.Pod + " has not renewed its Lease for " + ago(i.Time, *l.Renewed)}

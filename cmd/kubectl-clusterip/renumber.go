@@ -34,7 +34,7 @@ func newRenumber(a *admin) *cobra.Command {
 		Use:   "renumber",
 		Short: "Move Services to other ClusterIPs without losing a connection",
 		Long: `Moves Services from one range to another. ClusterIPs are immutable, but not through type ExternalName: two updates, milliseconds apart, exchange the addresses; UID, selector, ports,
-node ports and labels stay. The old address goes on being served until nobody uses it, by the node agent or as an external IP of the Service, and nobody else can be given it meanwhile.
+node ports and labels stay. The old address goes on being served until no client uses it, by the node agent or as an external IP of the Service, and no other Service can be given it meanwhile.
 
   plan  ──>  run  ──>  status
               <──  rollback

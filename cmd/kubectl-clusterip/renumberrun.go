@@ -54,8 +54,8 @@ func newRenumberRollback(a *admin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback --from FILE",
 		Short: "Move the Services of a plan back to their old addresses",
-		Long: `Moves those Services of a plan back that have their new addresses, or are on the way to them. Old addresses that are still kept are certain; one that was given up is had again if nobody
-else has taken it. The new addresses are kept until nobody uses them, as the old ones were.`,
+		Long: `Moves those Services of a plan back that have their new addresses, or are on the way to them. Old addresses that are still kept are certain; one that was given up is had again if no other
+Service has taken it. The new addresses are kept until no client uses them, as the old ones were.`,
 		Example: `  kubectl clusterip renumber rollback --from plan.yaml`,
 		Args:    noArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.move(a.logging(cmd.Context()), r) },
@@ -68,10 +68,10 @@ func (r *moving) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&r.from, "from", "", "file of the plan")
 	f.BoolVar(&r.dryRun, "dry-run", false, "only say what would be done")
-	f.BoolVar(&r.accept, "accept-interruption", false, "go on although nobody serves the old addresses (plans with keep: none)")
+	f.BoolVar(&r.accept, "accept-interruption", false, "go on although no proxy serves the old addresses (plans with keep: none)")
 	f.BoolVar(&r.wait, "wait", true, "wait until the old addresses are unused, and give them up; without it run the command again later")
 	f.DurationVar(&r.drain.TTL, "dns-ttl", 30*time.Second, "for how long resolvers may go on answering with the old address")
-	f.DurationVar(&r.drain.Quiet, "quiet", 30*time.Second, "for how long nobody must have had a connection to an old address")
+	f.DurationVar(&r.drain.Quiet, "quiet", 30*time.Second, "for how long no client must have had a connection to an old address")
 	f.DurationVar(&r.drain.Limit, "drain", 10*time.Minute, "how long old addresses are kept at most")
 	f.Float64Var((*float64)(&r.pace.Limit), "qps", 20, "Services per second; 0 for as many as the API server takes")
 	f.IntVar(&r.pace.Workers, "workers", 4, "Services at a time")
@@ -111,10 +111,10 @@ func (a *admin) move(ctx context.Context, r moving) error {
 		return err
 	}
 	if p.Keep == renumber.KeepNone && !r.accept {
-		return errors.New("nobody serves the old addresses (keep: none), so that connections to them break: install the node agent, plan with --keep=externalIPs, or say --accept-interruption")
+		return errors.New("no proxy serves the old addresses (keep: none), so that connections to them break: install the node agent, plan with --keep=externalIPs, or say --accept-interruption")
 	}
 	if p.Keep == renumber.KeepNone {
-		r.drain.Limit = min(r.drain.Limit, r.drain.TTL) // there is nobody to wait for; only, nobody else shall have the address while resolvers answer with it
+		r.drain.Limit = min(r.drain.Limit, r.drain.TTL) // there is no client to wait for; only, no other Service shall have the address while resolvers answer with it
 	}
 	m, err := s.mover(ctx, p, r)
 	if err != nil {

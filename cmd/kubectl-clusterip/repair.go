@@ -22,7 +22,7 @@ func newRepair(a *admin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair --from FILE",
 		Short: "Do what the report of a check says, and nothing else",
-		Long: `Carries out the repairs of a report that ` + "`check -o FILE`" + ` has written and somebody has read: lines that are taken out are not repaired. Each repair is refused if the
+		Long: `Carries out the repairs of a report that ` + "`check -o FILE`" + ` has written and an admin has read: lines that are taken out are not repaired. Each repair is refused if the
 Service or the IPAddress is not the one, or not in the version, that the report was made of. What is repaired already counts as done, so that the command can be repeated.
 
 Exit status: 0 all is done, 1 something was refused, 2 something failed.`,

@@ -98,7 +98,7 @@ func newUnseed(m *migrate) *cobra.Command {
 	var c consent
 	cmd := &cobra.Command{
 		Use:   "unseed",
-		Short: "Delete what seed wrote, and nobody has changed since, from etcd",
+		Short: "Delete what seed wrote, and no other writer has changed since, from etcd",
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return m.unseed(cmd.Context(), c) },
 	}
@@ -123,13 +123,13 @@ func (m *migrate) unseed(ctx context.Context, c consent) error {
 		return err
 	}
 	if c.dryRun {
-		m.say("%d IPAddresses to be deleted, %d kept because somebody has changed them", len(u.Deleted), len(u.Kept))
+		m.say("%d IPAddresses to be deleted, %d kept because another writer has changed them", len(u.Deleted), len(u.Kept))
 		if len(u.Deleted) > 0 {
 			return exit{code: exitFindings}
 		}
 		return nil
 	}
-	m.say("%d IPAddresses deleted, %d kept because somebody has changed them", len(u.Deleted), len(u.Kept))
+	m.say("%d IPAddresses deleted, %d kept because another writer has changed them", len(u.Deleted), len(u.Kept))
 	return nil
 }
 

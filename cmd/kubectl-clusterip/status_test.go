@@ -57,7 +57,7 @@ func TestParts(t *testing.T) {
 		"scaled to nothing": {health{manager: deployed(0, 0)}, "manager", false, "0 of 0"},
 		"two versions": {health{manager: deployed(2, 2), replicas: []corev1.Pod{pod("m-1", "a", "manager:v1"), pod("m-2", "b", "manager:v2")}},
 			"manager", true, "image manager:v1 (1), manager:v2 (1)"},
-		"nobody leads": {health{lease: leased("", 0)}, "leader", false, "nobody leads"},
+		"nobody leads": {health{lease: leased("", 0)}, "leader", false, "no manager leads"},
 		"leads": {health{lease: leased("manager-1_abcdef@10.0.0.1:9443", time.Second), replicas: []corev1.Pod{pod("manager-1", "a", "manager:v1")}},
 			"leader", true, "manager-1, for 1s, image manager:v1"},
 		"led":         {health{lease: leased("manager-1_abcdef@", time.Minute)}, "leader", false, "manager-1 has not renewed its Lease for 60s"},

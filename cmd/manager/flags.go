@@ -92,7 +92,7 @@ func (c *command) flags(name string, file *string) *pflag.FlagSet {
 	f.StringVar(&o.LeaderElection.Namespace, "leader-election-namespace", o.LeaderElection.Namespace, "namespace of the Lease; default: --namespace")
 	f.StringVar(&o.Webhook.BindAddress, "webhook-bind-address", o.Webhook.BindAddress, `address of the admission webhooks, "0" for none; they need the CRD of config/crd`)
 	f.StringSliceVar(&o.Webhook.DNSNames, "webhook-dns-names", o.Webhook.DNSNames, "further names in the certificate of the webhooks")
-	f.StringVar(&o.Webhook.CertDir, "webhook-cert-dir", o.Webhook.CertDir, "folder with tls.crt and tls.key that somebody else renews; default: a certificate of our own")
+	f.StringVar(&o.Webhook.CertDir, "webhook-cert-dir", o.Webhook.CertDir, "folder with tls.crt and tls.key that another program renews; default: a certificate of our own")
 	f.StringVar(&o.Webhook.Service, "webhook-service", o.Webhook.Service, "the Service by which the API server calls the webhooks")
 	f.StringVar(&o.Webhook.Configuration, "webhook-configuration", o.Webhook.Configuration, "name of the Mutating- and of the ValidatingWebhookConfiguration")
 	f.StringVar(&o.Webhook.NetworkOverlap, "webhook-network-overlap", o.Webhook.NetworkOverlap, "a ServiceCIDR that overlaps other networks: Warn, Deny or Ignore")

@@ -198,7 +198,7 @@ func newFamilies(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, b back
 		if err != nil {
 			return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
 		}
-		counter, err := conntrack.Open() // its own, so that nobody waits for it
+		counter, err := conntrack.Open() // its own, so that deleting flows does not wait for the count
 		if err != nil {
 			return nil, fmt.Errorf("reaching the kernel's connection tracking: %w", err)
 		}

@@ -92,8 +92,8 @@ func guardIPAddress(in guardInputs) string {
 		case in.guardsClusterIP(name) && in.heldBy(s) && (in.after == nil || in.after.managedBy != v1alpha1.ManagedByAPIServer):
 			return in.refuse(fmt.Sprintf("belongs to Service %s, which is in use", name), "delete the Service, and its address is free")
 		case in.guardsFormer(s, name):
-			return fmt.Sprintf("IPAddress %s is held for Service %s, which had the address before it was renumbered; `kubectl clusterip renumber` releases it when nobody uses it "+
-				"any more, and whoever takes it out of the annotation %s of the Service does at once", in.address, name, v1alpha1.AnnotationFormerIPs)
+			return fmt.Sprintf("IPAddress %s is held for Service %s, which had the address before it was renumbered; `kubectl clusterip renumber` releases it when no client uses it "+
+				"any more; to release it at once, take it out of the annotation %s of the Service", in.address, name, v1alpha1.AnnotationFormerIPs)
 		case in.guardsAdditional(s, name):
 			return in.refuse(fmt.Sprintf("is an additional address of Service %s from ServiceCIDR %s", name, in.serviceCIDR), fmt.Sprintf(
 				"remove %s from the annotation %s of the Service, or delete the Service, and it is free", in.serviceCIDR, v1alpha1.AnnotationAdditionalFrom))

@@ -102,7 +102,7 @@ func prospects(name string, before, after *steering.Compiled) []string {
 // careless warns of what the author of a policy may not have meant, as the policy alone tells.
 func careless(spec v1alpha1.ServiceCIDRPolicySpec) []string {
 	if len(spec.ServiceCIDRs) == 0 && spec.ServiceCIDRSelector == nil {
-		return nil // it steers nobody
+		return nil // it steers no Service
 	}
 	namespaces, services := selects(spec.NamespaceSelector), selects(spec.ServiceSelector)
 	var out []string

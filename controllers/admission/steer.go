@@ -219,7 +219,7 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 		h.forget(in, taken)
 		return h.refuse(in, refusal, false), refused
 	}
-	if errors.Is(ctx.Err(), context.Canceled) { // nobody waits for the answer: a replica that draws by itself by now, or the API server
+	if errors.Is(ctx.Err(), context.Canceled) { // the caller does not wait for the answer any more: a replica that draws by itself by now, or the API server
 		h.forget(in, slices.Concat(found, taken))
 		return admission.Allowed(""), left
 	}

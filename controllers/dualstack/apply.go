@@ -92,7 +92,7 @@ func (r Runner) one(ctx context.Context, i Item) (decision outcome, reason strin
 			return decision, reason, err
 		}
 	}
-	return decision, reason, fmt.Errorf("somebody edits it all the time: %w; run it again", err)
+	return decision, reason, fmt.Errorf("another client edits it all the time: %w; run it again", err)
 }
 
 // write adds the missing family.

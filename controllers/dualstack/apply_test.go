@@ -70,7 +70,7 @@ func TestRun(t *testing.T) {
 		"and the owner wants one": {func(writes int) *corev1.Service {
 			return short(v4, policy(map[bool]corev1.IPFamilyPolicy{true: "PreferDualStack", false: "SingleStack"}[writes == 0]))
 		}, func(int, string) error { return conflict }, "0 gained, left a: its ipFamilyPolicy is not PreferDualStack, left b: its ipFamilyPolicy is not PreferDualStack"},
-		"somebody never ends": {always(), func(_ int, name string) error { return map[bool]error{true: conflict}[name == "a"] }, "1 gained, refused a: somebody edits it all the time"},
+		"somebody never ends": {always(), func(_ int, name string) error { return map[bool]error{true: conflict}[name == "a"] }, "1 gained, refused a: another client edits it all the time"},
 		"one is refused": {always(), func(_ int, name string) error {
 			return map[bool]error{true: apierrors.NewForbidden(serviceResource, "a", nil)}[name == "a"]
 		}, "1 gained, refused a: services \"a\" is forbidden"},

@@ -41,7 +41,7 @@ func decide(s *corev1.Service, has reach) (outcome, string) {
 		return gains, ""
 	}
 	if len(s.Spec.Selector) == 0 {
-		return left, fmt.Sprintf("somebody writes its EndpointSlices, and none has addresses of %s", lacks)
+		return left, fmt.Sprintf("it has no selector, and none of its EndpointSlices has addresses of %s", lacks)
 	}
 	return left, fmt.Sprintf("none of its pods has an address of %s; create them anew, then plan again", lacks)
 }

@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 		"pods of its family alone":      {s: short(v4), has: reach{v4: true}, want: left, reason: "none of its pods has an address of IPv6"},
 		"pods of IPv6 alone":            {s: short(v6), has: reach{v6: true}, want: left, reason: "none of its pods has an address of IPv4"},
 		"pods of the family it lacks":   {s: short(v4), has: reach{v6: true}, want: gains},
-		"slices of its family alone":    {s: short(v4, selectorless), has: reach{v4: true}, want: left, reason: "somebody writes its EndpointSlices"},
+		"slices of its family alone":    {s: short(v4, selectorless), has: reach{v4: true}, want: left, reason: "it has no selector, and none of its EndpointSlices"},
 		"slices of names":               {s: short(v4, selectorless), has: reach{"FQDN": true}, want: gains},
 		"no slices":                     {s: short(v4, selectorless), want: gains},
 		"headless, of one family":       {s: short(v4, headless), has: reach{v4: true}, want: gains},

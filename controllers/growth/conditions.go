@@ -81,7 +81,7 @@ func enough(next, spare []string) []string {
 	}
 	if len(spare) > 0 {
 		texts = append(texts, "No address of "+strings.Join(spare, ", ")+" is in use, nor was a while ago, and enough would be free without: "+
-			"kubectl delete servicecidr "+strings.Join(spare, " ")+" gives up what nobody else needs.")
+			"kubectl delete servicecidr "+strings.Join(spare, " ")+" gives up what no Service needs.")
 	}
 	return texts
 }

@@ -22,7 +22,7 @@ import (
 // gather reads the ServiceCIDRs from reader, all else from memory. The policy must be compiled.
 func (r *Reconciler) gather(ctx context.Context, reader client.Reader, o *v1alpha1.ServiceCIDRPolicy, policies *steering.Compiled) (inputs, error) {
 	cidrs := &networkingv1.ServiceCIDRList{}
-	if err := reader.List(ctx, cidrs, client.UnsafeDisableDeepCopy); err != nil { // nobody here changes them
+	if err := reader.List(ctx, cidrs, client.UnsafeDisableDeepCopy); err != nil { // they are only read here
 		return inputs{}, fmt.Errorf("listing ServiceCIDRs: %w", err)
 	}
 	in := settings(o)

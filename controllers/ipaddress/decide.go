@@ -79,7 +79,7 @@ func decide(in inputs) decision {
 	case in.object == nil:
 		return decideMissing(in)
 	case !in.object.DeletionTimestamp.IsZero():
-		return decision{} // somebody's finalizer holds it; when that goes it is missing, or gone
+		return decision{} // a finalizer holds it; when that goes it is missing, or gone
 	case in.restored && in.named(in.owner()):
 		return missing(in, report, confirmRestored)
 	case in.restored && len(in.claims) == 0:
@@ -134,7 +134,7 @@ func missing(in inputs, do action, confirm time.Duration) decision {
 func decideUnclaimed(in inputs) decision {
 	switch {
 	case !ours(in.object):
-		return decision{} // reserved by somebody, or without a label: no allocator's
+		return decision{} // reserved by another manager, or without a label: no allocator's
 	case in.renumbering(), slices.ContainsFunc(in.misspelt, in.named):
 		// A misspelt one the API server deletes and creates in turns; the service controller tells why.
 		return decision{}

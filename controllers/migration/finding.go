@@ -54,7 +54,7 @@ type kindTraits struct {
 
 // kinds tells what is the same for all findings of a kind, in the order of reports.
 var kinds = []kindTraits{
-	{ObjectUnreadable, "An object in etcd cannot be decoded, so nobody can say which addresses it holds.", true, true},
+	{ObjectUnreadable, "An object in etcd cannot be decoded, so it is not known which addresses it holds.", true, true},
 	{BitmapEncrypted, "The bitmap is encrypted at rest; only an API server with the key can read it.", false, true},
 	{BitmapUnreadable, "The bitmap cannot be decoded. A 1.32 API server could not allocate from it, and would not start on it.", false, false},
 	{BitmapForeignRange, "The bitmap is not of the range that the API server allocates from.", false, false},

@@ -29,9 +29,9 @@ type Sources struct {
 	Served     bool          // it serves ServiceCIDRs and IPAddresses, under APIVersion
 	APIVersion string
 	Version    *version.Info  // what it says of itself
-	Servers    []APIServer    // all of the cluster's, where somebody has asked them
+	Servers    []APIServer    // all of the cluster's, where the command has asked for them
 	Store      Store          // reaches etcd; nil means that bitmaps are not looked at
-	Ranges     []netip.Prefix // the API server's --service-cluster-ip-range, nil if nobody told
+	Ranges     []netip.Prefix // the API server's --service-cluster-ip-range, nil if the admin gave none
 	Clock      clock.PassiveClock
 }
 
@@ -56,7 +56,7 @@ const MaxWrites = 128
 
 var (
 	// ErrConflict says that a key was not as the guard of a Write wanted it; nothing was written.
-	ErrConflict = errors.New("the key was changed by somebody else")
+	ErrConflict = errors.New("the key was changed by another writer")
 	// ErrCompacted says that the store has forgotten what happened after a revision.
 	ErrCompacted = errors.New("the store has forgotten the changes after that revision")
 	// ErrEncrypted is in Value.Err if the API server encrypts its storage (EncryptionConfiguration).

@@ -108,7 +108,7 @@ func (j judge) grace(o *IPAddress) time.Duration {
 func (j judge) destroying(do Action, v decision, a netip.Addr, e entry) decision {
 	if held := e.object.Finalizers; len(held) > 0 {
 		v.finding.Detail += ", and is held by " + strings.Join(held, ", ")
-		v.finding.Plan = "whoever set the finalizer takes it away, then run again"
+		v.finding.Plan = "the controller that set the finalizer takes it away, then run again"
 		return v
 	}
 	v.step = j.onObject(do, a, e)

@@ -23,7 +23,7 @@ type Allocator string
 // without DisableAllocatorDualWrite.
 const (
 	AllocatorUnknown     Allocator = "Unknown"     // nothing tells; it is judged like the bitmap, of which no harm comes
-	AllocatorBitmap      Allocator = "Bitmap"      // IPAddresses are written by whoever prepares the migration
+	AllocatorBitmap      Allocator = "Bitmap"      // IPAddresses are written by those who prepare the migration
 	AllocatorBoth        Allocator = "Both"        // from IPAddresses, and the bitmap is kept in step
 	AllocatorIPAddresses Allocator = "IPAddresses" // a bitmap that is still there is a leftover
 )

@@ -63,7 +63,7 @@ func TestPlan(t *testing.T) {
 			change: func(w *Snapshot) {
 				w.IPAddresses = append(w.IPAddresses, finalized(anIP("10.0.0.9", "gone")))
 			},
-			want: []string{"IPAddressOrphan 10.0.0.9 (IPAddress 10.0.0.9): whoever set the finalizer"},
+			want: []string{"IPAddressOrphan 10.0.0.9 (IPAddress 10.0.0.9): the controller that set the finalizer"},
 		},
 		"an IPAddress of another Service": {
 			change: func(w *Snapshot) { w.IPAddresses[1].Service = nsName("a") },

@@ -189,7 +189,7 @@ func (p *Plan) judgeBitmaps(b *addressIndex, o Options) {
 				"`migrate rollback` builds it; it does not matter for API servers that allocate from IPAddresses", key)
 		}
 	}
-	plan := "left as it is: nobody looks at the bitmap after the migration; `run --repair-bitmap` repairs it now"
+	plan := "left as it is: no API server looks at the bitmap after the migration; `run --repair-bitmap` repairs it now"
 	switch {
 	case o.RepairBitmap:
 		plan = "write the bitmap as the Services want it"

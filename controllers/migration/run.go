@@ -32,7 +32,7 @@ type Result struct {
 	Written   int       // how many steps were carried out
 	Tried     bool      // set before the first of them is
 	Fresh     int       // how many steps the last look found that the one before did not
-	Withheld  []Step    // what nobody has approved, or does not create where only that is wanted
+	Withheld  []Step    // what the admin has not approved, or what does not create where only that is wanted
 	Unsettled []Finding // what no step mends, and an API server would stumble over
 }
 
@@ -94,7 +94,7 @@ func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err er
 			return result, err
 		}
 	}
-	return result, errors.New("after many rounds there is still something to do about the same addresses; somebody undoes it, or they change all the time")
+	return result, errors.New("after many rounds there is still something to do about the same addresses; another client undoes it, or they change all the time")
 }
 
 // arrange withholds what is not permitted, and puts off what destroys and is new. Nil approves all.

@@ -139,7 +139,7 @@ func keyOfIPAddress(s Step) string { return prefixIPAddresses + s.Address.String
 // Unseeded is what became of an Unseed.
 type Unseeded struct {
 	Deleted []string // addresses whose IPAddress was written by a seed and is gone now, or would be
-	Kept    []string // those that somebody has changed or written anew since
+	Kept    []string // those that another writer has changed or written anew since
 }
 
 // Unseed deletes the IPAddresses that were seeded and have not changed since: such an object still
@@ -209,7 +209,7 @@ func (u *Unseeded) undo(ctx context.Context, store Store, v Value, dryRun bool) 
 			return err
 		}
 		if again, err := store.Get(ctx, v.Key); err != nil || !again.Exists() {
-			return err // somebody else has undone it
+			return err // another unseed was faster
 		}
 	}
 }

@@ -150,7 +150,7 @@ func (s *Syncer) FollowStore(ctx context.Context, store Store, told func()) erro
 
 // readStore puts all of one revision and drops the rest. The check reports undecodable values.
 func (s *Syncer) readStore(ctx context.Context, store Store) (revision int64, err error) {
-	gone := s.index.keys()                                               // nobody else changes the index
+	gone := s.index.keys()                                               // no other goroutine changes the index
 	for _, prefix := range []string{prefixServices, prefixIPAddresses} { // no IPAddress is without its Service meanwhile
 		revision, err = store.List(ctx, prefix, revision, func(v Value) error {
 			gone.Delete(strings.TrimPrefix(v.Key, prefix))

@@ -57,7 +57,7 @@ func (w apiWriter) replace(ctx context.Context, s Step) error {
 		return err
 	}
 	err := w.create(ctx, s)
-	for tries := 0; s.Do == ReplaceServiceCIDR && errors.Is(err, batch.ErrMoved) && tries < 20; tries++ { // somebody may have set a finalizer just now
+	for tries := 0; s.Do == ReplaceServiceCIDR && errors.Is(err, batch.ErrMoved) && tries < 20; tries++ { // another client may have set a finalizer just now
 		if err = batch.Sleep(ctx, 100*time.Millisecond); err == nil {
 			err = w.create(ctx, s)
 		}

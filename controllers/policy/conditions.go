@@ -136,7 +136,7 @@ func notReserved(in inputs) (reason, text string) {
 	if in.absent == in.pending {
 		return reasonNotYetWritten, text
 	}
-	return reasonNotReserved, text + " An address is kept as soon as nobody has it any more."
+	return reasonNotReserved, text + " An address is kept as soon as no Service and no IPAddress has it any more."
 }
 
 // itemsShown bounds a condition's list, messageLimit its length; the schema takes 32,768

@@ -40,7 +40,7 @@ func TestConditions(t *testing.T) {
 		valid       = "True Valid: The policy can be followed."
 		noConflict  = "False NoConflict: No other policy wants the same."
 		allInPlace  = "True Programmed: The ranges are ready, and the reservations are in place."
-		whenItFrees = " An address is kept as soon as nobody has it any more."
+		whenItFrees = " An address is kept as soon as no Service and no IPAddress has it any more."
 	)
 	for name, tc := range map[string]struct {
 		in                                            inputs

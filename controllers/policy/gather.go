@@ -76,7 +76,7 @@ func (r *Reconciler) obstacle(cidrs []addressindex.ServiceCIDR, held steering.Re
 	}
 	switch {
 	case inside && !usable:
-		return "", false // such as the network address, which nobody can have
+		return "", false // such as the network address, which no Service can have
 	case len(claims) > 0:
 		return fmt.Sprintf("Service %s has it", claims[0]), true
 	case !usable:

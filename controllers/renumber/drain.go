@@ -42,7 +42,7 @@ func (d Drain) Wait(ctx context.Context, m Mover, p batch.Pace, all []Held) (rel
 	defer p.Progress.End()
 	used, each := map[netip.Addr]time.Time{}, batch.Pace{Limit: p.Limit, Workers: p.Workers, Progress: round{p.Progress}}
 	for _, h := range all {
-		used[h.Address] = m.Clock.Now() // nobody has counted until now
+		used[h.Address] = m.Clock.Now() // no agent has counted until now
 	}
 	told := ""
 	for {
@@ -121,5 +121,5 @@ func (m Mover) release(ctx context.Context, h Held) error {
 			return m.unhold(ctx, h.Item, h.Address)
 		}
 	}
-	return fmt.Errorf("somebody writes Service %s all the time", h.Item.Key())
+	return fmt.Errorf("another client writes Service %s all the time", h.Item.Key())
 }

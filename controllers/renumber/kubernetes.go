@@ -28,7 +28,7 @@ func (in Inputs) fillFirst(i *Item, firsts []netip.Addr) string {
 		switch {
 		case len(inside(in.From, []netip.Addr{old})) == 0 || at < 0:
 		case in.Taken.Has(firsts[at]):
-			return fmt.Sprintf("somebody has %s, which API servers with the new range give to it: free that first", firsts[at])
+			return fmt.Sprintf("a Service or an IPAddress has %s, which API servers with the new range give to it: free that first", firsts[at])
 		default:
 			out[n] = firsts[at]
 		}

@@ -79,12 +79,12 @@ func (m Mover) Move(ctx context.Context, i Item) ([]Held, error) {
 				return m.keep(finish, i, s)
 			}
 		}
-		if errors.Is(err, batch.ErrMoved) { // somebody else wrote it
+		if errors.Is(err, batch.ErrMoved) { // another client wrote it
 			s, err = m.service(finish, i)
 		}
 	}
 	if err == nil {
-		err = left("somebody writes it all the time")
+		err = left("another client writes it all the time")
 	}
 	if why, is := errors.AsType[*LeftError](err); is {
 		return m.abandon(finish, i, why)
@@ -314,7 +314,7 @@ func (m Mover) hold(ctx context.Context, i Item, a netip.Addr) error {
 			return err
 		}
 	}
-	return left("somebody writes the IPAddress of %s all the time", a)
+	return left("another client writes the IPAddress of %s all the time", a)
 }
 
 // unhold takes our finalizer off again; an IPAddress that is ours, or that the API server has let
@@ -335,7 +335,7 @@ func (m Mover) unhold(ctx context.Context, i Item, a netip.Addr) error {
 			return err
 		}
 	}
-	return fmt.Errorf("somebody writes the IPAddress of %s all the time", a)
+	return fmt.Errorf("another client writes the IPAddress of %s all the time", a)
 }
 
 // patch writes what is different, if the object still has the version that was read.
@@ -375,7 +375,7 @@ func (m Mover) enter(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 				return nil, err
 			}
 			return nil, left("the API server refused what it was to have (%s): %v; it has %s now", texts(i.New), refused, texts(addresses(next)))
-		case !refusal(err) || apierrors.IsInternalError(err) && len(with) == len(i.New): // whoever fails would fail with any address: it waits for the next run, and nothing is given up
+		case !refusal(err) || apierrors.IsInternalError(err) && len(with) == len(i.New): // an API server that fails would fail with any address: the Service waits for the next run, and nothing is given up
 			return next, err
 		case !anyPorts && aboutNodePorts(err):
 			anyPorts = true
@@ -415,7 +415,7 @@ func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, was *re
 // addresses and node ports that it allocated for the Service are free in a moment, or never.
 const (
 	askEvery = 200 * time.Millisecond
-	orphaned = 8  // tries, after which nobody comes for an IPAddress that was allocated so
+	orphaned = 8  // tries, after which no API server comes for an IPAddress that was allocated so
 	attempts = 15 // tries
 )
 
@@ -550,7 +550,7 @@ func (m Mover) relabel(ctx context.Context, s *corev1.Service, a netip.Addr) (si
 			return since, err
 		}
 	}
-	return since, fmt.Errorf("somebody writes the IPAddress of %s all the time", a)
+	return since, fmt.Errorf("another client writes the IPAddress of %s all the time", a)
 }
 
 // ofService reports whether an IPAddress names the Service.

@@ -24,7 +24,7 @@ type Keep string
 const (
 	KeepAgent       Keep = "agent"       // the node agent serves it as an additional address
 	KeepExternalIPs Keep = "externalIPs" // spec.externalIPs of the Service: any proxy serves it, and masquerades
-	KeepNone        Keep = "none"        // nobody: connections to it break
+	KeepNone        Keep = "none"        // no proxy serves it: connections to it break
 )
 
 // Plan is which Services are moved, and where to.

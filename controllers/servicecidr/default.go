@@ -154,7 +154,7 @@ type defaultDecision int
 const (
 	defaultFine     defaultDecision = iota
 	defaultAbsent                   // it is going, or the API server will create it
-	defaultCreate                   // nobody else will
+	defaultCreate                   // no API server will
 	defaultExtend                   // from single to dual stack
 	defaultMismatch                 // object and range disagree
 )

@@ -41,7 +41,7 @@ type class uint8
 
 const (
 	byStatus class = iota // a load balancer IP, which a controller wrote
-	bySpec                // an external IP, which anybody may write into a Service
+	bySpec                // an external IP, which a tenant may write into a Service
 )
 
 // claimsOf reads the claims of a Service. One without a ClusterIP in the family has none in it: as

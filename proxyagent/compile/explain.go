@@ -175,7 +175,7 @@ func (x *explanation) frontend(what, whyNot string) {
 }
 
 func (x *explanation) decided(kind string, a netip.Addr, p *port, v decision) {
-	winner := "nobody"
+	winner := "no Service"
 	if v.winner != (model.ServiceName{}) {
 		winner = plain(v.winner.String())
 	}

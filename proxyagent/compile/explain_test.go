@@ -156,7 +156,7 @@ func TestExplain(t *testing.T) {
 			services: []asked{"web cluster=10.96.0.1 ext=10.96.0.2", "a cluster=10.96.0.2"}, endpoints: "1 ready",
 			want: `  port http (TCP 80):
     ClusterIP 10.96.0.1:80: not served, no IPAddress names this Service, and that is enforced
-    external IP 10.96.0.2:80: not served, it is a ClusterIP or additional address of another Service; it belongs to nobody
+    external IP 10.96.0.2:80: not served, it is a ClusterIP or additional address of another Service; it belongs to no Service
     nothing of it is served in this family
 `},
 		"not in this family": {

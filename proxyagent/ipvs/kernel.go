@@ -271,7 +271,7 @@ func serversOf(all map[front]ipvs.ServiceExtended) map[front]*server {
 			b.seconds = int(s.Timeout)
 		}
 		if hashes(b.scheduler) && s.Flags&fallback == 0 {
-			b.scheduler = "" // none that anybody wants
+			b.scheduler = "" // none that a Service wants
 		}
 		found[f] = &server{balancing: b}
 	}

@@ -91,7 +91,7 @@ func (m *Metrics) makeOthers() {
 		"1 for a table of the node that the agent cannot read (TableUnreadable): what other programs change of its chains there is not repaired. The Node has an event.", "ip_family", "table", "reason")
 	m.driftRepairs = m.counter("drift_repairs_total",
 		"Times that something else changed what the agent keeps in the kernel, and it was put back. If it keeps growing, two programs fight.", "ip_family", "what")
-	m.formerAddresses = m.gauge("former_addresses", "Addresses that Services gave up for other ones and that are served until nobody uses them.", "ip_family")
+	m.formerAddresses = m.gauge("former_addresses", "Addresses that Services gave up for other ones and that are served until no client uses them.", "ip_family")
 	m.formerConnections = m.gauge("former_address_connections",
 		"Connections through this node to former addresses, as last counted: every 5 s while there are such addresses.", "ip_family")
 	m.buildInfo = m.gauge("build_info", "Always 1; the labels say what runs.", "version", "go_version", "mode", "mode_reason")

@@ -32,7 +32,7 @@ const (
 
 	active     set = "active"     // ClusterIPs: a port that nothing else decided about is refused
 	vips       set = "vips"       // all other virtual IPs
-	allocated  set = "allocated"  // addresses of the ServiceCIDRs that somebody has
+	allocated  set = "allocated"  // addresses of the ServiceCIDRs that a Service or an IPAddress has
 	firewalled set = "firewalled" // fronts with source ranges
 	sources    set = "sources"    // length, front, source range of that length
 	balanced   set = "balanced"   // fronts whose endpoints IPVS chooses

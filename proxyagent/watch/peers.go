@@ -163,7 +163,7 @@ func (p *peers) follow(ctx context.Context) {
 		select {
 		case <-time.After(peersFor):
 			return
-		case <-p.turned: // somebody asks again
+		case <-p.turned: // a Service asks again
 		case <-ctx.Done():
 		}
 	}

@@ -224,7 +224,7 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 		flying = false
 	}
 	if flying || wanted {
-		switch k.Purpose { // what was cooling cools on if nobody uses it after all
+		switch k.Purpose { // what was cooling cools on if no Service uses it after all
 		case v1alpha1.PurposeCooling:
 			l.coolDowns.note(a, CoolDown{Service: k.Service, Released: k.Released})
 		case v1alpha1.PurposeReservation:

@@ -194,7 +194,7 @@ func (l *Index) BeginWrite(a netip.Addr) bool {
 	if l.flights.at[a] != nil {
 		return false
 	}
-	l.pool.Assume(a) // what is allocated is nobody's to draw anyway
+	l.pool.Assume(a) // what is allocated is drawn for no Service anyway
 	l.enterFlight(&flight{address: a, write: newWrite()}, Holder{})
 	return true
 }

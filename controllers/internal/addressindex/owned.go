@@ -44,7 +44,7 @@ func newOwned(o *networkingv1.IPAddress) OwnedIPAddress {
 		k.Deleted = o.DeletionTimestamp.Time
 	}
 	if k.Service.Name != "" {
-		k.Purpose = v1alpha1.PurposeAdditional // nothing else of ours names a Service, whatever somebody writes into the label
+		k.Purpose = v1alpha1.PurposeAdditional // nothing else of ours names a Service, whatever another writer puts into the label
 	}
 	if k.Purpose == v1alpha1.PurposeCooling {
 		r := ReadCoolDown(o.Annotations, o.CreationTimestamp.Time)

@@ -70,7 +70,7 @@ var (
 	// CertificateExpiration is when the webhooks' certificate runs out; 0 before there is one.
 	CertificateExpiration = auto.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "webhook_certificate_expiration_timestamp_seconds",
-		Help: "When the certificate that the webhooks serve runs out, in seconds since 1970; 0 before there is one, and where somebody else issues it.",
+		Help: "When the certificate that the webhooks serve runs out, in seconds since 1970; 0 before there is one, and where another program issues it.",
 	})
 )
 

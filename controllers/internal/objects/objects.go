@@ -40,7 +40,7 @@ func ApplyConditions(ctx context.Context, c client.Client, o *v1alpha1.ServiceCI
 	var status struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	}
-	status.Conditions = append([]metav1.Condition{}, conditions...) // not nil: a status that nobody owns anything of any more would be null, which the schema refuses
+	status.Conditions = append([]metav1.Condition{}, conditions...) // not nil: a status of which no field manager owns anything any more would be null, which the schema refuses
 	if err := ApplyStatus(ctx, c, o, &status, as); err != nil {
 		return fmt.Errorf("writing conditions of ServiceCIDRPolicy %s: %w", o.Name, err)
 	}

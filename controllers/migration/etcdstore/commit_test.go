@@ -82,9 +82,9 @@ var _ = Describe("committing", Ordered, func() {
 			write migration.Write
 			want  string
 		}{
-			"exists already":  {raw("g/there", 0, "x"), fmt.Sprintf("/registry/g/there: the key was changed by somebody else: it is at revision %d, not at 0", there)},
+			"exists already":  {raw("g/there", 0, "x"), fmt.Sprintf("/registry/g/there: the key was changed by another writer: it is at revision %d, not at 0", there)},
 			"was changed":     {raw("g/there", there-1, "x"), fmt.Sprintf("it is at revision %d, not at %d", there, there-1)},
-			"was deleted":     {raw("g/gone", gone, "x"), fmt.Sprintf("/registry/g/gone: the key was changed by somebody else: it is at revision 0, not at %d", gone)},
+			"was deleted":     {raw("g/gone", gone, "x"), fmt.Sprintf("/registry/g/gone: the key was changed by another writer: it is at revision 0, not at %d", gone)},
 			"delete, changed": {deletion("g/there", there-1), fmt.Sprintf("it is at revision %d, not at %d", there, there-1)},
 			"delete, gone":    {deletion("g/gone", gone), fmt.Sprintf("it is at revision 0, not at %d", gone)},
 		} {

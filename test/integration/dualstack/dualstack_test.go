@@ -125,7 +125,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 		Expect(named(p.Services)).To(ContainElements("headless", "ports", "template", cluster.StockName(0)))
 		Expect(named(p.LeftOut)).To(HaveExactElements(
 			MatchRegexp(`^listed: \S+ has written spec\.ipFamilies`),
-			HavePrefix("manual: somebody writes its EndpointSlices, and none has addresses of IPv6"),
+			HavePrefix("manual: it has no selector, and none of its EndpointSlices has addresses of IPv6"),
 			HavePrefix("pods: none of its pods has an address of IPv6"),
 		))
 		Expect(named(planned(ctx, 1, "-l", "tier=edge").Services)).To(HaveExactElements("ports"))

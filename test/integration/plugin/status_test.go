@@ -98,7 +98,7 @@ var _ = Describe("status", Ordered, func() {
 					containers: [{name: agent, image: "agent:v1", readinessProbe: {httpGet: {path: /healthz, port: %d}}}]}}}}
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: agents, namespace: kube-system}, data: {config.yaml: "mode: auto"}}`, port))
-		Expect(admin(ctx).Stdout).To(MatchRegexp(`agents +false +their DaemonSet has changed, and nobody has acted on it yet`))
+		Expect(admin(ctx).Stdout).To(MatchRegexp(`agents +false +their DaemonSet has changed, and kube-controller-manager has not acted on it yet`))
 		c.Kubectl(ctx, "patch", "daemonset", "agents", "-n", "kube-system", "--subresource=status", "--type=merge", "-p", `{"status":{"observedGeneration":1}}`)
 		DeferCleanup(func(ctx SpecContext) {
 			c.Kubectl(ctx, "delete", "daemonset/agents", "configmap/agents", "-n", "kube-system")
