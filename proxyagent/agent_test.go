@@ -160,13 +160,13 @@ func TestAFamilyThatCannotBeServed(t *testing.T) {
 				})
 				s.run(true)
 				s.until(4 * time.Second)
-				want := []string{"0s IPv6 restorefailed", "1s IPv6 restorefailed", "3s IPv6 restorefailed"}
+				want := []string{"0s IPv4 updated", "0s IPv6 restorefailed", "1s IPv6 restorefailed", "3s IPv6 restorefailed"}
 				if optional {
-					want = []string{"0s IPv6 updated", "0s changesdone 1 0", "1s IPv6 updated", "3s IPv6 updated"}
+					want = []string{"0s IPv4 updated", "0s IPv6 updated", "0s changesdone 1 0", "1s IPv6 updated", "3s IPv6 updated"}
 				}
 				// IPv4 has a second, empty round if it took the change before it was woken for it.
 				got := slices.DeleteFunc(s.take("updated", "restorefailed", "changesdone"), func(l string) bool {
-					return strings.Contains(l, "IPv4") || strings.Contains(l, "changesdone 0 0")
+					return l == "1s IPv4 updated" || strings.Contains(l, "changesdone 0 0")
 				})
 				slices.Sort(got) // the families run side by side
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -419,12 +419,41 @@ func TestManyDisputesAreToldInPart(t *testing.T) {
 		if reported := len(s.take("event")); reported != maxOfNamespace {
 			t.Errorf("of 60 disputes %d were reported, want %d", reported, maxOfNamespace)
 		}
+		other, late := web("other", "10.96.1.1", "10.244.0.1"), web("late", "10.96.1.1", "10.244.0.2")
+		other.Name.Namespace, late.Name.Namespace = "zoo", "zoo"
+		late.Created = other.Created.Add(time.Hour)
+		s.source.put(other, late)
+		s.until(90 * time.Second)
+		if lines := s.take("event"); len(lines) != 1 || !strings.Contains(lines[0], "10.96.1.1") {
+			t.Errorf("beside the many of one namespace, that of another one is told as %q", lines)
+		}
 		claim(8) // before the others in the order of addresses
 		s.until(2 * time.Minute)
 		if reported := len(s.take("event")); reported > 0 {
 			t.Errorf("of 60 more %d were reported", reported)
 		}
 	})
+}
+
+// TestAQuotaIsForAllAndForEachNamespace of those that would have more.
+func TestAQuotaIsForAllAndForEachNamespace(t *testing.T) {
+	take, of := quota(), map[string]int{}
+	for range 2 * maxOfNamespace {
+		for i := range 2 * maxEvents / maxOfNamespace {
+			if namespace := fmt.Sprint("n", i); take(namespace) {
+				of[namespace]++
+			}
+		}
+	}
+	all := 0
+	for namespace, n := range of {
+		if all += n; n > maxOfNamespace {
+			t.Errorf("%s has %d events", namespace, n)
+		}
+	}
+	if all != maxEvents {
+		t.Errorf("there are %d events, want %d", all, maxEvents)
+	}
 }
 
 func TestHealthChecksFollowServices(t *testing.T) {

@@ -158,7 +158,7 @@ const (
 	// PartRefused means that the kernel refuses an endpoint or address; the rest is served.
 	PartRefused DegradationReason = "PartRefused"
 	// AffinityTooDear means that session affinity for so many endpoints would take more than a node
-	// has for it. Every connection gets any endpoint.
+	// has for it, or for one namespace. Every connection gets any endpoint.
 	AffinityTooDear DegradationReason = "SessionAffinityTooDear"
 	// SchedulerUnavailable means that the node's mode lacks the scheduler that the Service asks for.
 	SchedulerUnavailable DegradationReason = "SchedulerUnavailable"
@@ -199,7 +199,7 @@ func (r DegradationReason) String() string {
 		return fmt.Sprintf("not served at load balancer IPs, whose clients are dropped: source ranges cannot be read, or are too many: once merged, "+
 			"their number times those of load balancer IPs and ports is %d at most", MaxSources)
 	case AffinityTooDear:
-		return "without session affinity: it has too many endpoints for it"
+		return "without session affinity: it has too many endpoints for it, or its namespace or the node has with those of other ports"
 	case SchedulerUnavailable:
 		return fmt.Sprintf("without its scheduler: the mode of this node does not have it (nftables has %s; ipvs has %s); connections go to any endpoint",
 			listed(modeSchedulers[NFTables]), listed(modeSchedulers[IPVS]))

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// timeout is for one proxy. It takes a quarter of an hour on two cores.
+// timeout is for one proxy: a quarter of an hour on two cores, 36 minutes beside other work.
 const timeout = SpecTimeout(90 * time.Minute)
 
 // withAgent makes the agent the only Service proxy of a cluster, with some configuration.
