@@ -165,11 +165,14 @@ var sliceScenarios = []scenario{
 		}
 		seen := map[int]bool{}
 		t.eventually("an endpoint of each slice", func() error {
-			got := flow(t.Pod1, s.clusterIP(), 80).dial()
-			for i := range all {
-				if first, last := all[i][0].Addr(t.F), all[i][each-1].Addr(t.F); got.Outcome == network.Connected &&
-					first.Compare(got.Endpoint.Addr()) <= 0 && got.Endpoint.Addr().Compare(last) <= 0 {
-					seen[i] = true
+			var got network.Result
+			for range each { // IPVS takes one endpoint after the other
+				got = flow(t.Pod1, s.clusterIP(), 80).dial()
+				for i := range all {
+					if first, last := all[i][0].Addr(t.F), all[i][each-1].Addr(t.F); got.Outcome == network.Connected &&
+						first.Compare(got.Endpoint.Addr()) <= 0 && got.Endpoint.Addr().Compare(last) <= 0 {
+						seen[i] = true
+					}
 				}
 			}
 			if len(seen) < slices {
