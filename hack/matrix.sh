@@ -31,6 +31,7 @@ program() {
 verdict() {
 	local failed
 	failed=$(grep -oE '^--- FAIL: \S+' "$1" | cut -d' ' -f3 | paste -sd ' ' || true)
+	grep -q '^--- PASS' "$1" || { echo "did not run, see $1"; return; }
 	echo "$(grep -c '^--- PASS' "$1") passed${failed:+, failed: $failed}"
 }
 
@@ -52,7 +53,7 @@ kernels() {
 		for package in nftables iptables/rules; do
 			local log=$out/kernel-$release-${package##*/}.log
 			CLUSTERIP_SLOWNESS=5 RELEASE=$([ "$release" = bookworm ] || echo "$release") hack/vm.sh bash -c "uname -r; cd proxyagent/$package && $out/${package##*/}.test -test.v -test.short -test.timeout 60m" >"$log" 2>&1 || true
-			rows+=("| proxyagent/$package, Debian $release | $(grep -m1 -oE '^[0-9]+\.[0-9]+\.[0-9]+\S*' "$log" || echo '?') | $(verdict "$log") |")
+			rows+=("| proxyagent/$package, Debian $release | $(grep -m1 -oaE '[0-9]+\.[0-9]+\.[0-9]+\S*-amd64' "$log" || echo '?') | $(verdict "$log") |")
 		done
 	done
 }

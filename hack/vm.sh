@@ -33,6 +33,7 @@ unpackKernel() {
 	work=$(mktemp -d "$booted.XXXX")
 	"$repository/hack/packages.sh" amd64 "$work" linux-image-amd64
 	[ -d "$work/lib/modules" ] || ln -s usr/lib "$work/lib"
+	find -L "$work/lib/modules" -name '*.ko.xz' -exec "$cache/bin/busybox" unxz {} + # busybox loads none that are compressed
 	"$cache/bin/busybox" depmod -b "$work" "$(release "$work")"
 	mv "$work" "$booted"
 }
@@ -42,7 +43,7 @@ initramfs() {
 	local root=$work/root modules=$work/root/lib/modules/$kernel
 	mkdir -p "$root"/{bin,proc,sys,dev,files,written,merged} "$modules/kernel"
 	cp "$cache/bin/busybox" "$root/bin/"
-	(cd "$booted/lib/modules/$kernel" && cp --parents -r kernel/{net/9p,fs/9p,fs/netfs,fs/fscache,fs/overlayfs,drivers/virtio} modules.{order,builtin,builtin.modinfo} "$modules/")
+	(cd "$booted/lib/modules/$kernel" && shopt -s nullglob && cp --parents -r kernel/{net/9p,fs/9p,fs/netfs,fs/fscach[e],fs/overlayfs,drivers/virtio} modules.{order,builtin,builtin.modinfo} "$modules/")
 	"$cache/bin/busybox" depmod -b "$root" "$kernel"
 	cat >"$root/init" <<-'INIT'
 		#!/bin/busybox sh

@@ -138,7 +138,7 @@ var affinityScenarios = []scenario{
 	{number: "112", name: "affinity holds for 2,000 clients of two endpoints",
 		differs: map[kind]string{withIPTables: "xt_recent remembers 100 clients per endpoint"},
 		run: func(t *T) {
-			s := t.create(spec{affinitySeconds: 100}, t.six()[:2]...)
+			s := t.create(spec{affinitySeconds: int32(100 * network.Slowness)}, t.six()[:2]...)
 			t.expect("the Service", flow(t.Pod1, s.clusterIP(), 80), reachesSome(t.six()[:2]...))
 			t.settle()
 			const clients = 2000

@@ -82,7 +82,7 @@ var loadBalancerScenarios = []scenario{
 		v := t.create(spec{lb: t.virtual(), ipMode: corev1.LoadBalancerIPModeVIP}, t.local)
 		t.expect("ipMode VIP", flow(t.Client, v.lb(), 80), reaches(t.local))
 	}},
-	{number: "49b", kinds: ours, // IPVS ends connections with their virtual IP
+	{number: "49b", kinds: atRandom, // IPVS ends connections with their virtual IP
 		name: "the ipMode of a load balancer changes, and connections live on", run: func(t *T) {
 			s := t.create(spec{lb: t.virtual()}, t.local)
 			as := func(mode corev1.LoadBalancerIPMode) {
