@@ -40,8 +40,7 @@ FROM source AS build
 COPY allocator/ allocator/
 COPY config/enforcement/ config/enforcement/
 COPY controllers/ controllers/
-COPY internal/batch/ internal/batch/
-COPY internal/plain/ internal/plain/
+COPY internal/ internal/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \

@@ -18,15 +18,15 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration/condition"
 	"github.com/clusterip-operator/clusterip-operator/controllers/service"
 	"github.com/clusterip-operator/clusterip-operator/controllers/servicecidr"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/internal/leader"
+	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 )
 

@@ -23,11 +23,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 	"github.com/clusterip-operator/clusterip-operator/controllers/servicecidr"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // View is the address index and the compiled policies of a cluster, as the operator has them, for a

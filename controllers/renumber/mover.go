@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // Mover moves Services, one at a time or many side by side. All fields but Refusal are required.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 )
 
 // Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the

@@ -11,7 +11,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // OwnedIPAddress is an IPAddress that the operator owns. Fields that its purpose lacks are zero.

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
+	"github.com/clusterip-operator/clusterip-operator/internal/webhook"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
+	"github.com/clusterip-operator/clusterip-operator/internal/webhook"
 )
 
 // lease is a Lease of an election without an API server.

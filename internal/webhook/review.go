@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 )
 
 // Budget is a request's time here, from first byte to answer; the API server gives two seconds.

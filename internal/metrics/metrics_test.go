@@ -7,7 +7,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/metricsdoc"
 )
 
@@ -24,7 +24,7 @@ func TestDocumentation(t *testing.T) {
 	defer ctrlmetrics.Registry.Unregister(addresses)
 	BlockedDeletions.WithLabelValues("kubernetes")
 	WritesRefused.WithLabelValues("repair", "create")
-	if err := metricsdoc.Check("../../../docs/metrics.md", prefix, ctrlmetrics.Registry.(metricsdoc.Registry)); err != nil {
+	if err := metricsdoc.Check("../../docs/metrics.md", prefix, ctrlmetrics.Registry.(metricsdoc.Registry)); err != nil {
 		t.Error(err)
 	}
 }

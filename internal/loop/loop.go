@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
+	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
 )
 
 // Options of a control loop.

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
+	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 // wordsOfAPIServer is how much of an answer fits into the note of an event beside our own words.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // ParseClusterIP reads an entry of spec.clusterIPs. Services from before Kubernetes 1.22 may hold

@@ -4,9 +4,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 )
 
 // With returns the Inputs with a policy added, or in the place of the one of its name, without the
