@@ -41,6 +41,7 @@ COPY allocator/ allocator/
 COPY config/enforcement/ config/enforcement/
 COPY controllers/ controllers/
 COPY internal/ internal/
+COPY plugin/ plugin/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \

@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 // filter says which addresses are listed; an empty field lets all pass.
 type filter struct{ serviceCIDR, band, namespace, state, parent, policy string }
 
-func (f filter) matches(a controllers.Address) bool {
+func (f filter) matches(a view.Address) bool {
 	is := func(want, has string) bool { return want == "" || want == has }
 	return is(f.band, a.Band) && is(f.state, a.State) && is(f.policy, a.Policy) &&
 		(f.serviceCIDR == "" || slices.Contains(a.ServiceCIDRs, f.serviceCIDR)) &&
@@ -31,7 +31,7 @@ func (f filter) matches(a controllers.Address) bool {
 }
 
 // parentOf is the Service that has an address, or else what its IPAddress names.
-func parentOf(a controllers.Address) string {
+func parentOf(a view.Address) string {
 	if len(a.Services) > 0 {
 		return "services " + strings.Join(a.Services, ",")
 	}
@@ -108,15 +108,15 @@ func (a *admin) addresses(ctx context.Context, f filter, out output) error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(one controllers.Address) bool { return !f.matches(one) })
+	all = slices.DeleteFunc(all, func(one view.Address) bool { return !f.matches(one) })
 	return out.print(a.Out, listAddresses(all, time.Now()))
 }
 
-func listAddresses(all []controllers.Address, now time.Time) listing {
+func listAddresses(all []view.Address, now time.Time) listing {
 	l := listing{
 		value: struct {
-			Kind  string                `json:"kind"`
-			Items []controllers.Address `json:"items"`
+			Kind  string         `json:"kind"`
+			Items []view.Address `json:"items"`
 		}{"AddressList", all},
 		table: metav1.Table{ColumnDefinitions: columns("ADDRESS", "STATE", "PARENT", "RANGE", "BAND", "POLICY", "+PROBLEM", "+AGE")},
 	}
@@ -160,7 +160,7 @@ func (a *admin) show(ctx context.Context, address netip.Addr) error {
 }
 
 // events returns the last events about an address: of Services that name it, and of its IPAddress.
-func (s *session) events(ctx context.Context, a controllers.Address) (all []corev1.Event, err error) {
+func (s *session) events(ctx context.Context, a view.Address) (all []corev1.Event, err error) {
 	about := []client.ObjectKey{{Namespace: metav1.NamespaceDefault, Name: a.Address.String()}} // events of objects without a namespace are there
 	for _, name := range a.Services {
 		namespace, name, _ := strings.Cut(name, "/")

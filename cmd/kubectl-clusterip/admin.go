@@ -22,10 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 // admin is what the commands share that look at a cluster as it runs.
@@ -48,7 +49,7 @@ type session struct {
 	// clock is the API server's.
 	clock *serverClock
 	// opened is what view has read.
-	opened *controllers.View
+	opened *view.View
 }
 
 // open connects to the cluster that the flags name.
@@ -66,7 +67,7 @@ func (a *admin) open() (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	gv, err := controllers.Discover(d)
+	gv, err := kube.Discover(d)
 	if err != nil {
 		return nil, fmt.Errorf("asking the API server at %s what it serves: %w", config.Host, err)
 	}
@@ -74,10 +75,10 @@ func (a *admin) open() (*session, error) {
 	if s.namespace, err = a.kube.namespace(); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	if s.policies, err = controllers.DiscoverPolicies(d); err != nil {
+	if s.policies, err = kube.DiscoverPolicies(d); err != nil {
 		return nil, err
 	}
-	scheme, err := controllers.NewScheme(gv)
+	scheme, err := kube.NewScheme(gv)
 	if err = errors.Join(err, appsv1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}

@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 // reportKind marks a file as the report of a check.
@@ -46,7 +46,7 @@ type item struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-func (r *checkReport) addDrift(d controllers.Drift) {
+func (r *checkReport) addDrift(d view.Drift) {
 	for _, f := range d.Addresses {
 		i := item{
 			Check: driftChecks[f.Drift], Object: "ipaddress/" + f.Address.String(), Address: f.Address.String(), Message: means(f), Repair: f.Do,

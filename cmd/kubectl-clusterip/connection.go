@@ -24,10 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration/condition"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration/etcdstore"
+	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 )
 
 // connection says where a cluster is read from and written to.
@@ -135,15 +135,15 @@ func (c *connection) openAPI(l *link, now *serverClock) error {
 	if l.Version, err = d.ServerVersion(); err != nil {
 		return fmt.Errorf("asking the API server at %s for its version: %w; with --offline everything is read from etcd", config.Host, err)
 	}
-	gv, err := controllers.Discover(d)
-	if err != nil && !errors.Is(err, controllers.ErrNotServed) {
+	gv, err := kube.Discover(d)
+	if err != nil && !errors.Is(err, kube.ErrNotServed) {
 		return err
 	}
 	l.config, l.Served, l.APIVersion = config, err == nil, gv.String()
 	if !l.Served {
 		gv = networkingv1.SchemeGroupVersion // a scheme wants one; these kinds are not asked for
 	}
-	scheme, err := controllers.NewScheme(gv)
+	scheme, err := kube.NewScheme(gv)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (l *link) serves() error {
 	if l.Served {
 		return nil
 	}
-	return fmt.Errorf("%w; or let `migrate seed --etcd` write the IPAddresses into etcd (server version %s)", controllers.ErrNotServed, versionText(l.Version))
+	return fmt.Errorf("%w; or let `migrate seed --etcd` write the IPAddresses into etcd (server version %s)", kube.ErrNotServed, versionText(l.Version))
 }
 
 func versionText(v *apiversion.Info) string {

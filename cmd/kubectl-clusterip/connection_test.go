@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	apiversion "k8s.io/apimachinery/pkg/version"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 )
 
 func TestParseRanges(t *testing.T) {
@@ -87,7 +87,7 @@ func TestValidateConnection(t *testing.T) {
 
 func TestServes(t *testing.T) {
 	l := &link{}
-	if err := l.serves(); !errors.Is(err, controllers.ErrNotServed) || !strings.Contains(err.Error(), "server version unknown") || !strings.Contains(err.Error(), "seed --etcd") {
+	if err := l.serves(); !errors.Is(err, kube.ErrNotServed) || !strings.Contains(err.Error(), "server version unknown") || !strings.Contains(err.Error(), "seed --etcd") {
 		t.Errorf("not served: %v", err)
 	}
 	l.Version = &apiversion.Info{GitVersion: "v1.32.2"}

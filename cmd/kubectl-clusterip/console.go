@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/clusterip-operator/clusterip-operator/cmd/kubectl-clusterip/console"
-	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 func newConsole(a *admin) *cobra.Command {
@@ -68,7 +68,7 @@ func (a *admin) console(ctx context.Context, port uint16, namespace string, brow
 }
 
 // newConsoleSources names what a page can ask. Costly answers are kept for seconds, for all pages.
-func newConsoleSources(ctx context.Context, s *session, v *controllers.View, namespace string) map[string]console.Source {
+func newConsoleSources(ctx context.Context, s *session, v *view.View, namespace string) map[string]console.Source {
 	d := &consoleData{
 		session: s, view: v,
 		wrong: remembered(ctx, 5*time.Second, func(ctx context.Context) ([]netip.Addr, error) { return wrongAddresses(ctx, v) }),

@@ -10,15 +10,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 func TestHistory(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	ago := func(address string, seconds int) controllers.Allocation {
-		return controllers.Allocation{Address: netip.MustParseAddr(address), Since: now.Add(-time.Duration(seconds) * time.Second)}
+	ago := func(address string, seconds int) view.Allocation {
+		return view.Allocation{Address: netip.MustParseAddr(address), Since: now.Add(-time.Duration(seconds) * time.Second)}
 	}
-	sorted := []controllers.Allocation{ago("10.95.255.255", 1), ago("10.96.0.1", 990), ago("10.96.0.2", 100), ago("10.96.0.9", 500), ago("10.96.1.0", 1), ago("fd00::1", 5)}
+	sorted := []view.Allocation{ago("10.95.255.255", 1), ago("10.96.0.1", 990), ago("10.96.0.2", 100), ago("10.96.0.9", 500), ago("10.96.1.0", 1), ago("fd00::1", 5)}
 	all := history(sorted, "10.96.0.0/24", now)
 	if len(all) != historyPoints || all[0] != [2]int64{999_010, 1} || all[len(all)-1] != [2]int64{1_000_000, 3} {
 		t.Errorf("%d points from %v to %v", len(all), all[0], all[len(all)-1])

@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 // consoleData answers what the console's page asks.
 type consoleData struct {
 	session *session
-	view    *controllers.View
+	view    *view.View
 
 	wrong       func() ([]netip.Addr, error)
 	allocations func() (allocations, error)
@@ -31,7 +31,7 @@ type consoleData struct {
 
 // allocations are all addresses in use at a moment. Curves end there, and so stay until the next.
 type allocations struct {
-	all []controllers.Allocation
+	all []view.Allocation
 	at  time.Time
 }
 
@@ -103,13 +103,13 @@ func (d *consoleData) ranges(ctx context.Context, _ url.Values) (any, error) {
 const historyPoints = 100
 
 // history counts a range's allocations that existed at equal steps from the first one until now.
-func history(sorted []controllers.Allocation, cidr string, now time.Time) [][2]int64 {
+func history(sorted []view.Allocation, cidr string, now time.Time) [][2]int64 {
 	out := [][2]int64{}
 	p, err := netip.ParsePrefix(cidr)
 	if err != nil {
 		return out
 	}
-	from, _ := slices.BinarySearchFunc(sorted, p.Addr(), func(a controllers.Allocation, b netip.Addr) int { return a.Address.Compare(b) })
+	from, _ := slices.BinarySearchFunc(sorted, p.Addr(), func(a view.Allocation, b netip.Addr) int { return a.Address.Compare(b) })
 	var times []int64
 	for ; from < len(sorted) && p.Contains(sorted[from].Address); from++ {
 		times = append(times, sorted[from].Since.Unix())

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 // describe prints an answer for people.
@@ -53,7 +53,7 @@ func describeRefusal(w io.Writer, r pastRefusal, now time.Time) {
 	write(w, "%s was refused %s ago by ServiceCIDRPolicy %q: %s\n", service, ago(r.Time), r.Policy, why)
 }
 
-func describeAddress(w io.Writer, a controllers.Address, now time.Time) {
+func describeAddress(w io.Writer, a view.Address, now time.Time) {
 	write(w, "%s is %s\n", a.Address, stateOf(a))
 	if len(a.ServiceCIDRs) > 0 {
 		write(w, "  it lies in the %s band of ServiceCIDR %s\n", a.Band, strings.Join(a.ServiceCIDRs, ", "))
@@ -81,7 +81,7 @@ func describeAddress(w io.Writer, a controllers.Address, now time.Time) {
 	}
 }
 
-func stateOf(a controllers.Address) string {
+func stateOf(a view.Address) string {
 	if len(a.Services) > 0 {
 		return "the ClusterIP of Service " + strings.Join(a.Services, " and of Service ")
 	}
@@ -89,7 +89,7 @@ func stateOf(a controllers.Address) string {
 }
 
 // problems are what is wrong with an address, in the words of `check`.
-func problems(a controllers.Address) (all []string) {
+func problems(a view.Address) (all []string) {
 	r := checkReport{}
 	r.addDrift(a.Drift)
 	for _, i := range r.Items {
@@ -99,7 +99,7 @@ func problems(a controllers.Address) (all []string) {
 }
 
 // describeExplanation says what would happen to a Service. has are the addresses that it has now.
-func describeExplanation(w io.Writer, e admission.Explanation, has []controllers.Address) {
+func describeExplanation(w io.Writer, e admission.Explanation, has []view.Address) {
 	if e.NoAddress {
 		write(w, "The Service is headless, or of type ExternalName: it gets no address.\n")
 		return
@@ -125,7 +125,7 @@ func describeExplanation(w io.Writer, e admission.Explanation, has []controllers
 	}
 }
 
-func describeSource(w io.Writer, s admission.Source, has []controllers.Address) {
+func describeSource(w io.Writer, s admission.Source, has []view.Address) {
 	if len(s.Reserved) > 0 {
 		write(w, "%s: %s is reserved for it\n", s.Family, s.Reserved[0])
 		return
@@ -152,7 +152,7 @@ func describeSource(w io.Writer, s admission.Source, has []controllers.Address) 
 	describePolicies(w, s.Policies)
 }
 
-func drawable(s admission.Source, a controllers.Address) bool {
+func drawable(s admission.Source, a view.Address) bool {
 	for _, step := range s.Order {
 		if step.Contains(a.Address) {
 			return true

@@ -13,8 +13,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 // A map has at most 2^mapBits cells, in lines of mapWidth that each begin with their first address.
@@ -125,7 +125,7 @@ func rangesToDraw(what string, all []networkingv1.ServiceCIDR) (out []toDraw, er
 }
 
 // wrongAddresses are those with which something is wrong.
-func wrongAddresses(ctx context.Context, v *controllers.View) (wrong []netip.Addr, err error) {
+func wrongAddresses(ctx context.Context, v *view.View) (wrong []netip.Addr, err error) {
 	all, err := v.Addresses(ctx)
 	for _, a := range all {
 		if len(a.Wrong) > 0 {

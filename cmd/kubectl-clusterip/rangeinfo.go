@@ -15,7 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 // rangeInfo is one range of one ServiceCIDR, as `ranges` prints it.
@@ -39,7 +39,7 @@ type rangeInfo struct {
 
 // rangeInfos joins what is known of ranges. It lists IPAddresses if a ServiceCIDR has no counts.
 func (s *session) rangeInfos(ctx context.Context, cidrs []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []rangeInfo, err error) {
-	var v *controllers.View
+	var v *view.View
 	for i := range cidrs {
 		usage, told := toldUsage(&cidrs[i])
 		if !told {
@@ -75,7 +75,7 @@ func toldUsage(o *networkingv1.ServiceCIDR) (u v1alpha1.ServiceCIDRUsage, ok boo
 }
 
 // countedUsage counts by what the view has, for a cluster without the operator.
-func countedUsage(o *networkingv1.ServiceCIDR, v *controllers.View) (out v1alpha1.ServiceCIDRUsage) {
+func countedUsage(o *networkingv1.ServiceCIDR, v *view.View) (out v1alpha1.ServiceCIDRUsage) {
 	for _, text := range o.Spec.CIDRs {
 		if r, err := allocator.ParseRange(text); err == nil {
 			out.Ranges = append(out.Ranges, v.RangeUsage(r))

@@ -24,9 +24,9 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers"
-	"github.com/clusterip-operator/clusterip-operator/controllers/renumber"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/plugin/renumber"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 func newRenumber(a *admin) *cobra.Command {
@@ -319,7 +319,7 @@ func (s *session) leaveOutRefused(ctx context.Context, p *renumber.Plan, service
 }
 
 // refusedAddresses is the webhook's refusal of a Service with these addresses, empty if it passes.
-func refusedAddresses(ctx context.Context, v *controllers.View, service *corev1.Service, want []netip.Addr) (string, error) {
+func refusedAddresses(ctx context.Context, v *view.View, service *corev1.Service, want []netip.Addr) (string, error) {
 	anew := service.DeepCopy()
 	// The annotation does not change, so that no right to it is asked for.
 	delete(anew.Annotations, v1alpha1.AnnotationAdditionalFrom)

@@ -9,7 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/renumber"
+	"github.com/clusterip-operator/clusterip-operator/plugin/renumber"
 )
 
 // TestWhoWaitsForAServiceIsNoted has webhooks that are called at an address, or through a Service.

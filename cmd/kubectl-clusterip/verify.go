@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 )
 
 // verifying are the flags of verify.
@@ -163,7 +163,7 @@ func (l *link) awaitOtherVersion(ctx context.Context) error {
 		case <-tick.C:
 		}
 		// An API server that cannot be asked just now has not changed.
-		if now, err := controllers.Discover(d); err == nil && now.String() != l.APIVersion {
+		if now, err := kube.Discover(d); err == nil && now.String() != l.APIVersion {
 			return fmt.Errorf("%w: %s instead of %s, so that it allocates from IPAddresses itself", errOtherVersion, now, l.APIVersion)
 		}
 	}
@@ -171,11 +171,11 @@ func (l *link) awaitOtherVersion(ctx context.Context) error {
 
 // cacheOptions keep of each object what is needed to judge it.
 func cacheOptions(l *link) cache.Options {
-	o := controllers.CacheOptions(false)
+	o := kube.CacheOptions(false)
 	o.Scheme = l.API.Scheme()
 	o.ReaderFailOnMissingInformer = false
 	o.ByObject = map[client.Object]cache.ByObject{}
-	for kind, options := range controllers.CacheOptions(false).ByObject {
+	for kind, options := range kube.CacheOptions(false).ByObject {
 		if _, ok := kind.(*corev1.Service); ok { // an IPAddress needs its signature
 			o.ByObject[kind] = options
 		}

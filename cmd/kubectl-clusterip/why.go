@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 func newWhy(a *admin) *cobra.Command {
@@ -65,7 +65,7 @@ type answer struct {
 	// Missing: there is no such Service yet.
 	Missing bool `json:"missing,omitempty"`
 	// Addresses are those that the Service has, or the one that was asked for.
-	Addresses []controllers.Address `json:"addresses,omitempty"`
+	Addresses []view.Address `json:"addresses,omitempty"`
 	// Refusals of the past are noted in the status of policies.
 	Refusals []pastRefusal `json:"refusals,omitempty"`
 	// IfCreated is what would happen to the Service if it were created now.
@@ -138,7 +138,7 @@ func (s *session) question(subject string, set labels.Set) (func(context.Context
 }
 
 // view connects to the cluster that the flags name, and reads it.
-func (a *admin) view(ctx context.Context) (*controllers.View, error) {
+func (a *admin) view(ctx context.Context) (*view.View, error) {
 	s, err := a.open()
 	if err != nil {
 		return nil, err
@@ -147,13 +147,13 @@ func (a *admin) view(ctx context.Context) (*controllers.View, error) {
 }
 
 // view reads the cluster as the operator sees it, once.
-func (s *session) view(ctx context.Context) (*controllers.View, error) {
+func (s *session) view(ctx context.Context) (*view.View, error) {
 	if s.opened != nil {
 		return s.opened, nil
 	}
 	late := time.AfterFunc(2*time.Second, func() { write(s.progress, "Listing Services and IPAddresses ...\n") })
 	defer late.Stop()
-	v, err := controllers.OpenView(ctx, s.config, s, s.policies)
+	v, err := view.Open(ctx, s.config, s, s.policies)
 	if err != nil {
 		return nil, permission(err)
 	}
@@ -195,7 +195,7 @@ func (s *session) whyService(ctx context.Context, name types.NamespacedName, set
 }
 
 // explainAnew explains a creation without addresses: what the Service has already does not count.
-func explainAnew(ctx context.Context, v *controllers.View, service *corev1.Service, out *answer) error {
+func explainAnew(ctx context.Context, v *view.View, service *corev1.Service, out *answer) error {
 	anew := service.DeepCopy()
 	if !slices.Contains(anew.Spec.ClusterIPs, corev1.ClusterIPNone) {
 		anew.Spec.ClusterIP, anew.Spec.ClusterIPs = "", nil

@@ -1,4 +1,4 @@
-package controllers
+package view
 
 import (
 	"cmp"
@@ -25,6 +25,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/controllers/servicecidr"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
@@ -32,7 +33,7 @@ import (
 
 // View is the address index and the compiled policies of a cluster, as the operator has them, for a
 // program that only reads. It does not show what the leader has in memory alone: addresses in
-// flight, and cool-downs in the second before they are written. OpenView makes one; it is safe for
+// flight, and cool-downs in the second before they are written. Open makes one; it is safe for
 // concurrent use.
 type View struct {
 	index    *addressindex.Index
@@ -44,12 +45,12 @@ type View struct {
 	failed   chan error
 }
 
-// OpenView lists ServiceCIDRs, IPAddresses, Services and Namespaces, and ServiceCIDRPolicies where
+// Open lists ServiceCIDRs, IPAddresses, Services and Namespaces, and ServiceCIDRPolicies where
 // they are served, and follows them until ctx ends. live is a client of that API server with a
-// scheme of NewScheme. The error says what could not be listed, and wraps the API server's.
-func OpenView(ctx context.Context, config *rest.Config, live client.Client, policies bool) (*View, error) {
+// scheme of kube.NewScheme. The error says what could not be listed, and wraps the API server's.
+func Open(ctx context.Context, config *rest.Config, live client.Client, policies bool) (*View, error) {
 	v := &View{index: addressindex.New(), policies: steering.NewCache(), live: live, failed: make(chan error, 1)}
-	o := CacheOptions(policies)
+	o := kube.CacheOptions(policies)
 	o.Scheme, o.Mapper, o.DefaultWatchErrorHandler = live.Scheme(), live.RESTMapper(), v.couldNotList
 	o.DefaultUnsafeDisableDeepCopy = new(true) // nothing here changes what it reads, and an audit reads every object
 	o.NewInformer = func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
@@ -59,7 +60,7 @@ func OpenView(ctx context.Context, config *rest.Config, live client.Client, poli
 	if err != nil {
 		return nil, fmt.Errorf("making a discovery client: %w", err)
 	}
-	if v.bitmap, err = AllocatesFromBitmap(ctx, d, live); err != nil {
+	if v.bitmap, err = kube.AllocatesFromBitmap(ctx, d, live); err != nil {
 		return nil, fmt.Errorf("finding out who allocates: %w", err)
 	}
 	if v.cache, err = cache.New(config, o); err != nil {
