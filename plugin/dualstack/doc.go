@@ -10,5 +10,6 @@
 // address. So the field has no owner afterwards, and no manager's next apply meets a conflict. A
 // headless Service has no address that says which family comes first; there both are written.
 //
-// Start with decide.go, which has the rules. NewPlan reads the cluster, Runner writes.
+// Start with decide.go, which has the rules. NewPlan reads the cluster, Runner writes, and New
+// returns the command.
 package dualstack

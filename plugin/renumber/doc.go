@@ -25,5 +25,5 @@
 // Service that its owner has changed meanwhile is left as its owner wants it.
 //
 // Start with stage.go; plan.go chooses addresses, judge.go says what is not moved, record.go what
-// is believed, spec.go has the two updates, and mover.go carries them out.
+// is believed, spec.go has the two updates, and mover.go carries them out. New returns the command.
 package renumber
