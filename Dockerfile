@@ -40,8 +40,8 @@ FROM source AS build
 COPY allocator/ allocator/
 COPY config/enforcement/ config/enforcement/
 COPY controllers/ controllers/
-COPY internal/batch/ internal/batch/
-COPY internal/plain/ internal/plain/
+COPY internal/ internal/
+COPY plugin/ plugin/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \

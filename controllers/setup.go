@@ -18,15 +18,16 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration/condition"
 	"github.com/clusterip-operator/clusterip-operator/controllers/service"
 	"github.com/clusterip-operator/clusterip-operator/controllers/servicecidr"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/internal/kube"
+	"github.com/clusterip-operator/clusterip-operator/internal/leader"
+	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 )
 
@@ -42,9 +43,9 @@ type Options struct {
 	// NearlyFull says when a range is reported as nearly full.
 	NearlyFullPercent int
 	NearlyFullWithin  time.Duration
-	// GroupVersion is the answer of Discover.
+	// GroupVersion is the answer of kube.Discover.
 	GroupVersion schema.GroupVersion
-	// Policies is the answer of DiscoverPolicies.
+	// Policies is the answer of kube.DiscoverPolicies.
 	Policies bool
 	// Namespace is where the certificate of the webhooks is kept; empty when nothing needs one.
 	Namespace string
@@ -79,7 +80,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("making a discovery client: %w", err)
 	}
-	bitmap, err := AllocatesFromBitmap(ctx, d, mgr.GetAPIReader())
+	bitmap, err := kube.AllocatesFromBitmap(ctx, d, mgr.GetAPIReader())
 	if err != nil {
 		return fmt.Errorf("finding out who allocates: %w", err)
 	}
@@ -218,13 +219,13 @@ func (o Options) watchVersion(d discovery.DiscoveryInterface, live client.Reader
 
 // changed says what the API server serves anew. One that cannot be asked just now has not changed.
 func (o Options) changed(ctx context.Context, d discovery.DiscoveryInterface, live client.Reader, bitmap bool) error {
-	if now, err := Discover(d); err == nil && now != o.GroupVersion {
+	if now, err := kube.Discover(d); err == nil && now != o.GroupVersion {
 		return fmt.Errorf("the API server now serves %s instead of %s; restarting", now, o.GroupVersion)
 	}
-	if now, err := DiscoverPolicies(d); err == nil && now != o.Policies {
+	if now, err := kube.DiscoverPolicies(d); err == nil && now != o.Policies {
 		return fmt.Errorf("whether the API server serves ServiceCIDRPolicies has changed to %t; restarting", now)
 	}
-	if now, err := AllocatesFromBitmap(ctx, d, live); err == nil && now != bitmap {
+	if now, err := kube.AllocatesFromBitmap(ctx, d, live); err == nil && now != bitmap {
 		return fmt.Errorf("whether the API server allocates from the bitmap has changed to %t; restarting", now)
 	}
 	return nil

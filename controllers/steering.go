@@ -15,11 +15,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/additional"
 	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
 	"github.com/clusterip-operator/clusterip-operator/controllers/growth"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/controllers/policy"
 	"github.com/clusterip-operator/clusterip-operator/controllers/reservation"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
+	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
 // sweepInterval is how often what is in flight or cools down is looked at: a cool-down ends that

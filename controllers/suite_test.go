@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -87,17 +88,17 @@ func start() *envtest.Environment {
 // startOperator runs a replica until the end of the calling node, with webhooks and probes.
 func startOperator(webhooks, probes string) {
 	GinkgoHelper()
-	scheme, err := controllers.NewScheme(networkingv1.SchemeGroupVersion)
+	scheme, err := kube.NewScheme(networkingv1.SchemeGroupVersion)
 	Expect(err).NotTo(HaveOccurred())
-	kube := user(environment, "operator")
+	server := user(environment, "operator")
 	guard, ctx := timeline.NewGuard(context.Background())
-	kube.Wrap(guard.Wrap)
-	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
-	lock, err := controllers.NewLock(kube, guard, namespace, "clusterip-operator", "replica", webhooks)
+	server.Wrap(guard.Wrap)
+	server.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
+	lock, err := controllers.NewLock(server, guard, namespace, "clusterip-operator", "replica", webhooks)
 	Expect(err).NotTo(HaveOccurred())
 	ctrlmetrics.Registry = prometheus.NewRegistry() // one for each replica, as for each process
-	mgr, err := manager.New(kube, manager.Options{
-		Scheme: scheme, Cache: controllers.CacheOptions(true), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: probes,
+	mgr, err := manager.New(server, manager.Options{
+		Scheme: scheme, Cache: kube.CacheOptions(true), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: probes,
 		LeaderElection: true, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true,
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
@@ -180,11 +181,11 @@ func user(environment *envtest.Environment, name string) *rest.Config {
 	return authenticated.Config()
 }
 
-func clientFor(kube *rest.Config) client.Client {
+func clientFor(server *rest.Config) client.Client {
 	GinkgoHelper()
-	scheme, err := controllers.NewScheme(networkingv1.SchemeGroupVersion)
+	scheme, err := kube.NewScheme(networkingv1.SchemeGroupVersion)
 	Expect(err).NotTo(HaveOccurred())
-	c, err := client.New(kube, client.Options{Scheme: scheme})
+	c, err := client.New(server, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }

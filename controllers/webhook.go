@@ -19,10 +19,10 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	steerer "github.com/clusterip-operator/clusterip-operator/controllers/admission"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/leader"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/leader"
+	"github.com/clusterip-operator/clusterip-operator/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/internal/webhook"
 )
 
 // Webhook says how webhooks are served; see api/config/v1alpha1. The zero value serves none.

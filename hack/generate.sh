@@ -36,4 +36,4 @@ GOOS=linux go build -o "$programs/" ./cmd/...
 } >docs/flags.md
 
 # Tests, for they see what a package keeps to itself. One after the other: both write into docs/metrics.md.
-go test -p 1 -run '^TestDocumentation$' ./controllers/internal/metrics ./proxyagent/metrics -update >&2
+go test -p 1 -run '^TestDocumentation$' ./internal/metrics ./proxyagent/metrics -update >&2

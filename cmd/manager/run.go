@@ -31,6 +31,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
 	"github.com/clusterip-operator/clusterip-operator/controllers/cleanup"
+	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 	"github.com/clusterip-operator/clusterip-operator/internal/version"
 )
@@ -59,16 +60,16 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 		return err
 	}
 	guard, ctx := timeline.NewGuard(ctx)
-	kube, found, err := c.meet(ctx, log)
+	server, found, err := c.meet(ctx, log)
 	if err != nil {
 		return err
 	}
-	kube.Wrap(guard.Wrap)
+	server.Wrap(guard.Wrap)
 	if !found.policies {
 		log.Info("The API server does not serve " + v1alpha1.GroupVersion.String() + ", so there are no policies and no webhooks; apply config/crd to have them")
 		c.config.Webhook.BindAddress = "0"
 	}
-	authorization, err := authorizationv1.NewForConfig(kube)
+	authorization, err := authorizationv1.NewForConfig(server)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
@@ -78,11 +79,11 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	if err := c.portsAreFree(); err != nil {
 		return err
 	}
-	mgr, err := c.manager(ctx, kube, guard, found)
+	mgr, err := c.manager(ctx, server, guard, found)
 	if err != nil {
 		return err
 	}
-	log.Info("Starting", "version", version.String(), "server", kube.Host)
+	log.Info("Starting", "version", version.String(), "server", server.Host)
 	err = mgr.Start(ctx)
 	if proof := guard.Proof(); proof != nil {
 		return proof // the manager was asked to end because of it
@@ -95,8 +96,8 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 }
 
 // manager puts the manager together.
-func (c command) manager(ctx context.Context, kube *rest.Config, guard *timeline.Guard, found api) (manager.Manager, error) {
-	lock, err := c.lock(kube, guard)
+func (c command) manager(ctx context.Context, server *rest.Config, guard *timeline.Guard, found api) (manager.Manager, error) {
+	lock, err := c.lock(server, guard)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (c command) manager(ctx context.Context, kube *rest.Config, guard *timeline
 	if lock != nil {
 		settings.LeaderElectionResourceLockInterface = lock
 	}
-	mgr, err := ctrl.NewManager(kube, settings)
+	mgr, err := ctrl.NewManager(server, settings)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
@@ -119,11 +120,11 @@ func (c command) manager(ctx context.Context, kube *rest.Config, guard *timeline
 
 // cleanUp takes away what the loops left.
 func cleanUp(ctx context.Context, c command, log logr.Logger) error {
-	kube, found, err := c.meet(ctx, log)
+	server, found, err := c.meet(ctx, log)
 	if err != nil {
 		return err
 	}
-	direct, err := client.New(kube, client.Options{Scheme: found.scheme})
+	direct, err := client.New(server, client.Options{Scheme: found.scheme})
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
@@ -178,12 +179,12 @@ func (c command) needs(served api) controllers.Needs {
 }
 
 // lock returns the lock of the leader election, nil without one.
-func (c command) lock(kube *rest.Config, guard *timeline.Guard) (*controllers.Lock, error) {
+func (c command) lock(server *rest.Config, guard *timeline.Guard) (*controllers.Lock, error) {
 	o := c.config
 	if !o.LeaderElection.Enabled {
 		return nil, nil
 	}
-	return controllers.NewLock(kube, guard, o.LeaderElection.Namespace, leaseName, replicaName(), webhookAddress(o.Webhook.BindAddress, os.Getenv("POD_IP")))
+	return controllers.NewLock(server, guard, o.LeaderElection.Namespace, leaseName, replicaName(), webhookAddress(o.Webhook.BindAddress, os.Getenv("POD_IP")))
 }
 
 // replicaName is that of the pod.
@@ -237,55 +238,55 @@ type api struct {
 }
 
 func discover(d discovery.DiscoveryInterface) (found api, err error) {
-	if found.version, err = controllers.Discover(d); err != nil {
+	if found.version, err = kube.Discover(d); err != nil {
 		return found, err
 	}
-	if found.policies, err = controllers.DiscoverPolicies(d); err != nil {
+	if found.policies, err = kube.DiscoverPolicies(d); err != nil {
 		return found, err
 	}
-	found.scheme, err = controllers.NewScheme(found.version)
+	found.scheme, err = kube.NewScheme(found.version)
 	return found, err
 }
 
 // meet finds the API server, with limits that fit 10,000 Services, and what it serves. A silent one
 // may be starting; one that answers without the API will not change its mind.
-func (c command) meet(ctx context.Context, log logr.Logger) (kube *rest.Config, found api, err error) {
+func (c command) meet(ctx context.Context, log logr.Logger) (server *rest.Config, found api, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
-	kube, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	server, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
-		return kube, found, fmt.Errorf("finding the API server: %w; give --kubeconfig, or run in a pod with a service account", err)
+		return server, found, fmt.Errorf("finding the API server: %w; give --kubeconfig, or run in a pod with a service account", err)
 	}
-	kube.QPS, kube.Burst = c.config.Client.QPS, c.config.Client.Burst
-	kube.UserAgent = "clusterip-operator/" + version.String()
-	d, err := discovery.NewDiscoveryClientForConfig(kube)
+	server.QPS, server.Burst = c.config.Client.QPS, c.config.Client.Burst
+	server.UserAgent = "clusterip-operator/" + version.String()
+	d, err := discovery.NewDiscoveryClientForConfig(server)
 	if err != nil {
-		return kube, found, fmt.Errorf("making a discovery client: %w", err)
+		return server, found, fmt.Errorf("making a discovery client: %w", err)
 	}
 	var problem error
 	err = wait.PollUntilContextTimeout(ctx, 2*time.Second, startTimeout, true, func(context.Context) (bool, error) {
-		if found, problem = discover(d); problem == nil || errors.Is(problem, controllers.ErrNotServed) {
+		if found, problem = discover(d); problem == nil || errors.Is(problem, kube.ErrNotServed) {
 			return true, nil
 		}
-		log.Info("Waiting for the API server", "server", kube.Host, "problem", problem.Error())
+		log.Info("Waiting for the API server", "server", server.Host, "problem", problem.Error())
 		return false, nil
 	})
 	switch {
 	case ctx.Err() != nil:
-		return kube, found, ctx.Err()
+		return server, found, ctx.Err()
 	case err != nil:
-		return kube, found, fmt.Errorf("%s: %w; check that the address and the credentials are right and the server is up", kube.Host, problem)
+		return server, found, fmt.Errorf("%s: %w; check that the address and the credentials are right and the server is up", server.Host, problem)
 	case problem != nil:
-		return kube, found, fmt.Errorf("%s: %w", kube.Host, problem)
+		return server, found, fmt.Errorf("%s: %w", server.Host, problem)
 	default:
-		return kube, found, nil
+		return server, found, nil
 	}
 }
 
 func managerOptions(c config.ManagerConfiguration, found api) manager.Options {
 	o := manager.Options{
 		Scheme:                  found.scheme,
-		Cache:                   controllers.CacheOptions(found.policies),
+		Cache:                   kube.CacheOptions(found.policies),
 		HealthProbeBindAddress:  c.Health.BindAddress,
 		LeaderElection:          c.LeaderElection.Enabled,
 		LeaderElectionID:        leaseName,

@@ -21,10 +21,10 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/objects"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 // tries bounds the draws for a slot. Rarely, the address index lacks what the API server has there.

@@ -4,7 +4,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
+	"github.com/clusterip-operator/clusterip-operator/internal/webhook"
 )
 
 // What the webhooks read of the objects of a request; nothing else of them is ever held. Numbers

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/webhook"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/webhook"
 )
 
 // Options of Run.

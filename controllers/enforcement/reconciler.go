@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/addressindex"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/loop"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
+	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
 // Request is what to look at: an address, a policy, or, if zero, what the API server is given.

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/metrics"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // apply carries out a decision and reports whether we did it. The version that was decided on, or

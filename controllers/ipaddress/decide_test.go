@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/drift"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

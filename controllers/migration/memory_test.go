@@ -22,7 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // memory is a Store in memory, with revisions, guards, history and faults. It stores JSON; nothing

@@ -23,8 +23,8 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/upstream"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 // addFinalizer puts our finalizer on the object if missing, and turns cidr into what is there then.

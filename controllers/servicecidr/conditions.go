@@ -10,8 +10,8 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/refusal"
-	"github.com/clusterip-operator/clusterip-operator/controllers/internal/wording"
+	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
+	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 // namesShown bounds what a condition or an event lists by name.

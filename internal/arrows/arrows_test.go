@@ -2,6 +2,7 @@ package arrows
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -28,10 +29,13 @@ var arrows = []arrow{
 	{"allocator", "os/exec", "arithmetic starts no programs"},
 
 	{"api", module + "/controllers", "whoever imports the types must not get the loops"},
+	{"api", module + "/internal", "whoever imports the types must not get what the loops share"},
 	{"api", module + "/allocator", "types and names do no arithmetic"},
+	{"api", module + "/plugin", "whoever imports the types must not get the commands"},
 	{"api", module + "/cmd", "the binary reads the types, never the other way"},
 	{"api", "k8s.io/client-go", "whoever imports the types must not get a client"},
 
+	{"controllers", module + "/plugin", "what runs in the cluster does not know who looks at it"},
 	{"controllers", module + "/cmd", "loops are wired by the binary and do not know it"},
 	{"controllers", module + "/test", "the product does not carry its test tools"},
 	{"controllers", module + "/proxyagent", "control plane and node meet in API objects only"},
@@ -39,6 +43,20 @@ var arrows = []arrow{
 	{"controllers", "go.etcd.io/*", "loops speak to the API server, never to its storage; the migration has one door to it"},
 	{"cmd/manager", "go.etcd.io/*", "the manager speaks to the API server, never to its storage"},
 	{"cmd/manager", module + "/controllers/migration/etcdstore", "the manager speaks to the API server, never to its storage"},
+
+	{"internal", module + "/controllers", "controllers share what lies here, and it knows none of them"},
+	{"internal", module + "/plugin", "manager and plugin share what lies here, and it knows neither"},
+	{"internal", module + "/cmd", "the binaries use what lies here, never the other way"},
+	{"internal", module + "/test", "the product does not carry its test tools"},
+	{"internal", module + "/proxyagent", "control plane and node meet in API objects only"},
+	{"internal", module + "/api/config", "only the binaries read configuration files"},
+	{"internal", "go.etcd.io/*", "all but the migration speak to the API server, never to its storage"},
+
+	{"plugin", module + "/cmd", "commands are wired by the binary and do not know it"},
+	{"plugin", module + "/test", "the product does not carry its test tools"},
+	{"plugin", module + "/proxyagent", "plugin and node meet in API objects and in answers over HTTP"},
+	{"plugin", module + "/api/config", "only manager and agent have configuration files"},
+	{"cmd/manager", module + "/plugin", "what runs in the cluster does not know who looks at it"},
 
 	{"proxyagent/model", "k8s.io/*", "plain values are what all parts of the agent share"},
 	{"proxyagent/model", "github.com/*", "plain values are what all parts of the agent share"},
@@ -72,6 +90,7 @@ var arrows = []arrow{
 	{"proxyagent/conntrack", "k8s.io/*", "connections know no cluster"},
 	{"proxyagent/nfnetlink", module + "/proxyagent/model", "a socket knows nothing of Services"},
 	{"proxyagent", module + "/controllers", "control plane and node meet in API objects only"},
+	{"proxyagent", module + "/plugin", "plugin and node meet in API objects and in answers over HTTP"},
 	{"proxyagent", module + "/cmd", "the agent is wired by the binary and does not know it"},
 	{"proxyagent", module + "/test", "the product does not carry its test tools"},
 	{"proxyagent", "sigs.k8s.io/controller-runtime", "the agent is small: informers are all that it needs of a cluster"},
@@ -93,6 +112,7 @@ var arrows = []arrow{
 	{"cmd", "testing", "the product does not carry its test tools"},
 
 	{"test/framework", module + "/controllers", "control planes are started without knowing what is tested on them"},
+	{"test/framework", module + "/plugin", "control planes are started without knowing what is tested on them"},
 	{"test/framework", module + "/cmd", "control planes are started without knowing what is tested on them"},
 
 	{".", "k8s.io/kubernetes", "control planes and peers are built in the modules under hack/tools"},
@@ -124,7 +144,7 @@ func TestArrows(t *testing.T) {
 }
 
 // TestLoopsAreStrangers finds the loops by itself: no folder under controllers may reach a sibling,
-// and what they share, controllers/internal, may reach none of them. Loops meet in API objects.
+// for what they share lies under internal. Loops meet in API objects.
 func TestLoopsAreStrangers(t *testing.T) {
 	for path, deps := range dependencies(t) {
 		mine, ok := loopOf(path)
@@ -132,8 +152,25 @@ func TestLoopsAreStrangers(t *testing.T) {
 			continue
 		}
 		for _, dep := range deps {
-			if other, ok := loopOf(dep); ok && other != mine && other != "internal" {
+			if other, ok := loopOf(dep); ok && other != mine {
 				t.Errorf("%s reaches %s: control loops do not import one another", path, dep)
+			}
+		}
+	}
+}
+
+// shared are the packages under internal that control plane and plugin share.
+var shared = []string{"addressindex", "drift", "kube", "leader", "loop", "metrics", "objects", "refusal", "steering", "upstream", "webhook", "wording"}
+
+// TestTheAgentHasNothingOfTheControlPlane checks the node agent and what starts control planes.
+func TestTheAgentHasNothingOfTheControlPlane(t *testing.T) {
+	for path, deps := range dependencies(t) {
+		if !within(path, inModule("proxyagent")) && !within(path, inModule("cmd/proxyagent")) && !within(path, inModule("test/framework")) {
+			continue
+		}
+		for _, name := range shared {
+			if slices.Contains(deps, inModule("internal/"+name)) {
+				t.Errorf("%s reaches internal/%s: control plane and node meet in API objects only", path, name)
 			}
 		}
 	}

@@ -141,7 +141,7 @@ var _ = Describe("An exclusive policy whose selector cannot be read any more", f
 })
 
 // What may become right without a change of the policy, or concerns two policies, is accepted, and
-// a condition reports it. What conflicts is decided in tables (controllers/internal/steering).
+// a condition reports it. What conflicts is decided in tables (internal/steering).
 var _ = Describe("A policy that cannot have what it wants", Label("all"), Ordered, ContinueOnFailure, func() {
 	It("waits for a range that does not exist, says so, and has it when it comes", func(ctx SpecContext) {
 		c.AddPolicy(ctx, "early", `{serviceCIDRs: [late-4, late-6], serviceSelector: {matchLabels: {tenant: early}}, onFull: Fail,

@@ -146,7 +146,7 @@ var _ = inOrder("Two tenants and three ranges", func() {
 })
 
 // Each policy has its own range, which shows the policy that decided. Tables decide how policies
-// rank (controllers/internal/steering).
+// rank (internal/steering).
 var _ = inOrder("Of several policies and ranges for a Service", func() {
 	const cidr4, cidr6 = "10.105.%d.0/28", "fd00:105:%d::/124"
 	of := func(n int) []string { return []string{fmt.Sprintf(cidr4, n+1), fmt.Sprintf(cidr6, n+1)} }

@@ -1,0 +1,124 @@
+package addressindex
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
+)
+
+// OwnedIPAddress is an IPAddress that the operator owns. Fields that its purpose lacks are zero.
+type OwnedIPAddress struct {
+	UID types.UID
+	// Purpose is one of v1alpha1.Purpose..., or empty when the label was removed.
+	Purpose string
+	// Policy and Reservation say whose a reservation or a cooling address is.
+	Policy, Reservation string
+	// Service is the Service that had a cooling address, or that has an additional one.
+	Service types.NamespacedName
+	// ServiceUID and ServiceCIDR are those of an additional address.
+	ServiceUID  types.UID
+	ServiceCIDR string
+	// Former: renumbering holds the address for its former Service. Deleted is when it was let go of.
+	Former  bool
+	Deleted time.Time
+	// Released is when a cooling address was freed; the object's creation when that cannot be read.
+	Released time.Time
+}
+
+// newOwned reads what can be read of an IPAddress of ours: other writers may edit its metadata.
+func newOwned(o *networkingv1.IPAddress) OwnedIPAddress {
+	k := OwnedIPAddress{
+		UID: o.UID, Purpose: o.Labels[v1alpha1.LabelPurpose], Service: upstream.Service(o), Policy: upstream.Policy(o),
+		Reservation: o.Annotations[v1alpha1.AnnotationReservation], ServiceCIDR: o.Annotations[v1alpha1.AnnotationServiceCIDR],
+		ServiceUID: types.UID(o.Annotations[v1alpha1.AnnotationServiceUID]), Former: upstream.HeldAsFormer(o),
+	}
+	if o.DeletionTimestamp != nil {
+		k.Deleted = o.DeletionTimestamp.Time
+	}
+	if k.Service.Name != "" {
+		k.Purpose = v1alpha1.PurposeAdditional // nothing else of ours names a Service, whatever another writer puts into the label
+	}
+	if k.Purpose == v1alpha1.PurposeCooling {
+		r := ReadCoolDown(o.Annotations, o.CreationTimestamp.Time)
+		k.Service, k.Released = r.Service, r.Released
+	}
+	return k
+}
+
+// ReadCoolDown reads from the annotations of a cooling IPAddress which Service had the address, and
+// when it was freed: the object's creation if that cannot be read or is later.
+func ReadCoolDown(annotations map[string]string, created time.Time) CoolDown {
+	namespace, name, _ := strings.Cut(annotations[v1alpha1.AnnotationLastService], "/")
+	c := CoolDown{Service: types.NamespacedName{Namespace: namespace, Name: name}, Released: created}
+	at, err := time.Parse(time.RFC3339Nano, annotations[v1alpha1.AnnotationReleased])
+	if err == nil && (created.IsZero() || at.Before(created.Add(time.Second))) { // creation times are cut to seconds
+		c.Released = at
+	}
+	return c
+}
+
+func (k OwnedIPAddress) state() allocator.State {
+	switch k.Purpose {
+	case v1alpha1.PurposeAdditional:
+		return allocator.Allocated
+	case v1alpha1.PurposeCooling:
+		return allocator.Cooling
+	default:
+		return allocator.Reserved
+	}
+}
+
+// ours reports whether the operator owns an IPAddress. It owns that of a former address, as an
+// additional one of its Service, once the API server let go of it; labels come later or never.
+func ours(o *networkingv1.IPAddress) bool {
+	return o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator || upstream.Former(o)
+}
+
+// Owned returns the IPAddress of ours at an address.
+func (l *Index) Owned(a netip.Addr) (OwnedIPAddress, bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	k, ok := l.owned[a]
+	return k, ok
+}
+
+// Additional returns the additional IPAddresses of a Service by address, also those that this
+// process wrote and the watch does not show yet. An IPAddress of an address in the spec of a
+// Service is none, whatever its labels say.
+func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIPAddress {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	out := map[netip.Addr]OwnedIPAddress{}
+	for _, a := range l.additional[service] {
+		if len(l.addresses[a].claims) == 0 {
+			out[a] = l.owned[a]
+		}
+	}
+	for a, f := range l.flights.additional[service] {
+		out[a] = f.write.written
+	}
+	return out
+}
+
+// disown removes an IPAddress of ours; the caller holds mu.
+func (l *Index) disown(a netip.Addr) (OwnedIPAddress, bool) {
+	k, ok := l.owned[a]
+	if !ok {
+		return k, false
+	}
+	delete(l.owned, a)
+	if others := slices.DeleteFunc(l.additional[k.Service], func(b netip.Addr) bool { return a == b }); len(others) > 0 {
+		l.additional[k.Service] = others
+	} else {
+		delete(l.additional, k.Service)
+	}
+	return k, true
+}

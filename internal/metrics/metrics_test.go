@@ -1,0 +1,30 @@
+package metrics
+
+import (
+	"net/netip"
+	"testing"
+
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/metricsdoc"
+)
+
+// TestDocumentation checks the manager's part of docs/metrics.md; hack/generate.sh writes it so.
+func TestDocumentation(t *testing.T) {
+	r, err := allocator.NewRange(netip.MustParsePrefix("10.96.0.0/16"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := addressindex.New()
+	index.Declare([]allocator.Range{r})
+	addresses := &Addresses{Index: index, Migration: true}
+	ctrlmetrics.Registry.MustRegister(addresses)
+	defer ctrlmetrics.Registry.Unregister(addresses)
+	BlockedDeletions.WithLabelValues("kubernetes")
+	WritesRefused.WithLabelValues("repair", "create")
+	if err := metricsdoc.Check("../../docs/metrics.md", prefix, ctrlmetrics.Registry.(metricsdoc.Registry)); err != nil {
+		t.Error(err)
+	}
+}

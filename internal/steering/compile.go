@@ -1,0 +1,278 @@
+package steering
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+)
+
+// Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the
+// policies, ranges and reservations, and a look-up for each: only what overlaps is compared.
+func Compile(in Inputs) *Compiled {
+	s := &Compiled{
+		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), reservedFor: map[bool]map[types.NamespacedName][]Reservation{true: {}, false: {}},
+		cidrs: make(map[string]addressindex.ServiceCIDR, len(in.ServiceCIDRs)), closes: map[bool]bool{},
+		offered: newPrefixTable[allocator.Range](len(in.ServiceCIDRs)),
+	}
+	for _, c := range in.ServiceCIDRs {
+		s.cidrs[c.Name] = c
+		for _, r := range c.Ranges {
+			if c.Usable() {
+				s.offered.set(r.Prefix(), r)
+			}
+			if span := r.Band(allocator.Static); !span.IsEmpty() {
+				s.statics = append(s.statics, span)
+			}
+		}
+	}
+	s.statics = union(s.statics)
+	for _, r := range s.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
+		s.families = append(s.families, r.Prefix().Addr().Is4())
+		s.apiServer = append(s.apiServer, r.Span().First)
+	}
+	s.policies, s.inputs.LastReadable = in.read()
+	for _, p := range s.policies {
+		s.byName[p.Name] = p
+		s.want(p)
+	}
+	s.enterPrefixes()
+	for _, p := range s.policies {
+		s.reserve(p)
+		s.assign(p)
+	}
+	s.prepareBands()
+	return s
+}
+
+// wantedRange is a range of a ServiceCIDR that a policy asks for and that exists.
+type wantedRange struct {
+	PolicyRange
+	// usable: addresses may be drawn from it. A range is closed to other Services before that, and
+	// until its object is gone.
+	usable bool
+}
+
+// want notes the ranges that a policy asks for and that exist, in order, and which ServiceCIDRs are
+// missing or give out no addresses.
+func (s *Compiled) want(p *Policy) {
+	for _, name := range s.asked(p) {
+		c, ok := s.cidrs[name]
+		switch {
+		case !ok:
+			p.Missing = append(p.Missing, name)
+		case c.Terminating:
+			p.Deleting = append(p.Deleting, name)
+		case !c.Ready:
+			p.Unready = append(p.Unready, name)
+		}
+		for _, r := range c.Ranges {
+			p.wanted = append(p.wanted, wantedRange{PolicyRange{name, r}, c.Usable()})
+		}
+	}
+	slices.SortFunc(p.wanted, func(a, b wantedRange) int {
+		return cmp.Or(comparePrefixes(a.Range.Prefix(), b.Range.Prefix()), cmp.Compare(a.ServiceCIDR, b.ServiceCIDR))
+	})
+}
+
+// asked returns the names of the ServiceCIDRs that a policy asks for, sorted.
+func (s *Compiled) asked(p *Policy) []string {
+	spec := p.spec()
+	names := slices.Clone(spec.ServiceCIDRs)
+	// A selector beside names is a mistake, for which none of these ranges is opened.
+	if spec.ServiceCIDRSelector != nil {
+		names = append(names, s.labelled(p.selector.cidrs)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// labelled returns the names of the ServiceCIDRs with matching labels, sorted.
+func (s *Compiled) labelled(by labels.Selector) []string {
+	var names []string
+	for name, c := range s.cidrs {
+		if by.Matches(labels.Set(c.Labels)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// reserve enters the reservations of a policy, without what better policies have reserved.
+func (s *Compiled) reserve(p *Policy) {
+	var left []Reservation
+	for _, r := range p.Reservations {
+		var taken []allocator.Span
+		for _, other := range s.reservedIn(r.Span) {
+			taken = append(taken, other.Span)
+			p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q, which outranks this one, has %s", r.Name, other.Policy, spanText(other.Span)))
+		}
+		for _, a := range s.apiServer {
+			if r.Span.Contains(a) {
+				taken = append(taken, allocator.Span{First: a, Last: a})
+				p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: %s is the address of Service default/kubernetes, which the API server creates by itself", r.Name, a))
+			}
+		}
+		for _, span := range r.Span.Subtract(taken...) {
+			r.Span = span
+			left = append(left, r)
+		}
+	}
+	p.Reservations = left
+	s.awaitReady(p)
+	s.reserved = merged(s.reserved, left)
+	for _, r := range left {
+		if r.For.Name != "" {
+			of := s.reservedFor[r.Span.First.Is4()]
+			of[r.For] = append(of[r.For], r)
+		}
+	}
+}
+
+// awaitReady notes ServiceCIDRs that are not ready and have reserved addresses. Until they are
+// ready, no Service gets these addresses, not even the one that they are kept for.
+func (s *Compiled) awaitReady(p *Policy) {
+	for _, r := range p.Reservations {
+		if s.Offers(r.Span.First) {
+			continue
+		}
+		for name, c := range s.cidrs {
+			if !c.Ready && !c.Terminating && slices.ContainsFunc(c.Ranges, func(has allocator.Range) bool { return has.Contains(r.Span.First) }) {
+				p.Unready = append(p.Unready, name)
+			}
+		}
+	}
+	slices.Sort(p.Unready)
+	p.Unready = slices.Compact(p.Unready)
+}
+
+func merged(sorted []*Reservation, more []Reservation) []*Reservation {
+	const few = 4
+	for i := range more {
+		at := len(sorted)
+		if len(more) <= few {
+			at, _ = slices.BinarySearchFunc(sorted, &more[i], byFirst)
+		}
+		sorted = slices.Insert(sorted, at, &more[i])
+	}
+	if len(more) > few {
+		slices.SortFunc(sorted, byFirst)
+	}
+	return sorted
+}
+
+func byFirst(a, b *Reservation) int { return a.Span.First.Compare(b.Span.First) }
+
+// assign gives a policy the ranges that no better one has exclusively.
+//
+// A range that lies in one that a better policy has exclusively is lost. One that is partly closed
+// is kept, and the closed part left out when addresses are drawn.
+func (s *Compiled) assign(p *Policy) {
+	var left []wantedRange
+	for _, r := range p.wanted {
+		if !s.lost(p, r.PolicyRange) {
+			left = append(left, r)
+		}
+	}
+	for _, r := range left {
+		s.enter(p, r)
+		if n := len(p.Ranges); r.usable && (n == 0 || p.Ranges[n-1].Range != r.Range) {
+			p.Ranges = append(p.Ranges, r.PolicyRange)
+		}
+	}
+}
+
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+// lost reports whether a better policy has a range exclusively, and notes that or lesser conflicts.
+func (s *Compiled) lost(p *Policy, r PolicyRange) bool {
+	prefix := r.Range.Prefix()
+	for other := range s.overlapping(prefix) {
+		switch owner := other.owner; {
+		case owner != nil && other.prefix.Bits() <= prefix.Bits():
+			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): ServiceCIDRPolicy %q has %s for itself, and outranks this one",
+				r.ServiceCIDR, prefix, owner.Name, other.prefix))
+			return true
+		case owner != nil:
+			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): its part %s belongs to ServiceCIDRPolicy %q, which outranks this one",
+				r.ServiceCIDR, prefix, other.prefix, owner.Name))
+		case p.Exclusive && len(other.holders) > 0:
+			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): it is shared with ServiceCIDRPolicy %s, which outranks this one and has %s",
+				r.ServiceCIDR, prefix, names(other.holders), other.prefix))
+		}
+	}
+	return false
+}
+
+// enterPrefixes enters all ranges that policies ask for, without telling whose they are.
+func (s *Compiled) enterPrefixes() {
+	var all []netip.Prefix
+	for _, p := range s.policies {
+		for _, r := range p.wanted {
+			all = append(all, r.Range.Prefix())
+		}
+	}
+	slices.SortFunc(all, comparePrefixes)
+	all = slices.Compact(all)
+	s.ranges, s.owned = newPrefixTable[*ownedPrefix](len(all)), make([]*ownedPrefix, 0, len(all))
+	for _, prefix := range all {
+		at := &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
+		s.ranges.set(prefix, at)
+		s.owned = append(s.owned, at)
+	}
+	for _, p := range s.policies {
+		for _, r := range p.wanted {
+			at := s.ranges.values[r.Range.Prefix()]
+			at.wanted = append(at.wanted, p)
+		}
+	}
+}
+
+func (s *Compiled) enter(p *Policy, r wantedRange) {
+	at := s.ranges.values[r.Range.Prefix()]
+	if n := len(p.Claimed); n == 0 || p.Claimed[n-1] != at.prefix {
+		p.Claimed = append(p.Claimed, at.prefix)
+	}
+	at.holders = addLast(at.holders, p)
+	if r.usable {
+		at.users = addLast(at.users, p)
+	}
+	if p.Exclusive && at.owner == nil {
+		at.owner, s.closes[at.prefix.Addr().Is4()] = p, true
+	}
+}
+
+// addLast appends a policy to a list unless it is last: two ServiceCIDRs may have the same range.
+func addLast(list []*Policy, p *Policy) []*Policy {
+	if n := len(list); n > 0 && list[n-1] == p {
+		return list
+	}
+	return append(list, p)
+}
+
+// spanText writes a span for people.
+func spanText(sp allocator.Span) string {
+	if sp.First == sp.Last {
+		return sp.First.String()
+	}
+	return sp.String()
+}
+
+func names(policies []*Policy) string {
+	quoted := make([]string, 0, len(policies))
+	for _, p := range policies {
+		quoted = append(quoted, fmt.Sprintf("%q", p.Name))
+	}
+	return strings.Join(quoted, ", ")
+}

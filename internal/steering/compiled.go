@@ -1,0 +1,274 @@
+package steering
+
+import (
+	"cmp"
+	"iter"
+	"net/netip"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+)
+
+// Compiled is what all policies together say. It is immutable, and safe for concurrent use.
+type Compiled struct {
+	inputs   Inputs
+	policies []*Policy // by rank
+	byName   map[string]*Policy
+	cidrs    map[string]addressindex.ServiceCIDR
+
+	// ranges are those that policies have, owned the same in order.
+	ranges      prefixTable[*ownedPrefix]
+	owned       []*ownedPrefix
+	closes      map[bool]bool                                   // whether any of them has an exclusive owner, by family
+	reserved    []*Reservation                                  // by first address, disjoint
+	reservedFor map[bool]map[types.NamespacedName][]Reservation // by family
+	statics     []allocator.Span                                // the static bands of all ranges, in order and disjoint: an address that is static in one is static
+	open        map[bool]func() bands                           // what no policy has exclusively, by family
+	offered     prefixTable[allocator.Range]                    // those that API servers allocate from
+	namespaces  sync.Map                                        // name of a namespace -> *namespaceView
+	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
+	// webhook, so that nothing of ours may stand there.
+	apiServer []netip.Addr
+	families  []bool // of the default ServiceCIDR
+}
+
+// ownedPrefix is a range that policies have. It exists, but need not be ready.
+type ownedPrefix struct {
+	prefix netip.Prefix
+	// span are all addresses of the prefix.
+	span allocator.Span
+	// holders are the policies that have it, the best first; users are those that draw from it.
+	holders, users []*Policy
+	// wanted are the policies that ask for it, also those that a better one has kept from it.
+	wanted []*Policy
+	// owner is the best of the holders that has it exclusively, nil if none has.
+	owner *Policy
+}
+
+// prefixTable has values by prefixes, which have few lengths: that makes look-ups short. The zero
+// value is not ready.
+type prefixTable[T any] struct {
+	values  map[netip.Prefix]T
+	lengths map[bool][]int // by family
+}
+
+func newPrefixTable[T any](size int) prefixTable[T] {
+	return prefixTable[T]{values: make(map[netip.Prefix]T, size), lengths: map[bool][]int{}}
+}
+
+func (t prefixTable[T]) set(p netip.Prefix, value T) {
+	t.values[p] = value
+	if is4 := p.Addr().Is4(); !slices.Contains(t.lengths[is4], p.Bits()) {
+		t.lengths[is4] = append(t.lengths[is4], p.Bits())
+	}
+}
+
+// around yields the values of the prefixes that an address lies in.
+func (t prefixTable[T]) around(a netip.Addr) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, bits := range t.lengths[a.Is4()] {
+			prefix, _ := a.Prefix(bits) // of the family, so that it is none too long
+			if value, ok := t.values[prefix]; ok && !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// Inputs returns what the policies were compiled of. Do not change it.
+func (s *Compiled) Inputs() Inputs { return s.inputs }
+
+// Policies returns all policies, the best first. Do not change them.
+func (s *Compiled) Policies() []*Policy { return s.policies }
+
+// Policy returns a policy by its name, nil if there is none.
+func (s *Compiled) Policy(name string) *Policy { return s.byName[name] }
+
+// Reservation returns the reservation that an address belongs to.
+func (s *Compiled) Reservation(a netip.Addr) (Reservation, bool) {
+	i := sort.Search(len(s.reserved), func(i int) bool { return a.Less(s.reserved[i].Span.First) })
+	if i == 0 || !s.reserved[i-1].Span.Contains(a) {
+		return Reservation{}, false
+	}
+	return *s.reserved[i-1], true
+}
+
+// reservedIn returns the reservations that meet a span, in order.
+func (s *Compiled) reservedIn(sp allocator.Span) []*Reservation {
+	from := sort.Search(len(s.reserved), func(i int) bool { return !s.reserved[i].Span.Last.Less(sp.First) })
+	to := from
+	for to < len(s.reserved) && s.reserved[to].Span.Overlaps(sp) {
+		to++
+	}
+	return s.reserved[from:to]
+}
+
+// ReservedIn returns the parts of a span that reservations keep, in order.
+func (s *Compiled) ReservedIn(sp allocator.Span) (out []allocator.Span) {
+	for _, r := range s.reservedIn(sp) {
+		out = append(out, intersect(r.Span, sp))
+	}
+	return out
+}
+
+// ReservedFor returns the reservations of a Service, of one family, in the order of rank.
+func (s *Compiled) ReservedFor(service types.NamespacedName, is4 bool) []Reservation {
+	return s.reservedFor[is4][service]
+}
+
+// Reserves implements addressindex.Rules.
+func (s *Compiled) Reserves(a netip.Addr) bool {
+	_, ok := s.Reservation(a)
+	return ok
+}
+
+// CoolsDown implements addressindex.Rules.
+func (s *Compiled) CoolsDown(a netip.Addr) time.Duration {
+	d, _ := s.CoolDown(a)
+	return d
+}
+
+// CoolDown returns how long a freed address cools down, and by which policy: the best of those that
+// draw from its range and have a cool-down. 0 and nil: it does not.
+func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
+	var best *Policy
+	if slices.Contains(s.apiServer, a) {
+		return 0, nil
+	}
+	for at := range s.ranges.around(a) {
+		for _, p := range at.users {
+			if p.CoolDown > 0 && (best == nil || p.rank < best.rank) {
+				best = p
+			}
+		}
+	}
+	if best == nil {
+		return 0, nil
+	}
+	return best.CoolDown, best
+}
+
+// outside yields the owned prefixes that a prefix lies in, the same prefix included.
+func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
+	return func(yield func(*ownedPrefix) bool) {
+		for at := range s.ranges.around(p.Addr()) {
+			if at.prefix.Bits() <= p.Bits() && !yield(at) {
+				return
+			}
+		}
+	}
+}
+
+// Closed reports whether one of these policies has a prefix for itself, or one that it lies in.
+func (s *Compiled) Closed(p netip.Prefix, of func(*Policy) bool) bool {
+	for at := range s.outside(p) {
+		if at.owner != nil && of(at.owner) {
+			return true
+		}
+	}
+	return false
+}
+
+// inside returns the owned prefixes that lie in a prefix, without the same prefix.
+func (s *Compiled) inside(p netip.Prefix) []*ownedPrefix {
+	from, same := slices.BinarySearchFunc(s.owned, p, func(at *ownedPrefix, p netip.Prefix) int { return comparePrefixes(at.prefix, p) })
+	if same {
+		from++
+	}
+	to := from
+	for to < len(s.owned) && p.Contains(s.owned[to].prefix.Addr()) {
+		to++
+	}
+	return s.owned[from:to]
+}
+
+// overlapping yields the owned prefixes outside and inside of a prefix: there is no other overlap.
+func (s *Compiled) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
+	return func(yield func(*ownedPrefix) bool) {
+		for at := range s.outside(p) {
+			if !yield(at) {
+				return
+			}
+		}
+		for _, at := range s.inside(p) {
+			if !yield(at) {
+				return
+			}
+		}
+	}
+}
+
+// MayHold returns nil if a Service may have the address as far as policies are concerned.
+func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
+	if r, ok := s.Reservation(a); ok {
+		if r.For == svc.NamespacedName {
+			return nil
+		}
+		return reservedFor(r, a)
+	}
+	owner, by := mayHold(s.ranges.around(a))
+	if owner == nil || selected(by, svc) {
+		return nil
+	}
+	return closedTo(owner, a)
+}
+
+// mayHold returns the best exclusive owner of what lies in all of these prefixes, and the policies
+// whose Services may have it, the best first: the owner, and better policies that have one of the
+// prefixes. A policy of which no form can be read is not among them. None where it has no owner.
+func mayHold(around iter.Seq[*ownedPrefix]) (owner *Policy, by []*Policy) {
+	if owner = bestOwner(around); owner == nil {
+		return nil, nil
+	}
+	for at := range around {
+		for _, p := range at.holders {
+			if p.rank <= owner.rank && !p.selectsNone() {
+				by = append(by, p)
+			}
+		}
+	}
+	slices.SortFunc(by, func(a, b *Policy) int { return cmp.Compare(a.rank, b.rank) })
+	return owner, slices.Compact(by)
+}
+
+// selected reports whether any of the policies selects a Service.
+func selected(by []*Policy, svc Service) bool {
+	return slices.ContainsFunc(by, func(p *Policy) bool { return p.selector.matches(svc) })
+}
+
+// bestOwner returns the best of the exclusive owners, nil if there is none.
+func bestOwner(around iter.Seq[*ownedPrefix]) *Policy {
+	var best *Policy
+	for at := range around {
+		if at.owner != nil && (best == nil || at.owner.rank < best.rank) {
+			best = at.owner
+		}
+	}
+	return best
+}
+
+// Knows reports whether there is a ServiceCIDR of this name.
+func (s *Compiled) Knows(serviceCIDR string) bool {
+	_, ok := s.cidrs[serviceCIDR]
+	return ok
+}
+
+// Families returns the families of the cluster, true for IPv4, the default one first, as the
+// default ServiceCIDR has them: none while it does not exist.
+func (s *Compiled) Families() []bool { return s.families }
+
+// Offers reports whether API servers allocate from a range with this address.
+func (s *Compiled) Offers(a netip.Addr) bool {
+	for r := range s.offered.around(a) {
+		if r.Contains(a) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,322 @@
+package steering
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+)
+
+// Route is where a Service gets an address of one family from. It is shared; do not change it.
+type Route struct {
+	// Tiers are drawn from in this order: all dynamic bands, by rank, before the static ones.
+	Tiers []*allocator.Tier
+	// Origins say of each of the Tiers whose it is.
+	Origins []Origin
+	// Policies steer the Service, the best first; after the last may come the ranges open to all.
+	Policies []*Policy
+	// Fails: the last of the Policies refuses the Service when the Tiers are full.
+	Fails bool
+}
+
+// Origin is whose addresses a tier has: of a band of a policy, or without one of the open ranges.
+type Origin struct {
+	Policy *Policy
+	Band   allocator.Band
+}
+
+// rangesText names the first ranges of a family.
+func (p *Policy) rangesText(is4 bool) string {
+	const named = 3
+	var texts []string
+	for _, r := range p.ranges(is4) {
+		texts = append(texts, r.String())
+	}
+	switch {
+	case len(texts) == 0:
+		return "it has no ready range"
+	case len(texts) > named:
+		return strings.Join(texts[:named], ", ") + fmt.Sprintf(" and %d more", len(texts)-named)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// bands are the addresses of one family that can be drawn: a tier of each band, or none if empty.
+type bands struct{ dynamic, static []*allocator.Tier }
+
+// prepareBands prepares the tiers of each policy and of the ranges open to all. They are made when
+// first needed: after a change of one policy, most are not needed before the next change.
+func (s *Compiled) prepareBands() {
+	s.open = map[bool]func() bands{}
+	for _, is4 := range []bool{true, false} {
+		s.open[is4] = sync.OnceValue(func() bands {
+			var ranges []allocator.Range
+			for _, c := range s.cidrs {
+				if c.Usable() {
+					ranges = append(ranges, ofFamily(c, is4)...)
+				}
+			}
+			return s.bandsOf(ranges, s.ClosedTo(nil, ranges...))
+		})
+		for _, p := range s.policies {
+			if ranges := p.ranges(is4); len(ranges) > 0 {
+				p.bands[is4] = sync.OnceValue(func() bands { return s.bandsOf(ranges, s.ClosedTo(p, ranges...)) })
+			}
+		}
+	}
+}
+
+func (p *Policy) ranges(is4 bool) []allocator.Range {
+	var out []allocator.Range
+	for _, r := range p.Ranges {
+		if r.Range.Prefix().Addr().Is4() == is4 {
+			out = append(out, r.Range)
+		}
+	}
+	return out
+}
+
+// bandsOf parts ranges of one family into what is dynamic, and what is static in any range of the
+// cluster, without what is closed or reserved.
+func (s *Compiled) bandsOf(ranges []allocator.Range, closed []allocator.Span) bands {
+	var spans, static []allocator.Span
+	for _, r := range ranges {
+		if r.Size() > 0 {
+			spans = append(spans, r.Span())
+			from := sort.Search(len(s.statics), func(i int) bool { return !s.statics[i].Last.Less(r.Span().First) })
+			for ; from < len(s.statics) && s.statics[from].Overlaps(r.Span()); from++ {
+				static = append(static, intersect(r.Span(), s.statics[from]))
+			}
+		}
+	}
+	exclude := slices.Clip(closed)
+	for _, r := range ranges {
+		exclude = append(exclude, s.ReservedIn(SpanOf(r.Prefix()))...)
+	}
+	return bands{dynamic: tier(spans, slices.Concat(exclude, static)), static: tier(static, exclude)}
+}
+
+// ClosedTo returns what a policy may not draw from: the parts of the ranges that better policies
+// have exclusively. Without a policy: that any has.
+func (s *Compiled) ClosedTo(p *Policy, ranges ...allocator.Range) []allocator.Span {
+	var out []allocator.Span
+	for _, r := range ranges {
+		for at := range s.overlapping(r.Prefix()) {
+			if at.owner != nil && (p == nil || at.owner.rank < p.rank) {
+				out = append(out, at.span)
+			}
+		}
+	}
+	return out
+}
+
+// tier makes a tier, or none without addresses. Spans are of one family, so NewTier cannot fail.
+func tier(spans, exclude []allocator.Span) []*allocator.Tier {
+	if len(spans) == 0 {
+		return nil
+	}
+	t, err := allocator.NewTier(spans, exclude)
+	if err != nil {
+		panic("steering: " + err.Error())
+	}
+	if t.Size() == 0 {
+		return nil
+	}
+	return []*allocator.Tier{t}
+}
+
+// union returns disjoint spans, in order, of the same addresses.
+func union(spans []allocator.Span) []allocator.Span {
+	slices.SortFunc(spans, func(a, b allocator.Span) int { return a.First.Compare(b.First) })
+	out := spans[:0]
+	for _, sp := range spans {
+		if n := len(out); n == 0 || !out[n-1].Overlaps(sp) {
+			out = append(out, sp)
+		} else if out[n-1].Last.Less(sp.Last) {
+			out[n-1].Last = sp.Last
+		}
+	}
+	return out
+}
+
+// intersect returns what two spans that overlap have in common.
+func intersect(a, b allocator.Span) allocator.Span {
+	if a.First.Less(b.First) {
+		a.First = b.First
+	}
+	if b.Last.Less(a.Last) {
+		a.Last = b.Last
+	}
+	return a
+}
+
+// namespaceView is which policies select a namespace as long as it has these labels.
+type namespaceView struct {
+	labels   map[string]string
+	families map[bool]*familyView
+}
+
+// familyView is which policies steer Services of a namespace in one family, up to the first that
+// selects all of them and refuses them when it is full.
+type familyView struct {
+	policies []*Policy
+	// choosy: a policy selects by labels of Services. If none does, all Services have the same route.
+	choosy bool
+	route  func() *Route
+}
+
+// view returns which policies select the namespace of a Service.
+func (s *Compiled) view(svc Service) *namespaceView {
+	if v, ok := s.namespaces.Load(svc.Namespace); ok && maps.Equal(v.(*namespaceView).labels, svc.NamespaceLabels) {
+		return v.(*namespaceView)
+	}
+	v := &namespaceView{labels: svc.NamespaceLabels, families: map[bool]*familyView{true: {}, false: {}}}
+	for _, p := range s.policies {
+		if p.steers && p.selector.inNamespace(svc.NamespaceLabels) {
+			for is4, f := range v.families {
+				if len(p.Ranges) == 0 || p.bands[is4] != nil { // one without any range decides all the same
+					f.add(p)
+				}
+			}
+		}
+	}
+	for is4, f := range v.families {
+		f.route = sync.OnceValue(func() *Route { return s.newRoute(f.policies, is4) })
+	}
+	s.namespaces.Store(svc.Namespace, v)
+	return v
+}
+
+func (f *familyView) add(p *Policy) {
+	if n := len(f.policies); n > 0 && f.policies[n-1].endsChain() && f.policies[n-1].selector.services.Empty() {
+		return
+	}
+	f.policies = append(f.policies, p)
+	f.choosy = f.choosy || !p.selector.services.Empty()
+}
+
+func (p *Policy) endsChain() bool { return p.OnFull == v1alpha1.OnFullFail }
+
+// Route returns where a Service gets an address of a family from. Without any, Tiers is empty.
+func (s *Compiled) Route(svc Service, is4 bool) *Route {
+	f := s.view(svc).families[is4]
+	if !f.choosy {
+		return f.route()
+	}
+	var chain []*Policy
+	for _, p := range f.policies {
+		if p.selector.services.Matches(labels.Set(svc.Labels)) {
+			if chain = append(chain, p); p.endsChain() {
+				break
+			}
+		}
+	}
+	return s.newRoute(chain, is4)
+}
+
+func (s *Compiled) newRoute(chain []*Policy, is4 bool) *Route {
+	r := &Route{Policies: chain, Fails: len(chain) > 0 && chain[len(chain)-1].endsChain()}
+	var all []bands
+	var whose []*Policy
+	for _, p := range chain {
+		if made, ok := p.bands[is4]; ok {
+			all, whose = append(all, made()), append(whose, p)
+		}
+	}
+	if !r.Fails {
+		all, whose = append(all, s.open[is4]()), append(whose, nil)
+	}
+	for i, b := range all {
+		r.add(b.dynamic, Origin{whose[i], allocator.Dynamic})
+	}
+	for i, b := range all {
+		r.add(b.static, Origin{whose[i], allocator.Static})
+	}
+	return r
+}
+
+func (r *Route) add(tiers []*allocator.Tier, from Origin) {
+	for _, t := range tiers {
+		r.Tiers, r.Origins = append(r.Tiers, t), append(r.Origins, from)
+	}
+}
+
+// ofFamily returns the ranges of one family that have addresses.
+func ofFamily(c addressindex.ServiceCIDR, is4 bool) []allocator.Range {
+	return slices.DeleteFunc(slices.Clone(c.Ranges), func(r allocator.Range) bool { return r.Prefix().Addr().Is4() != is4 || r.Size() == 0 })
+}
+
+// AllowsAdditional returns nil if a policy that selects a Service allows it additional addresses of
+// a ServiceCIDR, and otherwise the refusal, which does not tell whether the ServiceCIDR exists.
+func (s *Compiled) AllowsAdditional(svc Service, serviceCIDR string) *Refusal {
+	for _, p := range s.policies {
+		if p.AdditionalAddresses && p.asksFor(s.cidrs, serviceCIDR) && p.selector.matches(svc) {
+			return nil
+		}
+	}
+	return &Refusal{Message: fmt.Sprintf("no ServiceCIDRPolicy allows this Service additional addresses of ServiceCIDR %s; "+
+		"an administrator allows it by additionalAddresses: true in a policy that selects the Service and has the ServiceCIDR", serviceCIDR)}
+}
+
+// asksFor reports whether a policy is about a ServiceCIDR, whether it exists or not.
+func (p *Policy) asksFor(cidrs map[string]addressindex.ServiceCIDR, name string) bool {
+	switch c, exists := cidrs[name]; {
+	case !p.steers:
+		return false
+	case p.spec().ServiceCIDRSelector != nil:
+		return exists && p.selector.cidrs.Matches(labels.Set(c.Labels))
+	default:
+		return slices.Contains(p.spec().ServiceCIDRs, name)
+	}
+}
+
+// Additional returns the tiers for an additional address of a Service from one ServiceCIDR, or why
+// it may not have one. Neither: there is no such range, it is not ready or of the other family.
+func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*allocator.Tier, *Refusal) {
+	if refusal := s.AllowsAdditional(svc, serviceCIDR); refusal != nil {
+		return nil, refusal
+	}
+	c := s.cidrs[serviceCIDR]
+	if !c.Usable() {
+		return nil, nil
+	}
+	ranges := ofFamily(c, is4)
+	barred, refusal := s.barred(svc, serviceCIDR, ranges)
+	b := s.bandsOf(ranges, barred)
+	tiers := slices.Concat(b.dynamic, b.static)
+	if len(tiers) == 0 && refusal != nil {
+		return nil, refusal
+	}
+	return tiers, nil
+}
+
+// barred returns which parts of the ranges a Service may not have, and the last refusal. It is
+// MayHold for whole prefixes: each is judged by those around it, and without those inside of it.
+func (s *Compiled) barred(svc Service, serviceCIDR string, ranges []allocator.Range) ([]allocator.Span, *Refusal) {
+	var out []allocator.Span
+	var refusal *Refusal
+	for _, r := range ranges {
+		for at := range s.overlapping(r.Prefix()) {
+			owner, by := mayHold(s.outside(at.prefix))
+			if owner == nil || selected(by, svc) {
+				continue
+			}
+			var within []allocator.Span
+			for _, other := range s.inside(at.prefix) {
+				within = append(within, other.span)
+			}
+			out = append(out, at.span.Subtract(within...)...)
+			refusal = &Refusal{owner.Name, fmt.Sprintf("ServiceCIDRPolicy %q: ServiceCIDR %s is not open to this Service", owner.Name, serviceCIDR),
+				fmt.Sprintf("the policy keeps %s for the Services that it selects", at.prefix)}
+		}
+	}
+	return out, refusal
+}

@@ -1,0 +1,193 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/migrate"
+)
+
+// checks are what `check` looks for, and what each means.
+var checks = map[string]string{
+	"IPAddressMissing":     "a Service's address has no IPAddress: another Service may be given it",
+	"IPAddressOrphan":      "an IPAddress names a Service that does not exist, and keeps its address from others",
+	"IPAddressWrongParent": "an IPAddress names something that does not have the address",
+	"IPAddressWrongLabels": "an IPAddress lacks the labels by which the API server finds its own",
+	"ClusterIPDuplicate":   "several Services have one address",
+	"ClusterIPOutOfRange":  "no ServiceCIDR offers a Service's address",
+	"ClusterIPInvalid":     "an entry of spec.clusterIPs is no address",
+	"ClusterIPMisspelt":    "an entry of spec.clusterIPs is not written as its IPAddress is named, which API servers therefore delete",
+
+	"RangeNotReady":             "a ServiceCIDR is not Ready: API servers do not allocate from it",
+	"RangeNearlyFull":           "a band of a ServiceCIDR is nearly full, or will be soon",
+	"RangeDynamicBandFull":      "no address is free in the dynamic band of a ServiceCIDR",
+	"RangeStaticBandFull":       "no address is free in the static band of a ServiceCIDR",
+	"RangeNetworkOverlap":       "a ServiceCIDR overlaps a node, pod or declared network",
+	"RangeDefaultRangeMismatch": "ServiceCIDR kubernetes is not what the API server was started with",
+	"RangeWritesRefused":        "the API server refuses to the operator to write IPAddresses",
+	"RangeDeletionBlocked":      "a ServiceCIDR cannot be deleted because addresses are in use",
+
+	"PolicyNotAccepted":     "the spec of a ServiceCIDRPolicy is invalid, or names what does not exist",
+	"PolicyConflicting":     "a ServiceCIDRPolicy lost ranges or addresses to another one",
+	"PolicyNotProgrammed":   "what a ServiceCIDRPolicy asks for is not in place",
+	"PolicyNotEnforced":     "the API server does not keep strangers out of a policy's ranges",
+	"PolicyGrowthExhausted": "no further range can be created for a ServiceCIDRPolicy",
+	"PolicyViolated":        "Services have addresses that an exclusive policy keeps for others",
+	"PolicyByServiceLabels": "an exclusive policy selects by labels of Services alone, which their authors choose",
+}
+
+// driftChecks are the checks of the types of drift.
+var driftChecks = map[string]string{
+	"missing": "IPAddressMissing", "orphan": "IPAddressOrphan", "wrong_parent": "IPAddressWrongParent", "wrong_labels": "IPAddressWrongLabels",
+	"duplicate": "ClusterIPDuplicate", "out_of_range": "ClusterIPOutOfRange", "invalid": "ClusterIPInvalid", "misspelt": "ClusterIPMisspelt",
+}
+
+// New returns the command `check`, by the flags of a session.
+func New(a *cli.Session) *cobra.Command {
+	var out string
+	var list bool
+	etcd := migrate.NewConnection(a)
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Look for everything that is wrong with addresses, ranges and policies",
+		Long: `Looks for what the operator's controllers look for, by the same functions, whether the operator runs or not. What seems to be wrong is looked at once
+more after two seconds. Nothing is changed; ` + "`repair --from FILE`" + ` does what a report says.
+
+With --etcd-servers the legacy bitmaps are looked at, too, as ` + "`migrate check`" + ` does.
+
+Exit status: 0 nothing is wrong, 1 something is, 2 it could not be told.`,
+		Example: `  kubectl clusterip check
+  kubectl clusterip check -o report.yaml && kubectl clusterip repair --from report.yaml --dry-run`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if list {
+				return listChecks(a)
+			}
+			return run(cmd.Context(), a, out, etcd)
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "output format: json, yaml or junit, or a file that ends in .yaml, .json or .xml; a table without it")
+	cmd.Flags().BoolVar(&list, "list", false, "only list the checks, and what they mean")
+	etcd.AddEtcdFlags(cmd.Flags())
+	return cmd
+}
+
+func listChecks(a *cli.Session) error {
+	l := cli.Listing{Table: metav1.Table{ColumnDefinitions: cli.Columns("CHECK", "MEANS")}}
+	all := maps.Clone(checks)
+	maps.Copy(all, migration.BitmapKinds())
+	for name, means := range all {
+		l.Table.Rows = append(l.Table.Rows, metav1.TableRow{Cells: []any{name, means}})
+	}
+	slices.SortFunc(l.Table.Rows, func(a, b metav1.TableRow) int { return cmp.Compare(a.Cells[0].(string), b.Cells[0].(string)) })
+	return (&cli.Output{}).Print(a.Out, l)
+}
+
+func run(ctx context.Context, a *cli.Session, out string, etcd migrate.Connection) error {
+	format, file, err := destination(out)
+	if err != nil {
+		return err
+	}
+	s, err := a.Open()
+	if err != nil {
+		return err
+	}
+	r, err := Look(ctx, s)
+	untold := ""
+	if err == nil && etcd.HasEtcd() {
+		untold, err = r.addBitmaps(ctx, etcd)
+	}
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(r.Items, Item.compare)
+	if file == "" {
+		err = r.print(a.Out, format)
+	} else {
+		err = batch.Replace(file, func(w io.Writer) error { return r.print(w, format) })
+	}
+	switch {
+	case err != nil:
+		return err
+	case untold != "":
+		return cli.Exit{Code: cli.ExitUnknown, Err: errors.New("not everything could be told: " + untold)}
+	case len(r.Items) > 0:
+		return cli.Exit{Code: cli.ExitFindings}
+	}
+	return nil
+}
+
+// destination reads -o: a format, or a file whose name tells the format.
+func destination(out string) (format, file string, err error) {
+	if slices.Contains([]string{"", "json", "yaml", "junit"}, out) {
+		return out, "", nil
+	}
+	format = map[string]string{".json": "json", ".yaml": "yaml", ".yml": "yaml", ".xml": "junit"}[filepath.Ext(out)]
+	if format == "" {
+		return "", "", fmt.Errorf("--output %q is none of json, yaml, junit, or a file name that ends in .yaml, .json or .xml", out)
+	}
+	return format, out, nil
+}
+
+// Look looks for everything.
+func Look(ctx context.Context, s *cli.Cluster) (Report, error) {
+	r := Report{Kind: reportKind, Items: []Item{}}
+	v, err := s.View(ctx)
+	if err != nil {
+		return r, err
+	}
+	drift, err := v.Audit(ctx)
+	if err != nil {
+		return r, cli.Permission(err)
+	}
+	r.AddDrift(drift)
+	ranges, policies, err := s.RangesAndPolicies(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Items = append(r.Items, Conditions(ranges.Items, policies.Items)...)
+	return r, nil
+}
+
+// addBitmaps checks the bitmaps in etcd and returns what stays unknown. Other checks do the rest.
+func (r *Report) addBitmaps(ctx context.Context, etcd migrate.Connection) (untold string, err error) {
+	l, err := etcd.Open(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	plan, err := l.Confirmed(ctx, migration.Options{})
+	if err != nil {
+		return "", fmt.Errorf("looking at the bitmaps: %w", err)
+	}
+	r.Bitmaps = true
+	r.addFindings(plan.Findings)
+	return migrate.KindsOf(plan.Findings, migration.Finding.Unknown), nil
+}
+
+func (r *Report) addFindings(all []migration.Finding) {
+	of := migration.BitmapKinds()
+	for _, f := range all {
+		if of[string(f.Kind)] == "" {
+			continue
+		}
+		i := Item{Check: string(f.Kind), Object: cmp.Or(strings.Join(f.Objects, ","), "bitmap"), Message: strings.TrimSpace(f.Means + " " + f.Detail)}
+		if f.Address.IsValid() {
+			i.Address = f.Address.String()
+		}
+		r.Items = append(r.Items, i)
+	}
+}

@@ -1,0 +1,192 @@
+package check
+
+import (
+	"cmp"
+	"encoding/xml"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
+)
+
+// reportKind marks a file as the report of a check.
+const reportKind = "CheckReport"
+
+// Report is what `check` prints and `repair` reads.
+type Report struct {
+	Kind string `json:"kind"`
+	// Bitmaps: those in etcd were looked at.
+	Bitmaps bool   `json:"bitmaps,omitempty"`
+	Items   []Item `json:"items"`
+}
+
+// Item is one thing that is wrong.
+type Item struct {
+	Check string `json:"check"`
+	// Object is what is wrong, kind/name or kind/namespace/name; Address the address in question.
+	Object  string `json:"object"`
+	Address string `json:"address,omitempty"`
+	Message string `json:"message"`
+	// Repair is what `repair` does: create, delete, replace or relabel; empty: only an admin can help.
+	Repair string `json:"repair,omitempty"`
+	// Owner and the fields below are what the repair is right for; it is refused once one has changed.
+	Owner           string `json:"owner,omitempty"`
+	ServiceUID      string `json:"serviceUID,omitempty"`
+	IPAddressUID    string `json:"ipAddressUID,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// AddDrift adds an item for each finding, in the words of the check that it fails.
+func (r *Report) AddDrift(d view.Drift) {
+	for _, f := range d.Addresses {
+		i := Item{
+			Check: driftChecks[f.Drift], Object: "ipaddress/" + f.Address.String(), Address: f.Address.String(), Message: means(f), Repair: f.Do,
+			ServiceUID: string(f.ServiceUID), IPAddressUID: string(f.IPAddressUID), ResourceVersion: f.ResourceVersion,
+		}
+		if f.Owner.Name != "" {
+			i.Object, i.Owner = "service/"+f.Owner.String(), f.Owner.String()
+		}
+		r.Items = append(r.Items, i)
+	}
+	for _, f := range d.Services {
+		r.Items = append(r.Items, Item{Check: driftChecks[f.Drift], Object: "service/" + f.Service.String(), Address: f.Text, Message: f.Note})
+	}
+}
+
+// means says what is wrong. The controller's notes would say what it did, and `check` does nothing.
+func means(f ipaddress.Finding) string {
+	text := checks[driftChecks[f.Drift]]
+	if len(f.Losers) > 0 {
+		var others []string
+		for _, l := range f.Losers {
+			others = append(others, l.String())
+		}
+		text += "; create anew, so that they get addresses of their own: " + strings.Join(others, ", ")
+	}
+	if f.Do == "" && len(f.Losers) == 0 {
+		text += ": it " + f.Note
+	}
+	return text
+}
+
+// rangeCheck names the check that a ServiceCIDR's condition fails, empty if the condition is fine.
+func rangeCheck(c metav1.Condition) string {
+	kind, ours := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
+	switch {
+	case c.Type == networkingv1.ServiceCIDRConditionReady && c.Status != metav1.ConditionTrue:
+		return "RangeNotReady"
+	case ours && c.Status == metav1.ConditionTrue && checks["Range"+kind] != "":
+		return "Range" + kind
+	}
+	return ""
+}
+
+// policyCheck names the check that a policy's condition fails, empty if the condition is fine.
+func policyCheck(c metav1.Condition) string {
+	switch c.Type {
+	case v1alpha1.PolicyConflicting, v1alpha1.PolicyViolated, v1alpha1.PolicyGrowthExhausted:
+		if c.Status == metav1.ConditionTrue {
+			return "Policy" + c.Type
+		}
+	case v1alpha1.PolicyAccepted, v1alpha1.PolicyProgrammed, v1alpha1.PolicyEnforced:
+		if c.Status == metav1.ConditionFalse {
+			return "PolicyNot" + c.Type
+		}
+	}
+	return ""
+}
+
+// Conditions are what conditions report as wrong, and exclusive policies that stop no tenant.
+func Conditions(ranges []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []Item) {
+	add := func(object string, conditions []metav1.Condition, check func(metav1.Condition) string) {
+		for _, c := range conditions {
+			if name := check(c); name != "" {
+				all = append(all, Item{Check: name, Object: object, Message: c.Message})
+			}
+		}
+	}
+	for _, o := range ranges {
+		add("servicecidr/"+o.Name, o.Status.Conditions, rangeCheck)
+	}
+	for _, o := range policies {
+		add("servicecidrpolicy/"+o.Name, o.Status.Conditions, policyCheck)
+		if o.Spec.SelectsByServiceLabelsAlone() {
+			all = append(all, Item{Check: "PolicyByServiceLabels", Object: "servicecidrpolicy/" + o.Name,
+				Message: "The author of a Service chooses its labels, so any tenant can have addresses of these ranges; set namespaceSelector to keep tenants apart."})
+		}
+	}
+	slices.SortStableFunc(all, Item.compare)
+	return all
+}
+
+// compare orders by check and object.
+func (i Item) compare(other Item) int {
+	return cmp.Or(cmp.Compare(i.Check, other.Check), cmp.Compare(i.Object, other.Object))
+}
+
+func (r Report) print(w io.Writer, format string) error {
+	switch format {
+	case "json", "yaml":
+		return batch.Encode(w, r, format)
+	case "junit":
+		return r.junit(w)
+	}
+	if len(r.Items) == 0 {
+		_, err := io.WriteString(w, "Nothing is wrong.\n")
+		return err
+	}
+	l := cli.Listing{Table: metav1.Table{ColumnDefinitions: cli.Columns("CHECK", "OBJECT", "ADDRESS", "REPAIR", "MESSAGE")}}
+	for _, i := range r.Items {
+		l.Table.Rows = append(l.Table.Rows, metav1.TableRow{Cells: []any{i.Check, i.Object, cmp.Or(i.Address, "<none>"), cmp.Or(i.Repair, "<none>"), i.Message}})
+	}
+	return (&cli.Output{}).Print(w, l)
+}
+
+// junit writes one test for each check, as pipelines show them.
+func (r Report) junit(w io.Writer) error {
+	type failure struct {
+		Message string `xml:"message,attr"`
+	}
+	type test struct {
+		Name     string    `xml:"name,attr"`
+		Failures []failure `xml:"failure"`
+	}
+	suite := struct {
+		XMLName  xml.Name `xml:"testsuite"`
+		Name     string   `xml:"name,attr"`
+		Tests    int      `xml:"tests,attr"`
+		Failures int      `xml:"failures,attr"`
+		Cases    []test   `xml:"testcase"`
+	}{Name: "kubectl clusterip check"}
+	looked := maps.Clone(checks)
+	if r.Bitmaps {
+		maps.Copy(looked, migration.BitmapKinds())
+	}
+	suite.Tests = len(looked)
+	for name := range looked {
+		t := test{Name: name}
+		for _, i := range r.Items {
+			if i.Check == name {
+				t.Failures = append(t.Failures, failure{strings.TrimSpace(i.Object + " " + i.Address + ": " + i.Message)})
+			}
+		}
+		suite.Cases, suite.Failures = append(suite.Cases, t), suite.Failures+min(1, len(t.Failures))
+	}
+	slices.SortFunc(suite.Cases, func(a, b test) int { return cmp.Compare(a.Name, b.Name) })
+	text, err := xml.MarshalIndent(suite, "", "  ")
+	if err == nil {
+		_, err = io.WriteString(w, plain.Lines(xml.Header+string(text)+"\n"))
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package check
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+)
+
+// Only findings about bitmaps are added: other checks report the rest. A leftover is no fault.
+func TestFindingsOfBitmaps(t *testing.T) {
+	leaked := found(migration.LeakedBit, "10.0.0.9")
+	leaked.Detail = "nobody has it"
+	r := Report{Bitmaps: true}
+	r.addFindings([]migration.Finding{leaked, found(migration.IPAddressMissing, "10.0.0.1", "Service ns/x"), found(migration.StaleBitmap, "")})
+	want := []Item{{Check: "LeakedBit", Object: "bitmap", Address: "10.0.0.9", Message: "what follows from LeakedBit. nobody has it"}}
+	if diff := cmp.Diff(want, r.Items); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for name, tc := range map[string]struct {
+		r    Report
+		want string
+	}{
+		"with the bitmaps":    {r, `<testcase name="LeakedBit"><failure`},
+		"without the bitmaps": {Report{}, `failures="0"`},
+	} {
+		var text strings.Builder
+		if err := tc.r.print(&text, "junit"); err != nil {
+			t.Fatal(err)
+		}
+		flat := strings.NewReplacer("\n", "", "  ", "").Replace(text.String())
+		if !strings.Contains(flat, tc.want) || strings.Contains(flat, "LeakedBit") != tc.r.Bitmaps {
+			t.Errorf("%s: %s", name, text.String())
+		}
+	}
+}
+
+// An exclusive policy keeps out no tenant if it selects by labels of Services alone.
+func TestPoliciesThatSelectByLabelsOfServicesAloneAreFound(t *testing.T) {
+	by := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	exists := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}}}
+	for name, tc := range map[string]struct {
+		spec v1alpha1.ServiceCIDRPolicySpec
+		want bool
+	}{
+		"by Services":                            {v1alpha1.ServiceCIDRPolicySpec{Exclusive: true, ServiceSelector: by}, true},
+		"by an expression, and all namespaces":   {v1alpha1.ServiceCIDRPolicySpec{Exclusive: true, ServiceSelector: exists, NamespaceSelector: &metav1.LabelSelector{}}, true},
+		"by namespaces and Services":             {v1alpha1.ServiceCIDRPolicySpec{Exclusive: true, ServiceSelector: by, NamespaceSelector: exists}, false},
+		"by namespaces":                          {v1alpha1.ServiceCIDRPolicySpec{Exclusive: true, NamespaceSelector: by}, false},
+		"all Services":                           {v1alpha1.ServiceCIDRPolicySpec{Exclusive: true}, false},
+		"by Services, and others may come along": {v1alpha1.ServiceCIDRPolicySpec{ServiceSelector: by}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Conditions(nil, []v1alpha1.ServiceCIDRPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tc.spec}})
+			if (len(got) == 1) != tc.want || tc.want && (got[0].Check != "PolicyByServiceLabels" || got[0].Object != "servicecidrpolicy/p") {
+				t.Errorf("found %+v, want one: %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// found is a finding about an address.
+func found(k migration.Kind, address string, objects ...string) migration.Finding {
+	f := migration.Finding{Kind: k, Objects: objects, Means: "what follows from " + string(k) + ".", Plan: "do something"}
+	if address != "" {
+		f.Address = addr(address)
+	}
+	return f
+}

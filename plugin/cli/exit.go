@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Exit statuses, which are the same for every command: all is well or done, something is to be done
+// about the cluster, and it could not be told or nothing was done.
+const (
+	ExitDone     = 0
+	ExitFindings = 1
+	ExitUnknown  = 2
+)
+
+// Exit is how a command ends with another status than 2. Its error is printed if there is one.
+type Exit struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e Exit) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap implements errors.Unwrap.
+func (e Exit) Unwrap() error { return e.Err }
+
+// ExitCode returns the status that a command ends with, which is ExitUnknown unless the error is or
+// wraps an Exit, and prints the error.
+func ExitCode(err error, out Streams) int {
+	if err == nil {
+		return ExitDone
+	}
+	code, told := ExitUnknown, err
+	if e, ok := errors.AsType[Exit](err); ok {
+		code, told = e.Code, e.Err
+	}
+	if told != nil {
+		Write(out.ErrOut, "error: %v\n", told)
+	}
+	return code
+}

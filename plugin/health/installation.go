@@ -1,0 +1,291 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/plugin/check"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+)
+
+// installationName is the name of the operator's Lease and of its webhook configurations.
+const installationName = "clusterip-operator"
+
+// found is what there is of an installation.
+type found struct {
+	manager  *appsv1.Deployment // nil without one
+	replicas []corev1.Pod
+	lease    *coordinationv1.Lease
+	mutating *admissionregistrationv1.MutatingWebhookConfiguration
+	probe    probed
+	// wanted is how many nodes are to have an agent, updated how many have the newest.
+	wanted, updated int32
+	stale           bool // the numbers are of what was before
+	agents          []agent
+	ranges          []networkingv1.ServiceCIDR
+	policies        []v1alpha1.ServiceCIDRPolicy
+}
+
+// component are the labels of a part of the operator.
+func component(name string) client.MatchingLabels {
+	return client.MatchingLabels{"app.kubernetes.io/name": installationName, "app.kubernetes.io/component": name}
+}
+
+// Look looks at all parts of the operator.
+func Look(ctx context.Context, s *cli.Cluster, namespace string) (Installation, error) {
+	h, err := gather(ctx, s, namespace)
+	return h.installation(s.Clock.Now()), err
+}
+
+func gather(ctx context.Context, s *cli.Cluster, namespace string) (h found, err error) {
+	if err := managers(ctx, s, namespace, &h); err != nil {
+		return h, err
+	}
+	lease, webhooks := &coordinationv1.Lease{}, &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if h.lease, err = orNone(s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: installationName}, lease), lease); err != nil {
+		return h, fmt.Errorf("reading the Lease: %w", err)
+	}
+	if h.mutating, err = orNone(s.Get(ctx, client.ObjectKey{Name: installationName}, webhooks), webhooks); err != nil {
+		return h, fmt.Errorf("reading the webhook configuration: %w", err)
+	}
+	if h.mutating != nil {
+		if h.probe, err = probe(ctx, s); err != nil {
+			return h, err
+		}
+	}
+	if err := agents(ctx, s, namespace, &h); err != nil {
+		return h, err
+	}
+	ranges, policies, err := s.RangesAndPolicies(ctx)
+	h.ranges, h.policies = ranges.Items, policies.Items
+	return h, err
+}
+
+// managers reads the Deployment of the manager with its pods.
+func managers(ctx context.Context, s *cli.Cluster, namespace string, h *found) error {
+	managers, pods := &appsv1.DeploymentList{}, &corev1.PodList{}
+	if err := s.ListNamed(ctx, managers, "Deployments", client.InNamespace(namespace), component("manager")); err != nil || len(managers.Items) == 0 {
+		return err
+	}
+	h.manager = &managers.Items[0]
+	selector, err := metav1.LabelSelectorAsSelector(h.manager.Spec.Selector)
+	if err != nil {
+		return fmt.Errorf("the selector of Deployment %s: %w", h.manager.Name, err)
+	}
+	err = s.ListNamed(ctx, pods, "pods of the manager", client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
+	h.replicas = pods.Items
+	return err
+}
+
+// orNone returns an object, or nothing if there is none.
+func orNone[T any](err error, object *T) (*T, error) {
+	if client.IgnoreNotFound(err) != nil {
+		return nil, cli.Permission(err)
+	}
+	if err != nil {
+		return nil, nil
+	}
+	return object, nil
+}
+
+// installation puts together what was found.
+func (h found) installation(now time.Time) Installation {
+	i := Installation{
+		Kind: "Installation", Time: now.UTC(), Replicas: h.replicaList(), Leader: h.leader(now), Webhooks: h.webhooks(), Agents: append([]agent{}, h.agents...),
+		Findings: append([]check.Item{}, check.Conditions(h.ranges, h.policies)...),
+	}
+	i.Parts = []part{h.managerPart(i.Replicas), i.leaderPart(), i.webhookPart(), i.certificatePart(), h.agentPart(now), {
+		"ranges and policies", len(i.Findings) == 0, fmt.Sprintf("%d ServiceCIDRs, %d policies, %s", len(h.ranges), len(h.policies), findingsText(len(i.Findings))),
+	}}
+	for _, f := range i.Findings {
+		i.Parts = append(i.Parts, part{"finding", false, f.Object + ": " + f.Check + ": " + f.Message})
+	}
+	i.Well = !slices.ContainsFunc(i.Parts, func(p part) bool { return !p.Well })
+	return i
+}
+
+func findingsText(n int) string {
+	if n == 0 {
+		return "nothing is wrong with them"
+	}
+	return fmt.Sprintf("%d findings", n)
+}
+
+func (h found) replicaList() []replica {
+	all := []replica{}
+	for i := range h.replicas {
+		r := newReplica(&h.replicas[i])
+		r.Leads = h.lease != nil && r.Pod == holder(h.lease)
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b replica) int { return cmp.Compare(a.Pod, b.Pod) })
+	return all
+}
+
+func newReplica(p *corev1.Pod) replica {
+	r := replica{Pod: p.Name, Node: p.Spec.NodeName, Image: imageOf(p.Spec)}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			r.Ready, r.Since = c.Status == corev1.ConditionTrue, new(c.LastTransitionTime.UTC())
+		}
+	}
+	return r
+}
+
+// imageOf is the image of the first container: ours have one.
+func imageOf(p corev1.PodSpec) string {
+	if len(p.Containers) == 0 {
+		return "<none>"
+	}
+	return p.Containers[0].Image
+}
+
+// tally lists how often each word occurs, "v1" if it is the only one, else "v1 (2), v2 (1)".
+func tally(words []string) string {
+	n := map[string]int{}
+	for _, w := range words {
+		n[w]++
+	}
+	all := slices.Sorted(maps.Keys(n))
+	for i, w := range all {
+		if len(n) > 1 {
+			all[i] = fmt.Sprintf("%s (%d)", w, n[w])
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// ago is how long a moment is past.
+func ago(now, then time.Time) string { return duration.HumanDuration(now.Sub(then)) }
+
+func (h found) managerPart(replicas []replica) part {
+	if h.manager == nil {
+		return part{"manager", false, "there is no Deployment: the operator is not installed in this namespace"}
+	}
+	want, ready := int32(1), h.manager.Status.ReadyReplicas
+	if h.manager.Spec.Replicas != nil {
+		want = *h.manager.Spec.Replicas
+	}
+	images := []string{imageOf(h.manager.Spec.Template.Spec)}
+	if len(replicas) > 0 {
+		images = nil
+	}
+	for _, r := range replicas {
+		images = append(images, r.Image)
+	}
+	seen := h.manager.Status.ObservedGeneration >= h.manager.Generation // or the counts are of what was before
+	return part{"manager", seen && ready == want && want > 0, fmt.Sprintf("%d of %d replicas are ready, image %s", ready, want, tally(images))}
+}
+
+// holder is the pod that holds a Lease, empty if no pod does.
+func holder(l *coordinationv1.Lease) string {
+	if l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(*l.Spec.HolderIdentity, "_")
+	return name
+}
+
+func (h found) leader(now time.Time) *leader {
+	if h.lease == nil || holder(h.lease) == "" {
+		return nil
+	}
+	l, spec := &leader{Pod: holder(h.lease)}, h.lease.Spec
+	if spec.AcquireTime != nil {
+		l.Since = new(spec.AcquireTime.UTC())
+	}
+	if spec.RenewTime != nil {
+		l.Renewed = new(spec.RenewTime.UTC())
+		l.Expired = spec.LeaseDurationSeconds != nil && now.Sub(*l.Renewed) > time.Duration(*spec.LeaseDurationSeconds)*time.Second
+	}
+	return l
+}
+
+func (i Installation) leaderPart() part {
+	l := i.Leader
+	if l == nil {
+		return part{"leader", false, "no manager leads: nothing is repaired, and no condition is written"}
+	}
+	if l.Expired {
+		return part{"leader", false, l.Pod + " has not renewed its Lease for " + ago(i.Time, *l.Renewed)}
+	}
+	text := l.Pod
+	if l.Since != nil {
+		text += ", for " + ago(i.Time, *l.Since)
+	}
+	if n := slices.IndexFunc(i.Replicas, func(r replica) bool { return r.Leads }); n >= 0 {
+		text += ", image " + i.Replicas[n].Image
+	}
+	return part{"leader", true, text}
+}
+
+func (h found) webhooks() *webhooks {
+	if h.mutating == nil {
+		return nil
+	}
+	w := &webhooks{Configured: len(h.mutating.Webhooks), probed: h.probe}
+	for _, one := range h.mutating.Webhooks {
+		end := trustedUntil(one.ClientConfig.CABundle)
+		if end.IsZero() {
+			w.Untrusted = cmp.Or(w.Untrusted, one.Name)
+		} else if w.TrustedUntil == nil || end.Before(*w.TrustedUntil) {
+			w.TrustedUntil = new(end.UTC())
+		}
+	}
+	return w
+}
+
+// webhookPart goes by what came of the probe, if there was one.
+func (i Installation) webhookPart() part {
+	w := i.Webhooks
+	switch {
+	case w == nil:
+		return part{"webhooks", true, "none are configured: policies are not applied to new Services"}
+	case w.Reached != nil:
+		return part{"webhooks", true, fmt.Sprintf("%d are configured; the API server reaches %s, version %s, for %s", w.Configured, w.Reached.Replica, w.Reached.Version, ago(i.Time, w.Reached.Since))}
+	case w.Unknown != "":
+		return part{"webhooks", true, fmt.Sprintf("%d are configured; whether the API server reaches them is not known: %s", w.Configured, w.Unknown)}
+	default:
+		return part{"webhooks", false, fmt.Sprintf("%d are configured; the API server does not reach them, and lets Services pass (an operator that is older than this plugin does not answer either)", w.Configured)}
+	}
+}
+
+// certificatePart judges the CA that the API server trusts: webhooks need one that is valid.
+func (i Installation) certificatePart() part {
+	w := i.Webhooks
+	switch {
+	case w == nil:
+		return part{"certificate", true, "none is needed"}
+	case w.Untrusted != "" || w.TrustedUntil == nil:
+		return part{"certificate", false, fmt.Sprintf("%s has no CA yet: the API server cannot call it, and lets Services pass", cmp.Or(w.Untrusted, "the configuration"))}
+	default:
+		return part{"certificate", w.TrustedUntil.After(i.Time), "the API server trusts its CA until " + w.TrustedUntil.Format(time.DateOnly)}
+	}
+}
+
+// trustedUntil is when the last certificate of a bundle runs out; zero without any.
+func trustedUntil(bundle []byte) (last time.Time) {
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(last) {
+			last = c.NotAfter
+		}
+	}
+	return last
+}

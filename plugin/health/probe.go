@@ -1,0 +1,100 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+)
+
+// probed says whether the API server reaches the webhooks. If both fields are empty, it does not.
+type probed struct {
+	// Reached is the replica that has answered.
+	Reached *admission.Reached `json:"reached,omitempty"`
+	// Unknown is why it could not be tried.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// probeTimeout bounds the trial. The API server waits two seconds for a webhook without an answer.
+const probeTimeout = 10 * time.Second
+
+// probe creates a Service for trial: the API server shows it to the webhook and does not store it.
+// It is headless, so that it draws no address. The warning shows that admission has run.
+func probe(ctx context.Context, s *cli.Cluster) (probed, error) {
+	may, err := may(ctx, s, authorizationv1.ResourceAttributes{Verb: "create", Resource: "services", Namespace: s.Namespace})
+	if err != nil || may != "" {
+		return probed{Unknown: may}, err
+	}
+	heard := &warnings{}
+	config := rest.CopyConfig(s.Config)
+	config.WarningHandler = heard
+	c, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return probed{}, err
+	}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "clusterip-probe-", Annotations: map[string]string{v1alpha1.AnnotationProbe: ""}},
+		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{v1alpha1.AnnotationProbe: ""}},
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	_, err = c.Services(s.Namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if r, ok := heard.reached(); ok {
+		return probed{Reached: &r}, nil
+	}
+	if err != nil {
+		return probed{Unknown: "creating a Service for trial: " + err.Error()}, nil
+	}
+	return probed{}, nil
+}
+
+// may says what the user may not do: an attempt that is refused shows in the API server's audit.
+func may(ctx context.Context, s *cli.Cluster, what authorizationv1.ResourceAttributes) (refused string, err error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
+	if err := s.Create(ctx, review); err != nil && !apierrors.IsForbidden(err) {
+		return "", fmt.Errorf("asking for permissions: %w", err)
+	}
+	if review.Status.Allowed {
+		return "", nil
+	}
+	resource := what.Resource
+	if what.Subresource != "" {
+		resource += "/" + what.Subresource
+	}
+	return fmt.Sprintf("the user may not %s %s in namespace %s", what.Verb, resource, what.Namespace), nil
+}
+
+// warnings keeps what the API server warns of.
+type warnings struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, text)
+}
+
+func (w *warnings) reached() (admission.Reached, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, text := range w.all {
+		if r, ok := admission.ParseReached(text); ok {
+			return r, true
+		}
+	}
+	return admission.Reached{}, false
+}

@@ -1,0 +1,216 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
+	"github.com/clusterip-operator/clusterip-operator/plugin/check"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
+)
+
+// Describe prints an answer for people.
+func (o Answer) Describe(w io.Writer, now time.Time) {
+	for _, a := range o.Addresses {
+		describeAddress(w, a, now)
+	}
+	for _, r := range o.Refusals {
+		describeRefusal(w, r, now)
+	}
+	if o.IfCreated != nil {
+		switch {
+		case len(o.Addresses) > 0:
+			cli.Write(w, "\nIf it were created now:\n")
+		case o.Missing:
+			cli.Write(w, "There is no such Service. If it were created now:\n")
+		}
+		describeExplanation(w, *o.IfCreated, o.Addresses)
+	}
+	if o.Range != nil {
+		describeRange(w, *o.Range)
+	}
+}
+
+// describeRefusal tells of the Services of one namespace that were refused for one reason. An
+// earlier version stored texts as tenants wrote them.
+func describeRefusal(w io.Writer, r pastRefusal, now time.Time) {
+	ago := func(t metav1.MicroTime) string { return duration.HumanDuration(now.Sub(t.Time)) }
+	service, why := plain.Text(r.Service), plain.Text(r.Message)
+	if r.Count > 1 && r.First != nil {
+		namespace, _, _ := strings.Cut(service, "/")
+		cli.Write(w, "%d requests of namespace %s were refused in the last %s, the last one for %s %s ago, by ServiceCIDRPolicy %q: %s\n",
+			r.Count, namespace, ago(*r.First), service, ago(r.Time), r.Policy, why)
+		return
+	}
+	cli.Write(w, "%s was refused %s ago by ServiceCIDRPolicy %q: %s\n", service, ago(r.Time), r.Policy, why)
+}
+
+func describeAddress(w io.Writer, a view.Address, now time.Time) {
+	cli.Write(w, "%s is %s\n", a.Address, stateOf(a))
+	if len(a.ServiceCIDRs) > 0 {
+		cli.Write(w, "  it lies in the %s band of ServiceCIDR %s\n", a.Band, strings.Join(a.ServiceCIDRs, ", "))
+	} else {
+		cli.Write(w, "  no ServiceCIDR offers it\n")
+	}
+	if a.IPAddress != nil {
+		cli.Write(w, "  %s, created %s ago\n", a.Parent, duration.HumanDuration(now.Sub(a.IPAddress.CreationTimestamp.Time)))
+	}
+	switch {
+	case a.Reservation != "" && a.ReservationFor != "":
+		cli.Write(w, "  the reservation %q of ServiceCIDRPolicy %q keeps it for Service %s\n", a.Reservation, a.Policy, a.ReservationFor)
+	case a.Reservation != "":
+		cli.Write(w, "  the reservation %q of ServiceCIDRPolicy %q keeps it from everybody\n", a.Reservation, a.Policy)
+	case a.CoolsUntil != nil:
+		cli.Write(w, "  Service %s had it; by ServiceCIDRPolicy %q it is kept from others until %s\n", a.LastService, a.Policy, a.CoolsUntil.UTC().Format(time.RFC3339))
+	case a.Policy != "":
+		cli.Write(w, "  ServiceCIDRPolicy %q keeps its range for the Services that the policy selects\n", a.Policy)
+	}
+	if ip := a.IPAddress; len(a.Services) == 0 && ip != nil && ip.DeletionTimestamp == nil && ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByAPIServer {
+		cli.Write(w, "  no Service has it in its spec.clusterIPs: if that lasts for more than a minute the IPAddress is deleted\n")
+	}
+	for _, problem := range problems(a) {
+		cli.Write(w, "  problem: %s\n", problem)
+	}
+}
+
+func stateOf(a view.Address) string {
+	if len(a.Services) > 0 {
+		return "the ClusterIP of Service " + strings.Join(a.Services, " and of Service ")
+	}
+	return a.State
+}
+
+// problems are what is wrong with an address, in the words of `check`.
+func problems(a view.Address) (all []string) {
+	r := check.Report{}
+	r.AddDrift(a.Drift)
+	for _, i := range r.Items {
+		all = append(all, i.Check+": "+i.Message)
+	}
+	return all
+}
+
+// describeExplanation says what would happen to a Service. has are the addresses that it has now.
+func describeExplanation(w io.Writer, e admission.Explanation, has []view.Address) {
+	if e.NoAddress {
+		cli.Write(w, "The Service is headless, or of type ExternalName: it gets no address.\n")
+		return
+	}
+	if e.Refused != "" {
+		cli.Write(w, "The Service is refused: %s\n", e.Refused)
+	}
+	switch {
+	case e.Reason == "" || e.Reason == e.Refused:
+	case e.Policy != "":
+		cli.Write(w, "  by ServiceCIDRPolicy %q: %s\n", e.Policy, e.Reason)
+	default:
+		cli.Write(w, "  for admins: %s\n", e.Reason)
+	}
+	for _, warning := range e.Warnings {
+		cli.Write(w, "The user is warned: %s\n", warning)
+	}
+	if len(e.Drawn) == 0 && e.Refused == "" {
+		cli.Write(w, "The API server chooses: the webhook has nothing to draw for this Service.\n")
+	}
+	for _, s := range e.Drawn {
+		describeSource(w, s, has)
+	}
+}
+
+func describeSource(w io.Writer, s admission.Source, has []view.Address) {
+	if len(s.Reserved) > 0 {
+		cli.Write(w, "%s: %s is reserved for it\n", s.Family, s.Reserved[0])
+		return
+	}
+	cli.Write(w, "%s: an address of the first of these that has one free\n", s.Family)
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	first := true
+	for _, step := range s.Order {
+		mark := ""
+		if first && step.Free > 0 {
+			mark, first = "<- this one", false
+		}
+		cli.Write(t, "  %s\t%s band\t%s free\t%s\t%s\n", whose(step), step.Band, number(float64(step.Free)), ranges(step.Ranges), mark)
+	}
+	_ = t.Flush() // w keeps its own error
+	if len(s.Order) == 0 {
+		cli.Write(w, "  there is none\n")
+	}
+	for _, a := range has {
+		if a.Address.Is4() == (s.Family == "IPv4") && !drawable(s, a) {
+			cli.Write(w, "  %s is none of these: it was chosen, or drawn when policies or ranges were others\n", a.Address)
+		}
+	}
+	describePolicies(w, s.Policies)
+}
+
+func drawable(s admission.Source, a view.Address) bool {
+	for _, step := range s.Order {
+		if step.Contains(a.Address) {
+			return true
+		}
+	}
+	return false
+}
+
+func whose(s admission.Step) string {
+	if s.Policy == "" {
+		return "ranges open to all"
+	}
+	return "policy " + s.Policy
+}
+
+// ranges names the first of many.
+func ranges(all []string) string {
+	const shown = 4
+	if len(all) <= shown {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), len(all)-shown)
+}
+
+func describePolicies(w io.Writer, all []admission.PolicySelection) {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	for _, v := range all {
+		if v.Steers {
+			cli.Write(t, "  policy %s\tsteers it\n", v.Policy)
+		} else {
+			cli.Write(t, "  policy %s\tdoes not: %s\n", v.Policy, v.Why)
+		}
+	}
+	_ = t.Flush() // w keeps its own error
+}
+
+func describeRange(w io.Writer, r rangeAnswer) {
+	for _, one := range r.Ranges {
+		soon := one.forecast()
+		if soon != "full" {
+			soon = "full in " + soon
+		}
+		cli.Write(w, "%s: %.0f %% in use, %s free, %s; policies %s\n", one.CIDR, one.share(), number(float64(one.Static.Free)+float64(one.Dynamic.Free)), soon, one.policies())
+	}
+	if len(r.Ranges) > 0 && r.Ranges[0].Terminating {
+		cli.Write(w, "It is being deleted, and held by the finalizers %s\n", strings.Join(r.Finalizers, ", "))
+	}
+	said := false
+	for _, c := range r.Conditions {
+		ready := c.Type == networkingv1.ServiceCIDRConditionReady
+		if ready != (c.Status == metav1.ConditionTrue) {
+			cli.Write(w, "%s is %s since %s: %s\n", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Message)
+			said = true
+		}
+	}
+	if !said {
+		cli.Write(w, "Nothing is wrong with it.\n")
+	}
+}

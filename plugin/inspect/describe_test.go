@@ -1,0 +1,49 @@
+package inspect
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+)
+
+// What a status has of refusals is told in one line each, whatever an earlier version stored there.
+// The user's text and the reason for admins stand apart.
+func TestDescribeRefusals(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	at := func(ago time.Duration) metav1.MicroTime { return metav1.NewMicroTime(now.Add(-ago)) }
+	for name, tc := range map[string]struct {
+		answer Answer
+		want   string
+	}{
+		"one": {Answer{Refusals: []pastRefusal{{"blue", v1alpha1.PolicyRefusal{Time: at(time.Minute), Service: "shop/web", Message: "the range is closed"}}}},
+			"shop/web was refused 60s ago by ServiceCIDRPolicy \"blue\": the range is closed\n"},
+		"several for one reason": {
+			Answer{Refusals: []pastRefusal{{"blue", v1alpha1.PolicyRefusal{Time: at(time.Second), First: new(at(time.Hour)), Count: 12, Service: "shop/web", Message: "full"}}}},
+			"12 requests of namespace shop were refused in the last 60m, the last one for shop/web 1s ago, by ServiceCIDRPolicy \"blue\": full\n"},
+		"what would steer a terminal, or forge a line": {
+			Answer{Refusals: []pastRefusal{{"blue", v1alpha1.PolicyRefusal{Time: at(time.Second), Service: "shop/\x1b[2J", Message: "full\nall is well\u202e"}}}},
+			"shop/\ufffd[2J was refused 1s ago by ServiceCIDRPolicy \"blue\": full\ufffdall is well\ufffd\n"},
+		"what would happen, in the name of a policy": {
+			Answer{IfCreated: &admission.Explanation{Refused: "provided IP is already allocated", Policy: "blue", Reason: "it is kept for Service shop/db"}},
+			"The Service is refused: provided IP is already allocated\n  by ServiceCIDRPolicy \"blue\": it is kept for Service shop/db\n"},
+		"what would happen, in no policy's name": {
+			Answer{IfCreated: &admission.Explanation{Refused: "provided IP is already allocated", Reason: "Service shop/db has it"}},
+			"The Service is refused: provided IP is already allocated\n  for admins: Service shop/db has it\n"},
+		"what would happen, and the user is told all": {
+			Answer{IfCreated: &admission.Explanation{Refused: "the annotation is wrong", Reason: "the annotation is wrong"}}, "The Service is refused: the annotation is wrong\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			tc.answer.Describe(&out, now)
+			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package inspect
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/cobra"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
+)
+
+// A map has at most 2^mapBits cells, in lines of mapWidth that each begin with their first address.
+const mapWidth, mapBits = 64, 11
+
+// NewMap returns the command `map`.
+func NewMap(a *cli.Session) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "map NAME | CIDR",
+		Short: "Draw the address space of a ServiceCIDR, or of a part of it",
+		Long: `Draws every range of a ServiceCIDR, or the part of the address space that a CIDR names. A cell stands for as many addresses as fit.
+
+  .  free    ░ ▒ ▓ █  allocated, the darker the more of the cell    R  reserved    c  cooling    !  something is wrong
+  |  before the first cell of the dynamic band`,
+		Example: `  kubectl clusterip map kubernetes
+  kubectl clusterip map 10.96.4.0/24 --svg map.svg`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return drawMap(cmd.Context(), a, args[0], file) },
+	}
+	cmd.Flags().StringVar(&file, "svg", "", "write a picture into this file instead")
+	return cmd
+}
+
+// Cell is a run of addresses and what they are used for.
+type Cell struct {
+	span    allocator.Span
+	Usage   allocator.Usage
+	Wrong   bool // something is wrong with one of them
+	band    allocator.Band
+	offered bool // the range offers the first one, in that band
+}
+
+// Chart is one range that is drawn.
+type Chart struct {
+	Prefix netip.Prefix
+	Bits   int // a cell is 2^bits addresses
+	Cells  []Cell
+}
+
+// each is how many addresses a cell is, in words.
+func (c Chart) each() string {
+	if c.Bits == 0 {
+		return "1 address"
+	}
+	return number(math.Exp2(float64(c.Bits))) + " addresses"
+}
+
+func drawMap(ctx context.Context, a *cli.Session, what, file string) error {
+	s, err := a.Open()
+	if err != nil {
+		return err
+	}
+	list := &networkingv1.ServiceCIDRList{}
+	if err := s.ListNamed(ctx, list, "ServiceCIDRs"); err != nil {
+		return err
+	}
+	ranges, err := RangesToDraw(what, list.Items)
+	if err != nil {
+		return err
+	}
+	v, err := s.View(ctx)
+	if err != nil {
+		return err
+	}
+	wrong, err := WrongAddresses(ctx, v)
+	if err != nil {
+		return err
+	}
+	var charts []Chart
+	for _, r := range ranges {
+		charts = append(charts, NewChart(r, mapBits, v.Usage, wrong))
+	}
+	if file != "" {
+		return batch.Replace(file, func(w io.Writer) error { return drawSVG(w, charts) })
+	}
+	w := bufio.NewWriter(a.Out)
+	for _, c := range charts {
+		c.draw(w)
+	}
+	return w.Flush()
+}
+
+// Part is a part of a range, which tells the bands.
+type Part struct {
+	Of   allocator.Range
+	part netip.Prefix
+}
+
+// RangesToDraw reads what is to be drawn: the name of a ServiceCIDR, or a CIDR that lies in one.
+func RangesToDraw(what string, all []networkingv1.ServiceCIDR) (out []Part, err error) {
+	part, notACIDR := netip.ParsePrefix(what)
+	for _, o := range all {
+		for _, text := range o.Spec.CIDRs {
+			r, err := allocator.ParseRange(text)
+			switch {
+			case err != nil:
+			case notACIDR != nil && o.Name == what:
+				out = append(out, Part{r, r.Prefix()})
+			case notACIDR == nil && len(out) == 0 && r.Prefix().Bits() <= part.Bits() && r.Prefix().Contains(part.Addr()):
+				out = append(out, Part{r, part.Masked()})
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%q: %w; give the name of a ServiceCIDR, or a CIDR that lies in one; `kubectl clusterip ranges` lists all", what, ErrNothing)
+	}
+	return out, nil
+}
+
+// WrongAddresses are those with which something is wrong.
+func WrongAddresses(ctx context.Context, v *view.View) (wrong []netip.Addr, err error) {
+	all, err := v.Addresses(ctx)
+	for _, a := range all {
+		if len(a.Wrong) > 0 {
+			wrong = append(wrong, a.Address)
+		}
+	}
+	return wrong, err
+}
+
+// NewChart parts a range into cells of equal size, a power of two: 2^most at most.
+func NewChart(r Part, most int, usage func(allocator.Span) allocator.Usage, wrong []netip.Addr) Chart {
+	host := r.part.Addr().BitLen() - r.part.Bits()
+	bits := max(0, host-most) // of a cell
+	c := Chart{Prefix: r.part, Bits: bits}
+	marked := map[netip.Addr]bool{}
+	for _, a := range wrong {
+		marked[first(a, bits)] = true
+	}
+	at := r.part.Addr()
+	for range 1 << (host - bits) {
+		end := last(netip.PrefixFrom(at, at.BitLen()-bits))
+		band, offered := r.Of.BandOf(at)
+		c.Cells = append(c.Cells, Cell{allocator.Span{First: at, Last: end}, usage(allocator.Span{First: at, Last: end}), marked[at], band, offered})
+		at = end.Next()
+	}
+	return c
+}
+
+// first is the first address of the cell that an address lies in.
+func first(a netip.Addr, bits int) netip.Addr {
+	return netip.PrefixFrom(a, a.BitLen()-bits).Masked().Addr()
+}
+
+// last is the last address of a prefix.
+func last(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// Dynamic reports whether the first address is in the dynamic band.
+func (c Cell) Dynamic() bool { return c.offered && c.band == allocator.Dynamic }
+
+// symbol is how a cell is drawn.
+func (c Cell) symbol() rune {
+	shades := []rune("░▒▓█")
+	switch u := c.Usage; {
+	case c.Wrong:
+		return '!'
+	case u.Allocated > 0:
+		return shades[int(math.Ceil(float64(u.Allocated)/float64(u.Size)*4))-1]
+	case u.Reserved > 0:
+		return 'R'
+	case u.Cooling > 0:
+		return 'c'
+	default:
+		return '.'
+	}
+}
+
+func (c Chart) draw(w io.Writer) {
+	cli.Write(w, "%s, %s in a cell\n", c.Prefix, c.each())
+	width := 0
+	for i := 0; i < len(c.Cells); i += mapWidth {
+		width = max(width, len(c.Cells[i].span.First.String()))
+	}
+	for i := 0; i < len(c.Cells); i += mapWidth {
+		var line strings.Builder
+		for j, one := range c.Cells[i:min(i+mapWidth, len(c.Cells))] {
+			if n := i + j; one.Dynamic() && n > 0 && !c.Cells[n-1].Dynamic() {
+				line.WriteByte('|')
+			}
+			line.WriteRune(one.symbol())
+		}
+		cli.Write(w, "%-*s %s\n", width, c.Cells[i].span.First, line.String())
+	}
+}

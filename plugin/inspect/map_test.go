@@ -1,0 +1,79 @@
+package inspect
+
+import (
+	"encoding/xml"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+)
+
+func chartOf(t *testing.T, cidr, part string) Chart {
+	t.Helper()
+	r, err := allocator.ParseRange(cidr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := allocator.NewPool()
+	for a, state := range map[string]allocator.State{"10.96.0.1": allocator.Allocated, "10.96.0.2": allocator.Reserved, "10.96.0.40": allocator.Allocated, "fd00::5": allocator.Allocated} {
+		pool.Observe(netip.MustParseAddr(a), state)
+	}
+	return NewChart(Part{r, netip.MustParsePrefix(part)}, mapBits, pool.Usage, []netip.Addr{netip.MustParseAddr("10.96.0.40")})
+}
+
+func TestMap(t *testing.T) {
+	for name, tc := range map[string]struct{ cidr, part, want string }{
+		"a whole range": {"10.96.0.0/25", "10.96.0.0/25", "10.96.0.0/25, 1 address in a cell\n" +
+			"10.96.0.0  .█R..............|.......................!.......................\n" +
+			"10.96.0.64 ................................................................\n"},
+		"a part of it":            {"10.96.0.0/25", "10.96.0.32/28", "10.96.0.32/28, 1 address in a cell\n10.96.0.32 ........!.......\n"},
+		"without a static band":   {"10.96.0.0/28", "10.96.0.0/28", "10.96.0.0/28, 1 address in a cell\n10.96.0.0 .|█R.............\n"},
+		"more than one in a cell": {"10.96.0.0/20", "10.96.0.0/20", "10.96.0.0/20, 2 addresses in a cell\n10.96.0.0    ▒R..................!"},
+		"a /64":                   {"fd00::/64", "fd00::/64", "fd00::/64, 2^53 addresses in a cell\nfd00::           ░|.."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			if chartOf(t, tc.cidr, tc.part).draw(&b); !strings.HasPrefix(b.String(), tc.want) {
+				t.Errorf("got\n%s\nwant\n%s", b.String(), tc.want)
+			}
+			if lines := strings.Count(b.String(), "\n"); lines > 1<<mapBits/mapWidth+1 {
+				t.Errorf("%d lines", lines)
+			}
+		})
+	}
+}
+
+func TestMapAsAPicture(t *testing.T) {
+	var b strings.Builder
+	if err := drawSVG(&b, []Chart{chartOf(t, "10.96.0.0/25", "10.96.0.0/25"), chartOf(t, "fd00::/64", "fd00::/64")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal([]byte(b.String()), &struct{}{}); err != nil {
+		t.Errorf("it is no XML: %v", err)
+	}
+	for _, piece := range []string{`class="reserved static"`, `class="wrong"`, `class="allocated static" fill-opacity="1.00"><title>10.96.0.1-10.96.0.1: 1 allocated`} {
+		if !strings.Contains(b.String(), piece) {
+			t.Errorf("%s is missing", piece)
+		}
+	}
+	if strings.Contains(b.String(), `static"><title>10.96.0.127-`) {
+		t.Error("the broadcast address has a frame")
+	}
+	if rects := strings.Count(b.String(), "</rect>"); rects != 128+2048 {
+		t.Errorf("%d cells", rects)
+	}
+}
+
+func TestWhatIsDrawn(t *testing.T) {
+	all := []networkingv1.ServiceCIDR{*cidrOf("one", "10.96.0.0/20"), *cidrOf("two", "fd00::/112")}
+	for what, want := range map[string]string{"one": "10.96.0.0/20", "10.96.4.9/24": "10.96.4.0/24", "fd00::1:0/112": "", "10.0.0.0/8": "", "three": ""} {
+		got, err := RangesToDraw(what, all)
+		if want == "" != errors.Is(err, ErrNothing) || want != "" && got[0].part.String() != want {
+			t.Errorf("%s: got %v, error %v; want %q", what, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+)
+
+// NewRanges returns the command `ranges`.
+func NewRanges(a *cli.Session) *cobra.Command {
+	var out cli.Output
+	var follow bool
+	cmd := &cobra.Command{
+		Use:     "ranges [NAME...]",
+		Aliases: []string{"range"},
+		Short:   "How full every ServiceCIDR is, and when it will be",
+		Long: `Lists every range of every ServiceCIDR, the one that is full first at the top.
+
+USED, RESERVED and COOLING count addresses, the percentage those that are not free; STATIC is the use of the static band (KEP-3070), which is kept for addresses that people choose.
+FULL-IN is when the range is full if it goes on growing as in the last hours. The counts are those of the operator, half a minute old at most.
+Without the operator all Services and IPAddresses are listed and counted, and nothing is known about growth.`,
+		Example: `  kubectl clusterip ranges
+  kubectl clusterip ranges -o wide --watch`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.Validate(); err != nil {
+				return err
+			}
+			return printRanges(cmd.Context(), a, args, out, follow)
+		},
+	}
+	cmd.Flags().StringVarP(&out.Format, "output", "o", "", "output format: wide, json, yaml or name")
+	cmd.Flags().BoolVar(&out.NoHeaders, "no-headers", false, "leave out the head of the table")
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "after the list, print each ServiceCIDR that changes")
+	return cmd
+}
+
+// rangeList is what -o json and yaml print.
+type rangeList struct {
+	Kind  string  `json:"kind"`
+	Items []Range `json:"items"`
+}
+
+func printRanges(ctx context.Context, a *cli.Session, names []string, out cli.Output, follow bool) error {
+	s, err := a.Open()
+	if err != nil {
+		return err
+	}
+	list, policies, err := s.RangesAndPolicies(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := rangeInfos(ctx, s, list.Items, policies.Items)
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		if all, err = only(all, names); err != nil {
+			return err
+		}
+	}
+	if err := out.Print(a.Out, listRanges(all, time.Now())); err != nil || !follow {
+		return err
+	}
+	return watchRanges(ctx, a, s, list.ResourceVersion, policies.Items, names, out)
+}
+
+// only keeps the ranges of the named ServiceCIDRs.
+func only(all []Range, names []string) (some []Range, err error) {
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(r Range) bool { return r.ServiceCIDR == name }) {
+			return nil, fmt.Errorf("ServiceCIDR %q: %w; `kubectl clusterip ranges` lists all", name, ErrNothing)
+		}
+	}
+	return slices.DeleteFunc(all, func(r Range) bool { return !slices.Contains(names, r.ServiceCIDR) }), nil
+}
+
+// watchRanges prints what changes until the user has seen enough.
+func watchRanges(ctx context.Context, a *cli.Session, s *cli.Cluster, from string, policies []v1alpha1.ServiceCIDRPolicy, names []string, out cli.Output) error {
+	w, err := s.Watch(ctx, &networkingv1.ServiceCIDRList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: from}})
+	if err != nil {
+		return fmt.Errorf("watching ServiceCIDRs: %w", cli.Permission(err))
+	}
+	defer w.Stop()
+	out.NoHeaders = true
+	for event := range w.ResultChan() {
+		o, ok := event.Object.(*networkingv1.ServiceCIDR)
+		if !ok || event.Type == watch.Deleted || len(names) > 0 && !slices.Contains(names, o.Name) {
+			continue
+		}
+		all, err := rangeInfos(ctx, s, []networkingv1.ServiceCIDR{*o}, policies)
+		if err == nil {
+			err = out.Print(a.Out, listRanges(all, time.Now()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func listRanges(all []Range, now time.Time) cli.Listing {
+	l := cli.Listing{Value: rangeList{"RangeList", all}, Table: metav1.Table{ColumnDefinitions: cli.Columns(
+		"NAME", "CIDR", "SIZE", "USED", "FREE", "RESERVED", "COOLING", "STATIC", "FULL-IN", "READY", "+FAMILY", "+POLICIES", "+AGE", "+BLOCKED-BY")}}
+	for _, r := range all {
+		l.Names = append(l.Names, "servicecidr.networking.k8s.io/"+r.ServiceCIDR)
+		l.Table.Rows = append(l.Table.Rows, metav1.TableRow{Cells: []any{
+			r.ServiceCIDR, r.CIDR, number(r.size()), fmt.Sprintf("%d (%.0f%%)", r.Static.Allocated+r.Dynamic.Allocated, r.share()),
+			number(float64(r.Static.Free) + float64(r.Dynamic.Free)), r.Static.Reserved + r.Dynamic.Reserved, r.Static.Cooling + r.Dynamic.Cooling, r.static(),
+			r.forecast(), r.ready(), r.Family, r.policies(), duration.HumanDuration(now.Sub(r.Created.Time)), cmp.Or(r.BlockedBy, "<none>"),
+		}})
+	}
+	slices.Sort(l.Names)
+	l.Names = slices.Compact(l.Names)
+	return l
+}
+
+// number prints what a person would: 2^64 is no count.
+func number(n float64) string {
+	if n > 1e15 {
+		return fmt.Sprintf("2^%.0f", math.Log2(n))
+	}
+	return fmt.Sprintf("%.0f", n)
+}
+
+func (r Range) static() string {
+	if r.Static.Size == 0 {
+		return "<none>"
+	}
+	return fmt.Sprintf("%.0f%%", percent(float64(r.Static.Size-r.Static.Free), float64(r.Static.Size)))
+}
+
+func (r Range) forecast() string {
+	switch {
+	case r.fullIn() == 0:
+		return "full"
+	case r.FullInSeconds != nil:
+		return duration.HumanDuration(time.Duration(*r.FullInSeconds) * time.Second)
+	case r.Dynamic.GrowthPerDay == nil && r.Static.GrowthPerDay == nil:
+		return "<unknown>"
+	default:
+		return "<none>"
+	}
+}
+
+func (r Range) ready() string {
+	switch {
+	case r.BlockedBy != "":
+		return "Blocked"
+	case r.Terminating:
+		return "Terminating"
+	case r.Ready:
+		return "True"
+	default:
+		return "False"
+	}
+}
+
+func (r Range) policies() string {
+	var texts []string
+	for _, name := range r.Policies {
+		if slices.Contains(r.Exclusive, name) {
+			name += " (exclusive)"
+		}
+		texts = append(texts, name)
+	}
+	return cmp.Or(strings.Join(texts, ","), "<none>")
+}

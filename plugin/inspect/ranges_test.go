@@ -1,0 +1,95 @@
+package inspect
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+)
+
+var rangesNow = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+
+func counted(size, allocated int64, growth *int64) v1alpha1.BandUsage {
+	return v1alpha1.BandUsage{Size: size, Allocated: allocated, Free: size - allocated, GrowthPerDay: growth}
+}
+
+// cidrOf builds a ServiceCIDR that is three days old.
+func cidrOf(name, cidr string, conditions ...metav1.Condition) *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(rangesNow.AddDate(0, 0, -3))},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}},
+		Status: networkingv1.ServiceCIDRStatus{Conditions: append(conditions,
+			metav1.Condition{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue})},
+	}
+}
+
+func somePolicies() []v1alpha1.ServiceCIDRPolicy {
+	p := v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v1alpha1.ServiceCIDRPolicySpec{Exclusive: true}}
+	p.Status.Ranges = []v1alpha1.PolicyRange{{ServiceCIDR: "team", CIDR: "10.97.0.0/24"}}
+	return []v1alpha1.ServiceCIDRPolicy{p}
+}
+
+func someRanges() []Range {
+	blocked := cidrOf("old", "fd00:96::/64", metav1.Condition{Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Message: "one address"})
+	cooling := counted(238, 200, new(int64(19)))
+	cooling.Cooling, cooling.Free = 19, 19
+	return []Range{
+		NewRange(cidrOf("team", "10.97.0.0/24"), v1alpha1.RangeUsage{CIDR: "10.97.0.0/24", Static: counted(16, 16, nil), Dynamic: cooling}, somePolicies()),
+		NewRange(blocked, v1alpha1.RangeUsage{CIDR: "fd00:96::/64", Static: counted(256, 1, nil), Dynamic: counted(1<<63-1, 1, nil)}, nil),
+		NewRange(cidrOf("full", "10.98.0.0/28"), v1alpha1.RangeUsage{CIDR: "10.98.0.0/28", Dynamic: counted(14, 14, new(int64(0)))}, nil),
+		NewRange(cidrOf("calm", "10.99.0.0/24"), v1alpha1.RangeUsage{CIDR: "10.99.0.0/24", Static: counted(16, 0, nil), Dynamic: counted(238, 3, new(int64(0)))}, nil),
+	}
+}
+
+func TestRangesAsATable(t *testing.T) {
+	for format, want := range map[string]string{
+		"": `NAME   CIDR           SIZE   USED        FREE   RESERVED   COOLING   STATIC   FULL-IN     READY
+team   10.97.0.0/24   254    216 (92%)   19     0          19        100%     2d          True
+old    fd00:96::/64   2^63   2 (0%)      2^63   0          0         0%       <unknown>   Blocked
+full   10.98.0.0/28   14     14 (100%)   0      0          0         <none>   full        True
+calm   10.99.0.0/24   254    3 (1%)      251    0          0         0%       <none>      True
+`,
+		"name": "servicecidr.networking.k8s.io/calm\nservicecidr.networking.k8s.io/full\nservicecidr.networking.k8s.io/old\nservicecidr.networking.k8s.io/team\n",
+	} {
+		var b strings.Builder
+		if err := (&cli.Output{Format: format}).Print(&b, listRanges(someRanges(), rangesNow)); err != nil || b.String() != want {
+			t.Errorf("-o %q, error %v:\n%s\nwant\n%s", format, err, b.String(), want)
+		}
+	}
+}
+
+func TestRangesInAllFormats(t *testing.T) {
+	for format, pieces := range map[string][]string{
+		"wide": {"POLICIES", "IPv4     team (exclusive)   3d    <none>", "IPv6     <none>             3d    one address"},
+		"json": {`"kind": "RangeList"`, `"serviceCIDR": "team"`, `"fullInSeconds": 172800`, `"exclusivePolicies": [`},
+		"yaml": {"kind: RangeList", "blockedBy: one address"},
+	} {
+		var b strings.Builder
+		if err := (&cli.Output{Format: format}).Print(&b, listRanges(someRanges(), rangesNow)); err != nil {
+			t.Fatal(err)
+		}
+		for _, piece := range pieces {
+			if !strings.Contains(b.String(), piece) {
+				t.Errorf("-o %s lacks %q:\n%s", format, piece, b.String())
+			}
+		}
+	}
+}
+
+// TestCountsOfOtherRangesAreNotBelieved: a user wrote the annotation, or the ranges are newer.
+func TestCountsOfOtherRangesAreNotBelieved(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": false, "{": false, `{"ranges":[]}`: false, `{"ranges":[{"cidr":"10.98.0.0/24"}]}`: false, `{"ranges":[{"cidr":"10.97.0.0/24"}]}`: true,
+	} {
+		o := cidrOf("team", "10.97.0.9/24")
+		o.Annotations = map[string]string{v1alpha1.AnnotationUsage: text}
+		if _, told := ToldUsage(o); told != want {
+			t.Errorf("%q is believed: %t, want %t", text, told, want)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package inspect
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
+)
+
+// NewWhy returns the command `why`.
+func NewWhy(a *cli.Session) *cobra.Command {
+	var format, withLabels string
+	cmd := &cobra.Command{
+		Use:   "why service/NAMESPACE/NAME | namespace/NAME | range/NAME | ADDRESS",
+		Short: "Why a Service has this address, is refused, or a range does not go",
+		Long: `Explains one thing:
+
+  service/NAMESPACE/NAME   where its addresses come from, or what would happen if it were created now
+  namespace/NAME           what would happen to a new Service there
+  range/NAME               why a ServiceCIDR is not ready, is full, or is not deleted
+  ADDRESS                  who has the address, and who may have it
+
+What would happen is computed by the function by which the admission webhook decides. Nothing is changed.`,
+		Example: `  kubectl clusterip why service/shop/web
+  kubectl clusterip why namespace/shop --labels=tier=web
+  kubectl clusterip why 10.96.0.10`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains([]string{"", "json", "yaml"}, format) {
+				return fmt.Errorf("--output %q is none of json, yaml", format)
+			}
+			set, err := labels.ConvertSelectorToLabelsMap(withLabels)
+			if err != nil {
+				return fmt.Errorf("--labels: %w; write them as name=value,name=value", err)
+			}
+			return why(cmd.Context(), a, args[0], set, format)
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", "", "output format: json or yaml; text without it")
+	cmd.Flags().StringVarP(&withLabels, "labels", "l", "", "labels of the Service that would be created: name=value,name=value")
+	return cmd
+}
+
+// Answer is what `why` prints, in one of its parts for people.
+type Answer struct {
+	Subject string `json:"subject"`
+	// Missing: there is no such Service yet.
+	Missing bool `json:"missing,omitempty"`
+	// Addresses are those that the Service has, or the one that was asked for.
+	Addresses []view.Address `json:"addresses,omitempty"`
+	// Refusals of the past are noted in the status of policies.
+	Refusals []pastRefusal `json:"refusals,omitempty"`
+	// IfCreated is what would happen to the Service if it were created now.
+	IfCreated *admission.Explanation `json:"ifCreated,omitempty"`
+	// Range is a ServiceCIDR with what is wrong with it.
+	Range *rangeAnswer `json:"range,omitempty"`
+}
+
+type pastRefusal struct {
+	Policy string `json:"policy"`
+	v1alpha1.PolicyRefusal
+}
+
+type rangeAnswer struct {
+	Ranges     []Range            `json:"ranges"`
+	Conditions []metav1.Condition `json:"conditions"`
+	Finalizers []string           `json:"finalizers,omitempty"`
+}
+
+func why(ctx context.Context, a *cli.Session, subject string, set labels.Set, format string) error {
+	s, err := a.Open()
+	if err != nil {
+		return err
+	}
+	explain, err := Question(s, subject, set)
+	if err != nil {
+		return err
+	}
+	out, err := explain(ctx)
+	if err != nil {
+		return err
+	}
+	out.Subject = subject
+	if format != "" {
+		return batch.Encode(a.Out, out, format)
+	}
+	w := bufio.NewWriter(a.Out)
+	out.Describe(w, time.Now())
+	return w.Flush()
+}
+
+// Question reads what is asked.
+func Question(s *cli.Cluster, subject string, set labels.Set) (func(context.Context) (Answer, error), error) {
+	kind, rest, _ := strings.Cut(subject, "/")
+	namespace, name, _ := strings.Cut(rest, "/")
+	switch kind {
+	case "service", "services", "svc":
+		if namespace == "" || name == "" {
+			return nil, fmt.Errorf("%q names no Service; write service/NAMESPACE/NAME", subject)
+		}
+		return func(ctx context.Context) (Answer, error) {
+			return whyService(ctx, s, types.NamespacedName{Namespace: namespace, Name: name}, set)
+		}, nil
+	case "namespace", "namespaces", "ns":
+		if namespace == "" || name != "" {
+			return nil, fmt.Errorf("%q names no namespace; write namespace/NAME", subject)
+		}
+		return func(ctx context.Context) (Answer, error) { return whyNamespace(ctx, s, namespace, set) }, nil
+	case "range", "ranges", "servicecidr", "servicecidrs":
+		if rest == "" {
+			return nil, fmt.Errorf("%q names no ServiceCIDR; write range/NAME", subject)
+		}
+		return func(ctx context.Context) (Answer, error) { return whyRange(ctx, s, rest) }, nil
+	}
+	address, err := netip.ParseAddr(subject)
+	if err != nil {
+		return nil, fmt.Errorf("%q is neither an address nor service/NAMESPACE/NAME, namespace/NAME or range/NAME", subject)
+	}
+	return func(ctx context.Context) (Answer, error) { return whyAddress(ctx, s, address.Unmap()) }, nil
+}
+
+func whyService(ctx context.Context, s *cli.Cluster, name types.NamespacedName, set labels.Set) (out Answer, err error) {
+	v, err := s.View(ctx)
+	if err != nil {
+		return out, err
+	}
+	service := &corev1.Service{}
+	switch err := s.Get(ctx, name, service); {
+	case apierrors.IsNotFound(err):
+		out.Missing = true
+		service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: set}}
+	case err != nil:
+		return out, fmt.Errorf("reading Service %s: %w", name, cli.Permission(err))
+	}
+	for _, text := range service.Spec.ClusterIPs {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			continue // headless, or something that is no address
+		}
+		one, err := v.Address(ctx, a)
+		if err != nil {
+			return out, err
+		}
+		out.Addresses = append(out.Addresses, one)
+	}
+	if len(set) > 0 {
+		service.Labels = set
+	}
+	if out.Refusals, err = refusals(ctx, s, name.String()); err != nil {
+		return out, err
+	}
+	return out, explainAnew(ctx, v, service, &out)
+}
+
+// explainAnew explains a creation without addresses: what the Service has already does not count.
+func explainAnew(ctx context.Context, v *view.View, service *corev1.Service, out *Answer) error {
+	anew := service.DeepCopy()
+	if !slices.Contains(anew.Spec.ClusterIPs, corev1.ClusterIPNone) {
+		anew.Spec.ClusterIP, anew.Spec.ClusterIPs = "", nil
+	}
+	e, err := v.Explain(ctx, anew)
+	out.IfCreated = &e
+	return err
+}
+
+func whyNamespace(ctx context.Context, s *cli.Cluster, namespace string, set labels.Set) (out Answer, err error) {
+	v, err := s.View(ctx)
+	if err != nil {
+		return out, err
+	}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "new-", Labels: set}}
+	service.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
+	if out.Refusals, err = refusals(ctx, s, namespace+"/"); err != nil {
+		return out, err
+	}
+	return out, explainAnew(ctx, v, service, &out)
+}
+
+// refusals reads past refusals from the status of policies: of a Service, or of a namespace if the
+// name ends with a slash. Of several with one reason the status names only the last Service: other
+// Services of its namespace may be among them.
+func refusals(ctx context.Context, s *cli.Cluster, of string) (all []pastRefusal, err error) {
+	list := &v1alpha1.ServiceCIDRPolicyList{}
+	if !s.Policies {
+		return nil, nil
+	}
+	if err := s.ListNamed(ctx, list, "ServiceCIDRPolicies"); err != nil {
+		return nil, err
+	}
+	for _, p := range list.Items {
+		for _, r := range p.Status.Refusals {
+			namespace, _, _ := strings.Cut(of, "/")
+			if r.Service == of || (r.Count > 1 || strings.HasSuffix(of, "/")) && strings.HasPrefix(r.Service, namespace+"/") {
+				all = append(all, pastRefusal{p.Name, r})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b pastRefusal) int { return cmp.Compare(b.Time.UnixMicro(), a.Time.UnixMicro()) })
+	return all, nil
+}
+
+func whyAddress(ctx context.Context, s *cli.Cluster, address netip.Addr) (out Answer, err error) {
+	v, err := s.View(ctx)
+	if err != nil {
+		return out, err
+	}
+	one, err := v.Address(ctx, address)
+	out.Addresses = append(out.Addresses, one)
+	return out, err
+}
+
+func whyRange(ctx context.Context, s *cli.Cluster, name string) (out Answer, err error) {
+	cidr := &networkingv1.ServiceCIDR{}
+	switch err := s.Get(ctx, client.ObjectKey{Name: name}, cidr); {
+	case apierrors.IsNotFound(err):
+		return out, fmt.Errorf("ServiceCIDR %q: %w; `kubectl clusterip ranges` lists all", name, ErrNothing)
+	case err != nil:
+		return out, fmt.Errorf("reading ServiceCIDR %s: %w", name, cli.Permission(err))
+	}
+	policies := &v1alpha1.ServiceCIDRPolicyList{}
+	if s.Policies {
+		err = s.ListNamed(ctx, policies, "ServiceCIDRPolicies")
+	}
+	if err != nil {
+		return out, err
+	}
+	infos, err := rangeInfos(ctx, s, []networkingv1.ServiceCIDR{*cidr}, policies.Items)
+	out.Range = &rangeAnswer{Ranges: infos, Conditions: cidr.Status.Conditions, Finalizers: cidr.Finalizers}
+	return out, err
+}
+
+// ErrNothing is for a question about something that is not there.
+var ErrNothing = errors.New("there is no such object")

@@ -1,0 +1,362 @@
+package renumber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/health"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
+)
+
+// New returns the command `renumber` with its subcommands.
+func New(a *cli.Session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "renumber",
+		Short: "Move Services to other ClusterIPs without losing a connection",
+		Long: `Moves Services from one range to another. ClusterIPs are immutable, but not through type ExternalName: two updates, milliseconds apart, exchange the addresses; UID, selector, ports,
+node ports and labels stay. The old address goes on being served until no client uses it, by the node agent or as an external IP of the Service, and no other Service can be given it meanwhile.
+
+  plan  ──>  run  ──>  status
+              <──  rollback
+
+Exit status of every command: 0 done, 1 something is left to be done or was left out, 2 it could not be told or nothing was done.`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(planCommand(a), runCommand(a), statusCommand(a), rollbackCommand(a))
+	return cmd
+}
+
+// planning are the flags of plan.
+type planning struct {
+	from, to, include []string
+	loadBalancers     bool
+	keep, selector    string
+	namespace, output string
+}
+
+// planFile is a plan in a file.
+type planFile struct {
+	batch.Head
+	Plan
+}
+
+func planCommand(a *cli.Session) *cobra.Command {
+	var r planning
+	cmd := &cobra.Command{
+		Use:   "plan --range OLD --to NEW",
+		Short: "Say which Services would be moved, and to which addresses; changes nothing",
+		Long: `Chooses a new address for every Service that has one in the old range: the one at the same place of the new range where that is free, otherwise the next free one. What is not moved is
+listed with the reason: Services whose address something names (a manifest, the URL of a webhook, kubelets their DNS) and default/kubernetes, which have to be asked for by name, and
+load balancers. A plan in a file is what ` + "`run --from`" + ` carries out, and nothing else; lines may be taken out.`,
+		Example: `  kubectl clusterip renumber plan --range=kubernetes --to=new-range
+  kubectl clusterip renumber plan --range=10.96.0.0/24 --to=10.200.0.0/22 -n shop -o plan.yaml`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.ValidPlanOutput(r.output); err != nil {
+				return err
+			}
+			r.namespace = a.Namespace()
+			return makePlan(a.Logging(cmd.Context()), a, r)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&r.from, "range", nil, "the old range: a ServiceCIDR, or CIDRs")
+	f.StringSliceVar(&r.to, "to", nil, "the new one: a ServiceCIDR, or CIDRs of ServiceCIDRs")
+	f.StringVarP(&r.selector, "selector", "l", "", "only Services with these labels")
+	f.StringSliceVar(&r.include, "include", nil, "NAMESPACE/NAME of Services that are moved although something names their address, default/kubernetes among them")
+	f.BoolVar(&r.loadBalancers, "include-load-balancers", false, "also move Services of type LoadBalancer; a cloud controller may see the moment in which they are none")
+	f.StringVar(&r.keep, "keep", "", "who serves old addresses while they are in use: agent, externalIPs or none; without it agent, where agents run on the nodes, and otherwise externalIPs")
+	cli.AddPlanOutput(cmd, &r.output)
+	return cmd
+}
+
+func makePlan(ctx context.Context, a *cli.Session, r planning) error {
+	s, err := a.Open()
+	if err != nil {
+		return err
+	}
+	in, err := gather(ctx, s, r)
+	if err != nil {
+		return err
+	}
+	cluster, err := s.UID(ctx)
+	if err != nil {
+		return err
+	}
+	p := planFile{Head: batch.Head{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindPlan, Cluster: cluster}, Plan: NewPlan(in)}
+	if err := leaveOutRefused(ctx, s, &p.Plan, in.Services); err != nil {
+		return err
+	}
+	if err := a.Put(r.output, p, func(w io.Writer) { table(w, p.Plan) }); err != nil {
+		return err
+	}
+	if batch.FormatOf(r.output) != "" {
+		a.Say("%d Services would be moved, %d are left out; read %s, then: kubectl clusterip renumber run --from %s", len(p.Services), len(p.LeftOut), r.output, r.output)
+	}
+	if len(p.Problems) > 0 {
+		return cli.Exit{Code: cli.ExitFindings, Err: errors.New(strings.Join(p.Problems, "; "))}
+	}
+	if len(p.LeftOut) > 0 {
+		return cli.Exit{Code: cli.ExitFindings}
+	}
+	return nil
+}
+
+// gather reads everything that a plan is made of.
+func gather(ctx context.Context, s *cli.Cluster, r planning) (in Inputs, err error) {
+	cidrs, _, err := s.RangesAndPolicies(ctx)
+	if err != nil {
+		return in, err
+	}
+	if in.From, err = leftRanges(r.from, cidrs.Items); err != nil {
+		return in, err
+	}
+	if in.To, err = targetRanges(r.to, cidrs.Items); err != nil {
+		return in, err
+	}
+	selector, err := labels.Parse(r.selector)
+	if err != nil {
+		return in, fmt.Errorf("--selector: %w", err)
+	}
+	if in.Rules, err = rulesFor(ctx, s, r.include, r.loadBalancers); err != nil {
+		return in, err
+	}
+	if in.Keep, err = howToKeep(ctx, s, r.keep); err != nil {
+		return in, err
+	}
+	v, err := s.View(ctx)
+	if err != nil {
+		return in, err
+	}
+	if v.Bitmap() {
+		return in, errBitmap
+	}
+	in.Taken = sets.New(v.Known()...)
+	services := &corev1.ServiceList{}
+	err = s.ListNamed(ctx, services, "Services", client.InNamespace(r.namespace), client.MatchingLabelsSelector{Selector: selector})
+	in.Services = services.Items
+	return in, err
+}
+
+var errBitmap = errors.New("the API server allocates from the bitmap in etcd, where nothing can keep an old address for its Service: Services are moved on Kubernetes 1.33 and later")
+
+// leftRanges are those of a ServiceCIDR, or CIDRs.
+func leftRanges(names []string, cidrs []networkingv1.ServiceCIDR) (out []allocator.Range, err error) {
+	for _, name := range names {
+		texts := []string{name}
+		if i := slices.IndexFunc(cidrs, func(c networkingv1.ServiceCIDR) bool { return c.Name == name }); i >= 0 {
+			texts = cidrs[i].Spec.CIDRs
+		} else if !strings.Contains(name, "/") {
+			return nil, fmt.Errorf("--range: there is no ServiceCIDR %s", name)
+		}
+		for _, text := range texts {
+			r, err := allocator.ParseRange(text)
+			if err != nil {
+				return nil, fmt.Errorf("--range: %w", err)
+			}
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("say which range Services leave: --range=NAME of a ServiceCIDR, or a CIDR")
+	}
+	return out, nil
+}
+
+// targetRanges are those of a ServiceCIDR, or CIDRs that lie in one.
+func targetRanges(names []string, cidrs []networkingv1.ServiceCIDR) (out []Target, err error) {
+	for _, name := range names {
+		before := len(out)
+		for i := range cidrs {
+			for _, text := range cidrs[i].Spec.CIDRs {
+				want := text
+				if cidrs[i].Name != name {
+					want = name
+				}
+				if r, err := allocator.ParseRange(want); err == nil && within(r.Prefix(), text) {
+					out = append(out, Target{Range: r, ServiceCIDR: cidrs[i].Name, Ready: usable(&cidrs[i])})
+				}
+			}
+		}
+		if len(out) == before {
+			return nil, fmt.Errorf("--to: no ServiceCIDR is called %s or has that range; API servers allocate from ServiceCIDRs alone, so create one first", name)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("say where Services go: --to=NAME of a ServiceCIDR, or a CIDR of one")
+	}
+	return out, nil
+}
+
+func within(p netip.Prefix, cidr string) bool {
+	outer, err := netip.ParsePrefix(cidr)
+	return err == nil && outer.Contains(p.Addr()) && outer.Bits() <= p.Bits()
+}
+
+// usable reports whether API servers allocate from a ServiceCIDR.
+func usable(o *networkingv1.ServiceCIDR) bool {
+	return o.DeletionTimestamp.IsZero() && !meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
+}
+
+// rulesFor reads which Services --include names, and what webhooks call.
+func rulesFor(ctx context.Context, s *cli.Cluster, include []string, loadBalancers bool) (r Rules, err error) {
+	r = Rules{IncludeLoadBalancers: loadBalancers, Named: sets.New[types.NamespacedName](), Callers: map[netip.Addr][]string{}, Awaited: map[types.NamespacedName][]string{}}
+	for _, text := range include {
+		namespace, name, ok := strings.Cut(text, "/")
+		if !ok {
+			return r, fmt.Errorf("--include: %q names no Service; write NAMESPACE/NAME", text)
+		}
+		r.Named.Insert(types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	if err := errors.Join(s.ListNamed(ctx, mutating, "MutatingWebhookConfigurations"), s.ListNamed(ctx, validating, "ValidatingWebhookConfigurations")); err != nil {
+		return r, err
+	}
+	for _, c := range mutating.Items {
+		for _, w := range c.Webhooks {
+			addCaller(r, w.ClientConfig, w.FailurePolicy, w.Rules, "MutatingWebhookConfiguration "+c.Name)
+		}
+	}
+	for _, c := range validating.Items {
+		for _, w := range c.Webhooks {
+			addCaller(r, w.ClientConfig, w.FailurePolicy, w.Rules, "ValidatingWebhookConfiguration "+c.Name)
+		}
+	}
+	return r, nil
+}
+
+// addCaller notes what a webhook calls: a URL's address, or a Service that Service changes need.
+func addCaller(to Rules, c admissionregistrationv1.WebhookClientConfig, p *admissionregistrationv1.FailurePolicyType, on []admissionregistrationv1.RuleWithOperations, name string) {
+	if s := c.Service; s != nil && ptr.Deref(p, admissionregistrationv1.Fail) == admissionregistrationv1.Fail && slices.ContainsFunc(on, changesServices) {
+		note(to.Awaited, types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, name)
+	}
+	if u, err := url.Parse(ptr.Deref(c.URL, "")); err == nil {
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+			note(to.Callers, a, name)
+		}
+	}
+}
+
+func note[K comparable](in map[K][]string, at K, name string) {
+	if !slices.Contains(in[at], name) {
+		in[at] = append(in[at], name)
+	}
+}
+
+// changesServices reports whether a rule of a webhook is about changes of Services. What selectors
+// and match conditions leave out is not looked at.
+func changesServices(r admissionregistrationv1.RuleWithOperations) bool {
+	const every = "*"
+	return (slices.Contains(r.Operations, admissionregistrationv1.Update) || slices.Contains(r.Operations, admissionregistrationv1.OperationAll)) &&
+		(slices.Contains(r.APIGroups, "") || slices.Contains(r.APIGroups, every)) &&
+		slices.ContainsFunc(r.Resources, func(of string) bool { return of == "services" || of == every || of == "*/*" })
+}
+
+// howToKeep is how old addresses are kept: as the flag says, or as what runs on the nodes allows.
+func howToKeep(ctx context.Context, s *cli.Cluster, flag string) (Keep, error) {
+	switch k := Keep(flag); k {
+	case KeepAgent, KeepExternalIPs, KeepNone:
+		return k, nil
+	case "":
+		agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
+		if err != nil {
+			return "", err
+		}
+		if len(agents) > 0 {
+			return KeepAgent, nil
+		}
+		return KeepExternalIPs, nil
+	default:
+		return "", fmt.Errorf("--keep %q is none of agent, externalIPs, none", flag)
+	}
+}
+
+// leaveOutRefused leaves out Services whose new addresses the webhook's own function would refuse.
+func leaveOutRefused(ctx context.Context, s *cli.Cluster, p *Plan, services []corev1.Service) error {
+	v, err := s.View(ctx)
+	if err != nil {
+		return err
+	}
+	byName := map[types.NamespacedName]*corev1.Service{}
+	for i := range services {
+		byName[client.ObjectKeyFromObject(&services[i])] = &services[i]
+	}
+	kept := []Item{}
+	for _, i := range p.Services {
+		why, err := refusedAddresses(ctx, v, byName[i.Key()], i.New)
+		switch {
+		case err != nil:
+			return err
+		case why != "":
+			p.LeftOut = append(p.LeftOut, LeftOut{Namespace: i.Namespace, Name: i.Name, Addresses: i.Old, Why: why})
+		default:
+			kept = append(kept, i)
+		}
+	}
+	p.Services = kept
+	return nil
+}
+
+// refusedAddresses is the webhook's refusal of a Service with these addresses, empty if it passes.
+func refusedAddresses(ctx context.Context, v *view.View, service *corev1.Service, want []netip.Addr) (string, error) {
+	anew := service.DeepCopy()
+	// The annotation does not change, so that no right to it is asked for.
+	delete(anew.Annotations, v1alpha1.AnnotationAdditionalFrom)
+	anew.Spec.ClusterIPs = nil
+	for _, a := range want {
+		anew.Spec.ClusterIPs = append(anew.Spec.ClusterIPs, a.String())
+	}
+	anew.Spec.ClusterIP = anew.Spec.ClusterIPs[0]
+	e, err := v.Explain(ctx, anew)
+	if err != nil {
+		return "", fmt.Errorf("asking about Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	return e.Refused, nil
+}
+
+// table is a plan for people.
+func table(w io.Writer, p Plan) {
+	cli.Write(w, "from %s to %s, old addresses kept by: %s\n", join(p.From), join(p.To), p.Keep)
+	for _, problem := range p.Problems {
+		cli.Write(w, "problem: %s\n", problem)
+	}
+	cli.Write(w, "%d Services would be moved\n", len(p.Services))
+	for _, i := range p.Services {
+		cli.Write(w, "  %s/%s (%s): %s -> %s\n", i.Namespace, i.Name, i.Type, join(i.Old), join(i.New))
+	}
+	cli.Write(w, "%d Services are left out\n", len(p.LeftOut))
+	for _, l := range p.LeftOut {
+		cli.Write(w, "  %s/%s (%s): %s\n", l.Namespace, l.Name, join(l.Addresses), l.Why)
+	}
+}
+
+func join[T fmt.Stringer](all []T) string {
+	var texts []string
+	for _, v := range all {
+		texts = append(texts, v.String())
+	}
+	return strings.Join(texts, ",")
+}

@@ -1,0 +1,268 @@
+package renumber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/health"
+)
+
+// moving are the flags of run and rollback.
+type moving struct {
+	from                       string
+	dryRun, accept, wait, back bool
+	loadBalancers              bool
+	drain                      Drain
+	pace                       batch.Pace
+}
+
+func runCommand(a *cli.Session) *cobra.Command {
+	r := moving{}
+	cmd := &cobra.Command{
+		Use:   "run --from FILE",
+		Short: "Move the Services of a plan",
+		Long: `Moves the Services of a plan, then waits until their old addresses are unused and gives them up. It can be interrupted, even killed, and run again: it goes on where it was. A Service that
+its owner has changed since the plan was made is left as it is, and named. With an interrupt those under way are finished, and none is begun.
+
+An old address is given up when no agent has counted a connection to it for --quiet, and it has been kept for --dns-ttl; at the latest after --drain. Until then ` + "`rollback`" + ` brings the
+Service back to it.`,
+		Example: `  kubectl clusterip renumber run --from plan.yaml --dry-run
+  kubectl clusterip renumber run --from plan.yaml --workers=4 --drain=1h`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return move(a.Logging(cmd.Context()), a, r) },
+	}
+	r.addFlags(cmd)
+	cmd.Flags().BoolVar(&r.loadBalancers, "include-load-balancers", false, "also move Services of type LoadBalancer that the plan has")
+	return cmd
+}
+
+func rollbackCommand(a *cli.Session) *cobra.Command {
+	r := moving{back: true}
+	cmd := &cobra.Command{
+		Use:   "rollback --from FILE",
+		Short: "Move the Services of a plan back to their old addresses",
+		Long: `Moves those Services of a plan back that have their new addresses, or are on the way to them. Old addresses that are still kept are certain; one that was given up is had again if no other
+Service has taken it. The new addresses are kept until no client uses them, as the old ones were.`,
+		Example: `  kubectl clusterip renumber rollback --from plan.yaml`,
+		Args:    cli.NoArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return move(a.Logging(cmd.Context()), a, r) },
+	}
+	r.addFlags(cmd)
+	return cmd
+}
+
+func (r *moving) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&r.from, "from", "", "file of the plan")
+	f.BoolVar(&r.dryRun, "dry-run", false, "only say what would be done")
+	f.BoolVar(&r.accept, "accept-interruption", false, "go on although no proxy serves the old addresses (plans with keep: none)")
+	f.BoolVar(&r.wait, "wait", true, "wait until the old addresses are unused, and give them up; without it run the command again later")
+	f.DurationVar(&r.drain.TTL, "dns-ttl", 30*time.Second, "for how long resolvers may go on answering with the old address")
+	f.DurationVar(&r.drain.Quiet, "quiet", 30*time.Second, "for how long no client must have had a connection to an old address")
+	f.DurationVar(&r.drain.Limit, "drain", 10*time.Minute, "how long old addresses are kept at most")
+	f.Float64Var((*float64)(&r.pace.Limit), "qps", 20, "Services per second; 0 for as many as the API server takes")
+	f.IntVar(&r.pace.Workers, "workers", 4, "Services at a time")
+}
+
+// loadPlan reads a plan of this cluster.
+func loadPlan(ctx context.Context, s *cli.Cluster, file string) (p planFile, err error) {
+	if file == "" {
+		return p, errors.New("give the plan: --from FILE; `kubectl clusterip renumber plan -o FILE` writes one")
+	}
+	if err := batch.Load(file, &p); err != nil {
+		return p, err
+	}
+	if err := p.Expect(v1alpha1.GroupVersion.String(), KindPlan); err != nil {
+		return p, fmt.Errorf("%s %w", file, err)
+	}
+	if err := p.Validate(); err != nil {
+		return p, fmt.Errorf("%s: %w", file, err)
+	}
+	cluster, err := s.UID(ctx)
+	if err != nil {
+		return p, err
+	}
+	return p, p.Of(cluster, "plan")
+}
+
+func move(ctx context.Context, a *cli.Session, r moving) error {
+	if !cli.ValidPace(r.pace) {
+		return cli.ErrPace
+	}
+	s, err := a.Open()
+	if err != nil {
+		return err
+	}
+	p, err := loadPlan(ctx, s, r.from)
+	if err != nil {
+		return err
+	}
+	if p.Keep == KeepNone && !r.accept {
+		return errors.New("no proxy serves the old addresses (keep: none), so that connections to them break: install the node agent, plan with --keep=externalIPs, or say --accept-interruption")
+	}
+	if p.Keep == KeepNone {
+		r.drain.Limit = min(r.drain.Limit, r.drain.TTL) // there is no client to wait for; only, no other Service shall have the address while resolvers answer with it
+	}
+	m, err := newMover(ctx, s, p, r)
+	if err != nil {
+		return err
+	}
+	if p.Keep == KeepAgent {
+		if _, err := health.FormerConnections(ctx, s); err != nil {
+			return fmt.Errorf("%w; nothing was moved: the plan has the agents serve old addresses (keep: agent)", err)
+		}
+		r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
+	}
+	items := p.Services
+	if r.back {
+		for i := range items {
+			items[i] = items[i].Back()
+		}
+	}
+	if r.dryRun {
+		return showStandings(ctx, a, s, items, "table")
+	}
+	return moveAll(ctx, a, m, r, items)
+}
+
+// newMover moves Services as a plan says.
+func newMover(ctx context.Context, s *cli.Cluster, p planFile, r moving) (Mover, error) {
+	m := Mover{Client: s, Keep: p.Keep, Clock: clock.RealClock{}}
+	v, err := s.View(ctx)
+	if err != nil {
+		return m, err
+	}
+	if v.Bitmap() {
+		return m, errBitmap
+	}
+	rules, err := rulesFor(ctx, s, nil, r.loadBalancers || p.LoadBalancers)
+	if m.Awaited = rules.Awaited; r.back || err != nil {
+		return m, err
+	}
+	if len(p.Problems) > 0 {
+		return m, fmt.Errorf("the plan has a problem: %s; make another one", p.Problems[0])
+	}
+	if err := stillReady(ctx, s, p.To); err != nil {
+		return m, err
+	}
+	m.Rules = &rules
+	m.Refusal = func(ctx context.Context, service *corev1.Service, want []netip.Addr) (string, error) {
+		return refusedAddresses(ctx, v, service, want)
+	}
+	return m, nil
+}
+
+// stillReady fails if a new range is not ready: Services would be refused between the two updates.
+func stillReady(ctx context.Context, s *cli.Cluster, to []netip.Prefix) error {
+	cidrs, _, err := s.RangesAndPolicies(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range to {
+		targets, err := targetRanges([]string{p.String()}, cidrs.Items)
+		if err != nil {
+			return fmt.Errorf("the plan is out of date: %w", err)
+		}
+		if !slices.ContainsFunc(targets, func(t Target) bool { return t.Ready }) {
+			return fmt.Errorf("ServiceCIDR %s (%s) is not ready any more, so that no API server allocates from it: see its conditions", targets[0].ServiceCIDR, p)
+		}
+	}
+	return nil
+}
+
+func moveAll(ctx context.Context, a *cli.Session, m Mover, r moving, items []Item) error {
+	r.pace.Progress = a.Progress()
+	result, err := m.MoveAll(ctx, r.pace, items)
+	for _, l := range result.Left {
+		a.Say("left as it is: %s/%s: %s", l.Namespace, l.Name, l.Why)
+	}
+	if err != nil {
+		return cli.Exit{Code: cli.ExitFindings, Err: fmt.Errorf("%d of %d Services have their addresses, then: %w; run it again when the cause is mended", result.Moved, len(items), err)}
+	}
+	a.Say("%d of %d Services have the addresses of the plan, %d were left as they are", result.Moved, len(items), len(result.Left))
+	held := len(result.Held)
+	if r.wait {
+		n, err := r.drain.Wait(ctx, m, r.pace, result.Held)
+		if held -= n; err != nil {
+			return cli.Exit{Code: cli.ExitFindings, Err: fmt.Errorf("%d addresses are still kept: %w; run it again", held, err)}
+		}
+		a.Say("%d addresses were given up, none is kept any more", n)
+	} else if held > 0 {
+		a.Say("%d addresses are still kept; run it again without --wait=false to have them given up when they are unused", held)
+	}
+	if len(result.Left) > 0 || held > 0 {
+		return cli.Exit{Code: cli.ExitFindings}
+	}
+	return nil
+}
+
+func statusCommand(a *cli.Session) *cobra.Command {
+	var from, output string
+	cmd := &cobra.Command{
+		Use:   "status --from FILE",
+		Short: "How far the Services of a plan are",
+		Long: `Says of each Service of a plan how far it is: Waiting (has its old addresses), Between (is of type ExternalName for a moment), Moved (has its new ones, and the old ones are kept), Done, or
+Left (its owner has changed it). All of it is read from the cluster.`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.ValidOutput(output); err != nil {
+				return err
+			}
+			s, err := a.Open()
+			if err != nil {
+				return err
+			}
+			p, err := loadPlan(cmd.Context(), s, from)
+			if err != nil {
+				return err
+			}
+			return showStandings(cmd.Context(), a, s, p.Services, output)
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "file of the plan")
+	cli.AddOutput(cmd, &output, "table, json or yaml")
+	return cmd
+}
+
+// showStandings prints how far Services are.
+func showStandings(ctx context.Context, a *cli.Session, s *cli.Cluster, items []Item, output string) error {
+	services := &corev1.ServiceList{}
+	if err := s.ListNamed(ctx, services, "Services"); err != nil {
+		return err
+	}
+	byName := map[types.NamespacedName]*corev1.Service{}
+	for i := range services.Items {
+		byName[client.ObjectKeyFromObject(&services.Items[i])] = &services.Items[i]
+	}
+	all, counts := []Standing{}, map[Stage]int{}
+	for _, i := range items {
+		now := StandingOf(i, byName[i.Key()])
+		all, counts[now.Stage] = append(all, now), counts[now.Stage]+1
+	}
+	err := a.Put(output, all, func(w io.Writer) {
+		for _, n := range all {
+			cli.Write(w, "%-8s %s/%s: %s -> %s %s\n", n.Stage, n.Namespace, n.Name, join(n.Old), join(n.New), n.Why)
+		}
+		for _, stage := range []Stage{Waiting, Between, Moved, Done, Left} {
+			cli.Write(w, "%d %s\n", counts[stage], stage)
+		}
+	})
+	if err == nil && counts[Done] < len(all) {
+		return cli.Exit{Code: cli.ExitFindings}
+	}
+	return err
+}
