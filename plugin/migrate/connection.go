@@ -55,21 +55,22 @@ func (c *Connection) AddEtcdFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.etcd.Prefix, "etcd-prefix", "/registry", "prefix of all keys of the API server")
 }
 
-// link is an open connection.
-type link struct {
+// Link is an open connection to one cluster.
+type Link struct {
 	migration.Sources
 	// config is how to reach the API server, nil when offline.
 	config *rest.Config
-	Close  func()
+	// Close ends it.
+	Close func()
 }
 
 // Open connects to what the flags name, and makes sure that it is one cluster.
-func (c *Connection) Open(ctx context.Context, needs ...need) (*link, error) {
+func (c *Connection) Open(ctx context.Context, needs ...need) (*Link, error) {
 	if err := c.validate(needs); err != nil {
 		return nil, err
 	}
 	now := &cli.ServerClock{}
-	l := &link{Sources: migration.Sources{Clock: now}, Close: func() {}}
+	l := &Link{Sources: migration.Sources{Clock: now}, Close: func() {}}
 	var err error
 	if l.Ranges, err = parseRanges(c.ranges); err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (c *Connection) validate(needs []need) error {
 	return nil
 }
 
-func (c *Connection) openAPI(l *link, now *cli.ServerClock) error {
+func (c *Connection) openAPI(l *Link, now *cli.ServerClock) error {
 	config, err := c.session.Config(now)
 	if err != nil {
 		return err
@@ -169,7 +170,7 @@ func parseRanges(text string) (out []netip.Prefix, err error) {
 }
 
 // serves explains what to do where the API server does not serve the kinds.
-func (l *link) serves() error {
+func (l *Link) serves() error {
 	if l.Served {
 		return nil
 	}
@@ -184,7 +185,7 @@ func versionText(v *apiversion.Info) string {
 }
 
 // tellCondition writes into the cluster how far its migration is.
-func (m *command) tellCondition(ctx context.Context, l *link, p migration.Plan) {
+func (m *command) tellCondition(ctx context.Context, l *Link, p migration.Plan) {
 	if p.Snapshot.Allocator == migration.AllocatorBitmap && l.Served {
 		others := len(p.StopFlip()) - (p.Addresses - p.OK)
 		m.courtesy(ctx, condition.Write(ctx, l.API, l.APIVersion, condition.Counted(p.OK, p.Addresses, max(0, others)), l.Clock.Now(), true))
@@ -192,7 +193,7 @@ func (m *command) tellCondition(ctx context.Context, l *link, p migration.Plan) 
 }
 
 // renewCondition writes a condition if the cluster already has one about its migration.
-func (m *command) renewCondition(ctx context.Context, l *link, c metav1.Condition) {
+func (m *command) renewCondition(ctx context.Context, l *Link, c metav1.Condition) {
 	if l.Served {
 		m.courtesy(ctx, condition.Write(ctx, l.API, l.APIVersion, c, l.Clock.Now(), false))
 	}

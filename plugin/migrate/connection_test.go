@@ -83,7 +83,7 @@ func TestValidateConnection(t *testing.T) {
 }
 
 func TestServes(t *testing.T) {
-	l := &link{}
+	l := &Link{}
 	if err := l.serves(); !errors.Is(err, kube.ErrNotServed) || !strings.Contains(err.Error(), "server version unknown") || !strings.Contains(err.Error(), "seed --etcd") {
 		t.Errorf("not served: %v", err)
 	}

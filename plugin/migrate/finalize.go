@@ -73,7 +73,7 @@ func (m *command) finalize(ctx context.Context, f finalizing) error {
 	return m.deleteBitmaps(ctx, l, f.archive)
 }
 
-func (m *command) deleteBitmaps(ctx context.Context, l *link, archive string) error {
+func (m *command) deleteBitmaps(ctx context.Context, l *Link, archive string) error {
 	deleted, err := migration.Finalize(ctx, l.Sources, archive)
 	if err != nil {
 		return fmt.Errorf("%w; nothing was deleted", err)
@@ -93,7 +93,7 @@ func (m *command) deleteBitmaps(ctx context.Context, l *link, archive string) er
 }
 
 // beyondDualWrite makes sure that no API server writes the bitmaps.
-func beyondDualWrite(ctx context.Context, l *link) error {
+func beyondDualWrite(ctx context.Context, l *Link) error {
 	servers, err := migration.APIServers(ctx, l.config)
 	if err != nil {
 		return err

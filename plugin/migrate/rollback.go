@@ -77,7 +77,7 @@ func (m *command) rollback(ctx context.Context, r rollingBack) error {
 }
 
 // permitted refuses what goes wrong beside an API server.
-func (r rollingBack) permitted(ctx context.Context, l *link, planned migration.Rollback) error {
+func (r rollingBack) permitted(ctx context.Context, l *Link, planned migration.Rollback) error {
 	switch {
 	case r.live:
 		return nil
@@ -93,7 +93,7 @@ func (r rollingBack) permitted(ctx context.Context, l *link, planned migration.R
 	}
 }
 
-func plannedRollback(ctx context.Context, l *link) (migration.Rollback, error) {
+func plannedRollback(ctx context.Context, l *Link) (migration.Rollback, error) {
 	snapshot, err := l.Snapshot(ctx)
 	if err != nil {
 		return migration.Rollback{}, err
@@ -107,7 +107,7 @@ func plannedRollback(ctx context.Context, l *link) (migration.Rollback, error) {
 }
 
 // confirmRollback looks again.
-func (m *command) confirmRollback(ctx context.Context, l *link) error {
+func (m *command) confirmRollback(ctx context.Context, l *Link) error {
 	again, err := plannedRollback(ctx, l)
 	switch {
 	case err != nil:

@@ -65,7 +65,7 @@ func TestRollbackPermitted(t *testing.T) {
 		"it does, and the admin insists":      {r: flipped, served: true, live: true, want: true},
 		"it serves them and needs the bitmap": {r: safe, served: true, want: true},
 	} {
-		l := &link{Sources: migration.Sources{API: anybody{}, Served: tc.served}}
+		l := &Link{Sources: migration.Sources{API: anybody{}, Served: tc.served}}
 		if err := (rollingBack{live: tc.live}).permitted(t.Context(), l, tc.r); (err == nil) != tc.want {
 			t.Errorf("%s: %v", name, err)
 		}

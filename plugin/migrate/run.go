@@ -81,7 +81,7 @@ func (m *command) run(ctx context.Context, r running) error {
 }
 
 // approved are the steps of the plan that was given, nil without one.
-func (r running) approved(ctx context.Context, l *link) ([]migration.Step, error) {
+func (r running) approved(ctx context.Context, l *Link) ([]migration.Step, error) {
 	if r.from == "" {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func (r running) approved(ctx context.Context, l *link) ([]migration.Step, error
 }
 
 // preview says what would be done, be it all or only what creates.
-func (m *command) preview(ctx context.Context, l *link, o migration.Options, createOnly bool) error {
+func (m *command) preview(ctx context.Context, l *Link, o migration.Options, createOnly bool) error {
 	plan, err := l.Confirmed(m.Logging(ctx), o)
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func (m *command) seed(ctx context.Context, c consent) error {
 }
 
 // standsStill makes sure that --offline means that no API server runs.
-func standsStill(ctx context.Context, l *link) error {
+func standsStill(ctx context.Context, l *Link) error {
 	if l.API != nil {
 		return nil
 	}
@@ -90,7 +90,7 @@ func standsStill(ctx context.Context, l *link) error {
 
 // onlyCreates reports whether what exists has to stay. It need not if no API server runs and the
 // cluster used the bitmap to the end: then IPAddresses of Services that went last are leftovers.
-func onlyCreates(ctx context.Context, l *link) (bool, error) {
+func onlyCreates(ctx context.Context, l *Link) (bool, error) {
 	snapshot, err := l.Snapshot(ctx)
 	return l.API != nil || snapshot.Allocator != migration.AllocatorBitmap, err
 }
@@ -135,7 +135,7 @@ func (m *command) unseed(ctx context.Context, c consent) error {
 }
 
 // inUse refuses to take away what API servers allocate from.
-func inUse(ctx context.Context, l *link, dryRun bool) error {
+func inUse(ctx context.Context, l *Link, dryRun bool) error {
 	snapshot, err := l.Snapshot(ctx)
 	switch {
 	case err != nil:

@@ -130,7 +130,7 @@ func (m *command) keep(ctx context.Context, v verifying) error {
 }
 
 // keepable reports whether IPAddresses can be kept in etcd, or through the API server.
-func (l *link) keepable(ctx context.Context, etcd bool) error {
+func (l *Link) keepable(ctx context.Context, etcd bool) error {
 	switch {
 	case !etcd && !l.Served:
 		return fmt.Errorf("%w; with --etcd it works in etcd", l.serves())
@@ -150,7 +150,7 @@ var errOtherVersion = errors.New("it serves another version of networking.k8s.io
 const versionCheck = time.Minute
 
 // awaitOtherVersion ends with errOtherVersion when there is nothing to follow any more.
-func (l *link) awaitOtherVersion(ctx context.Context) error {
+func (l *Link) awaitOtherVersion(ctx context.Context) error {
 	d, err := discovery.NewDiscoveryClientForConfig(l.config)
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (l *link) awaitOtherVersion(ctx context.Context) error {
 }
 
 // cacheOptions keep of each object what is needed to judge it.
-func cacheOptions(l *link) cache.Options {
+func cacheOptions(l *Link) cache.Options {
 	o := kube.CacheOptions(false)
 	o.Scheme = l.API.Scheme()
 	o.ReaderFailOnMissingInformer = false
@@ -185,7 +185,7 @@ func cacheOptions(l *link) cache.Options {
 }
 
 // follow feeds the syncer and lets it work.
-func (m *command) follow(ctx context.Context, l *link, syncer *migration.Syncer, etcd bool) error {
+func (m *command) follow(ctx context.Context, l *Link, syncer *migration.Syncer, etcd bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	told := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(told) })
