@@ -30,6 +30,13 @@ comments() {
 	[ -z "$long" ] || { printf 'comments of more than 100 columns:\n%s\n' "$long" >&2; return 1; }
 }
 
+# names: whose an IPAddress is decides what is deleted, and "ours" was said of the API server's here and of the operator's there (internal/upstream/whose.go).
+names() {
+	local ambiguous
+	ambiguous=$(sources 'api/*.go' 'controllers/*.go' 'internal/*.go' 'plugin/*.go' | grep -v _test.go | xargs -r grep -nE '^[^/]*\bours\b' | grep -vE '"[^"]*\bours\b[^"]*"' || true)
+	[ -z "$ambiguous" ] || { printf 'say whose, not "ours":\n%s\n' "$ambiguous" >&2; return 1; }
+}
+
 # islands checks the tool modules. Tidying kubernetes would load its whole world, verifying it is quick.
 islands() {
 	local module status=0
@@ -57,6 +64,7 @@ clean() {
 step "generated files" hack/generate.sh
 step "gofmt" formatted
 step "comments" comments
+step "names" names
 step "go vet" go vet -tags ipvs ./...
 step "lint" hack/lint.sh
 step "go.mod is tidy" go mod tidy -diff

@@ -147,19 +147,19 @@ func (o Options) serviceCIDR(ctx context.Context, c *networkingv1.ServiceCIDR) e
 	if !slices.Contains(c.Finalizers, v1alpha1.FinalizerServiceCIDR) {
 		return nil
 	}
-	note, ours := "", []string{v1alpha1.FinalizerServiceCIDR}
+	note, finalizers := "", []string{v1alpha1.FinalizerServiceCIDR}
 	switch {
 	case !c.DeletionTimestamp.IsZero() && slices.Contains(c.Finalizers, v1alpha1.FinalizerUpstream):
 		note = " (it is being deleted: from now on upstream's finalizer alone decides when it goes)"
 	case !c.DeletionTimestamp.IsZero():
 		note = " (it is being deleted, and goes)"
 	case upstream.LentFinalizer(c): // kube-controller-manager puts it on again where it runs
-		ours = append(ours, v1alpha1.FinalizerUpstream)
+		finalizers = append(finalizers, v1alpha1.FinalizerUpstream)
 	}
 	if !o.say("removed the finalizer of ServiceCIDR %s%s", c.Name, note) {
 		return nil
 	}
-	return o.patch(ctx, c, types.StrategicMergePatchType, map[string]any{"$deleteFromPrimitiveList/finalizers": ours})
+	return o.patch(ctx, c, types.StrategicMergePatchType, map[string]any{"$deleteFromPrimitiveList/finalizers": finalizers})
 }
 
 // patch changes metadata of an object, if it is still the same one.
@@ -213,8 +213,8 @@ func (o Options) formerAddresses(ctx context.Context) error {
 
 // ownAddresses deletes the IPAddresses of ours.
 func (o Options) ownAddresses(ctx context.Context) error {
-	ours := client.MatchingLabels{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator}
-	return o.each(ctx, ours, func(ip *networkingv1.IPAddress) error {
+	written := client.MatchingLabels{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator}
+	return o.each(ctx, written, func(ip *networkingv1.IPAddress) error {
 		if ofClusterIP(ip) || upstream.Former(ip) || !o.say("deleted IPAddress %s, which the operator kept for itself", ip.Name) {
 			return nil
 		}

@@ -93,12 +93,12 @@ func (r *Reconciler) publish(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy,
 
 // dated returns conditions with their times, and whether a policy has the same already.
 func (r *Reconciler) dated(o *v1alpha1.ServiceCIDRPolicy, want []metav1.Condition) (dated []metav1.Condition, same bool) {
-	has := ours(o.Status.Conditions)
+	has := growthConditions(o.Status.Conditions)
 	dated = wording.Dated(has, want, r.Clock.Now())
 	return dated, equality.Semantic.DeepEqual(has, dated)
 }
 
-// ours are those conditions that this controller writes, in their order.
-func ours(all []metav1.Condition) []metav1.Condition {
+// growthConditions are those conditions that this controller writes, in their order.
+func growthConditions(all []metav1.Condition) []metav1.Condition {
 	return wording.Pick(all, v1alpha1.PolicyGrowing, v1alpha1.PolicyGrowthExhausted)
 }

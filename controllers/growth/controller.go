@@ -58,7 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 // concerned is a policy that grows, or did: then its conditions go. Its own status wakes it, too,
 // for a cache that lags behind may have hidden what was to be written.
 func concerned(_ context.Context, o *v1alpha1.ServiceCIDRPolicy) []string {
-	if o.Spec.Growth == nil && len(ours(o.Status.Conditions)) == 0 {
+	if o.Spec.Growth == nil && len(growthConditions(o.Status.Conditions)) == 0 {
 		return nil
 	}
 	return []string{o.Name}

@@ -17,6 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // BandLabeler writes the label clusterip-operator.io/band on the IPAddresses of the API server's
@@ -42,7 +43,7 @@ func (b *BandLabeler) Reconcile(ctx context.Context, a netip.Addr) (reconcile.Re
 		return reconcile.Result{}, err
 	}
 	band, offered := b.Index.BandOf(a)
-	if !ours(ip) || !offered || ip.Labels[v1alpha1.LabelBand] == band.String() {
+	if !upstream.ManagedByAPIServer(ip) || !offered || ip.Labels[v1alpha1.LabelBand] == band.String() {
 		return reconcile.Result{}, nil
 	}
 	// The UID keeps the apply from bringing an address back that was released in the meantime.

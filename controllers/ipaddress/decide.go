@@ -11,7 +11,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/drift"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
@@ -86,13 +85,13 @@ func decide(in inputs) decision {
 		return decision{do: remove} // the API server was about to write the Service without it, and would have found its IPAddress gone
 	case len(in.claims) == 0:
 		return decideUnclaimed(in)
-	case !ours(in.object) && managedBy(in.object) != "" && !in.named(in.owner()):
+	case !upstream.ManagedByAPIServer(in.object) && managedBy(in.object) != "" && !in.named(in.owner()):
 		// Another manager's IPAddress stands on a Service's address, and is its to give up.
 		return decision{drift: drift.WrongParent, confirm: 5 * time.Second, reason: reasonNotAllocated, losers: in.claims[1:],
 			note: fmt.Sprintf("is held by an IPAddress managed by %q; delete that IPAddress or create the Service anew", managedBy(in.object))}
 	case len(in.claims) > 1:
 		return decideDuplicate(in)
-	case in.bitmap && ours(in.object) && !in.named(in.owner()):
+	case in.bitmap && upstream.ManagedByAPIServer(in.object) && !in.named(in.owner()):
 		return afterGrace(in.underway(), decision{do: replace}) // the daily work of this mode: the bitmap gave the address to another Service
 	case !in.named(in.owner()):
 		return decision{drift: drift.WrongParent, do: replace, confirm: time.Second,
@@ -133,7 +132,7 @@ func missing(in inputs, do action, confirm time.Duration) decision {
 // decideUnclaimed is for an IPAddress whose address no Service holds.
 func decideUnclaimed(in inputs) decision {
 	switch {
-	case !ours(in.object):
+	case !upstream.ManagedByAPIServer(in.object):
 		return decision{} // reserved by another manager, or without a label: no allocator's
 	case in.renumbering(), slices.ContainsFunc(in.misspelt, in.named):
 		// A misspelt one the API server deletes and creates in turns; the service controller tells why.
@@ -213,9 +212,6 @@ func key(s *corev1.Service) types.NamespacedName {
 
 func managedBy(o *networkingv1.IPAddress) string { return o.Labels[networkingv1.LabelManagedBy] }
 
-// ours reports whether the object belongs to the API server's allocator.
-func ours(o *networkingv1.IPAddress) bool { return managedBy(o) == v1alpha1.ManagedByAPIServer }
-
 // owner is the Service that should be named by the IPAddress, nil without any claim.
 func (in inputs) owner() *corev1.Service {
 	if len(in.claims) == 0 {
@@ -230,7 +226,7 @@ func (in inputs) named(s *corev1.Service) bool {
 }
 
 func (in inputs) labelled() bool {
-	return ours(in.object) && in.object.Labels[networkingv1.LabelIPAddressFamily] == upstream.Family(in.address)
+	return upstream.ManagedByAPIServer(in.object) && in.object.Labels[networkingv1.LabelIPAddressFamily] == upstream.Family(in.address)
 }
 
 // renumbering reports whether the address is held for its Service, which lists it as a former one:

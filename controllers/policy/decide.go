@@ -34,10 +34,10 @@ type rangeUse struct {
 	static, dynamic bandUse
 }
 
-// bandUse is the use of one band. ours is how many of its addresses reservations keep.
+// bandUse is the use of one band. kept is how many of its addresses reservations keep.
 type bandUse struct {
 	allocator.Usage
-	ours uint64
+	kept uint64
 }
 
 // absentee is a reserved address that is not in place.
@@ -87,11 +87,11 @@ func status(in inputs) v1alpha1.ServiceCIDRPolicyStatus {
 
 // status counts for users: what other managers reserve is used, what our reservations keep is not.
 func (u bandUse) status() v1alpha1.BandStatus {
-	ours := min(u.ours, u.Reserved)
+	kept := min(u.kept, u.Reserved)
 	capped := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 	return v1alpha1.BandStatus{
-		Size: capped(u.Size), Used: capped(u.Allocated + u.Reserved - ours), Free: capped(u.Free),
-		Cooling: capped(u.Cooling), Reserved: capped(ours),
+		Size: capped(u.Size), Used: capped(u.Allocated + u.Reserved - kept), Free: capped(u.Free),
+		Cooling: capped(u.Cooling), Reserved: capped(kept),
 	}
 }
 

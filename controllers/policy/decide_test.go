@@ -19,7 +19,7 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func TestCounts(t *testing.T) {
 	four, six := aRange("10.0.0.0/24", 100), aRange("fd00::/64", 7)
-	four.static = bandUse{Usage: allocator.Usage{Size: 16, Allocated: 2, Reserved: 5, Cooling: 3, Free: 6}, ours: 4}
+	four.static = bandUse{Usage: allocator.Usage{Size: 16, Allocated: 2, Reserved: 5, Cooling: 3, Free: 6}, kept: 4}
 	same := aRange("10.0.0.0/24", 100)
 	same.static, same.ServiceCIDR = four.static, "b"
 

@@ -31,7 +31,7 @@ func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
 		u := bandUse{Usage: r.Index.Usage(band)}
 		if u.Reserved > 0 {
 			for _, s := range policies.ReservedIn(band) {
-				u.ours += r.Index.Usage(s).Reserved
+				u.kept += r.Index.Usage(s).Reserved
 			}
 		}
 		return u

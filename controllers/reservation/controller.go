@@ -19,6 +19,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // Reconciler writes the IPAddresses of reservations and of cooling addresses, one address at a
@@ -74,7 +75,7 @@ func (r *Reconciler) gather(ctx context.Context, a netip.Addr) (inputs, error) {
 	if freed, ok := r.Index.Cooling(a); ok {
 		in.freed = &freed
 	}
-	if o != nil && owned(o) && purpose(o) == v1alpha1.PurposeCooling { // what every replica sees, and the cache has it a moment before the address index
+	if o != nil && upstream.HeldForNoService(o) && purpose(o) == v1alpha1.PurposeCooling { // what every replica sees, and the cache has it a moment before the address index
 		freed := addressindex.ReadCoolDown(o.Annotations, o.CreationTimestamp.Time)
 		freed.Surplus = in.freed != nil && in.freed.Surplus && in.freed.Released.Equal(freed.Released)
 		in.freed = &freed

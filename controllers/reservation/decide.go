@@ -76,7 +76,7 @@ func decide(in inputs) decision {
 		return decision{again: again}
 	case o == nil:
 		return decision{create, want, again}
-	case !o.DeletionTimestamp.IsZero(), !owned(o):
+	case !o.DeletionTimestamp.IsZero(), !upstream.HeldForNoService(o):
 		return decision{} // not ours to change; when it goes we are told
 	case upstream.Policy(o) == "" && !known(purpose(o)) && in.age() < unknownFor:
 		return decision{again: unknownFor - in.age()}
@@ -100,7 +100,7 @@ func desired(in inputs) (want *networkingv1.IPAddress, again time.Duration) {
 	case in.claimed:
 		return nil, 0
 	case r != nil:
-		inPlace := in.object != nil && owned(in.object) && purpose(in.object) != v1alpha1.PurposeCooling
+		inPlace := in.object != nil && upstream.HeldForNoService(in.object) && purpose(in.object) != v1alpha1.PurposeCooling
 		if in.offered || in.covered && inPlace {
 			want = reserve(in.address, *r)
 		}
@@ -116,13 +116,6 @@ func desired(in inputs) (want *networkingv1.IPAddress, again time.Duration) {
 	default:
 		return cool(in.address, *in.freed, in.cooler), in.coolDown + skew - age
 	}
-}
-
-// owned knows an IPAddress of ours by its parent, which is immutable, or by its labels. One that
-// names a Service is that Service's, whatever its labels say.
-func owned(o *networkingv1.IPAddress) bool {
-	labelled := o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator && purpose(o) != ""
-	return upstream.Policy(o) != "" || labelled && upstream.Service(o).Name == ""
 }
 
 // purpose is what the label says, true or not.

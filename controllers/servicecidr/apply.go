@@ -180,8 +180,8 @@ func same(now, want metav1.Condition) bool {
 // the client that was refused tells, at once.
 func (r *Reconciler) announce(cidr *networkingv1.ServiceCIDR, in inputs, written []metav1.Condition) {
 	for _, c := range written {
-		kind, ours := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
-		if !ours || c.Status != metav1.ConditionTrue || c.Type == v1alpha1.ConditionWritesRefused {
+		kind, prefixed := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
+		if !prefixed || c.Status != metav1.ConditionTrue || c.Type == v1alpha1.ConditionWritesRefused {
 			continue
 		}
 		var related runtime.Object

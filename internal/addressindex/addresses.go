@@ -56,9 +56,9 @@ func ClusterIPs(s *corev1.Service) []netip.Addr {
 // are allocations; ours are what they are kept for; those of other managers are reservations.
 func stateOf(o *networkingv1.IPAddress) allocator.State {
 	switch {
-	case ours(o):
+	case upstream.OwnedByOperator(o):
 		return newOwned(o).state()
-	case o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByAPIServer, o.Labels[networkingv1.LabelManagedBy] == "":
+	case upstream.ManagedByAPIServer(o), o.Labels[networkingv1.LabelManagedBy] == "":
 		return allocator.Allocated
 	default:
 		return allocator.Reserved
@@ -105,7 +105,7 @@ func (l *Index) putObject(o *networkingv1.IPAddress) {
 	l.record(a, func(e *entry) {
 		e.object, e.parent = stateOf(o), upstream.Service(o)
 		l.disown(a)
-		if !ours(o) {
+		if !upstream.OwnedByOperator(o) {
 			return
 		}
 		k := newOwned(o)

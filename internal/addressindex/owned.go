@@ -76,12 +76,6 @@ func (k OwnedIPAddress) state() allocator.State {
 	}
 }
 
-// ours reports whether the operator owns an IPAddress. It owns that of a former address, as an
-// additional one of its Service, once the API server let go of it; labels come later or never.
-func ours(o *networkingv1.IPAddress) bool {
-	return o.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator || upstream.Former(o)
-}
-
 // Owned returns the IPAddress of ours at an address.
 func (l *Index) Owned(a netip.Addr) (OwnedIPAddress, bool) {
 	l.mu.RLock()

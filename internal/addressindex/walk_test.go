@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // walk is a small random cluster: an API server that creates and deletes Services, some of which
@@ -93,13 +94,16 @@ func (w *walk) store(o *networkingv1.IPAddress) {
 func (w *walk) remove(ip string) {
 	o := w.objects[ip]
 	delete(w.objects, ip)
-	w.queue(0, func() { w.index.objects.OnDelete(o); w.free(ip, w.seen[o.Annotations["service"]], ours(o)) })
+	w.queue(0, func() {
+		w.index.objects.OnDelete(o)
+		w.free(ip, w.seen[o.Annotations["service"]], upstream.OwnedByOperator(o))
+	})
 }
 
 // end: whatever the cluster shows ends a cool-down, but for the object that says so.
 func (w *walk) end(o *networkingv1.IPAddress) {
 	delete(w.coolUntil, o.Name)
-	if ours(o) {
+	if upstream.OwnedByOperator(o) {
 		w.coolUntil[o.Name] = newOwned(o).Released.Add(walkCoolDown)
 	}
 }

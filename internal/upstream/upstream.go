@@ -65,15 +65,6 @@ func Policy(o *networkingv1.IPAddress) string {
 	return ""
 }
 
-// HeldAsFormer reports whether renumbering holds the address once the API server lets go of it.
-func HeldAsFormer(o *networkingv1.IPAddress) bool {
-	return slices.Contains(o.Finalizers, v1alpha1.FinalizerFormer) && Service(o).Name != ""
-}
-
-// Former reports whether the API server has let go of an address that renumbering holds. The labels
-// of the IPAddress say only how far renumbering is.
-func Former(o *networkingv1.IPAddress) bool { return HeldAsFormer(o) && !o.DeletionTimestamp.IsZero() }
-
 // Describe says for people whose an IPAddress is: its parent, and its manager.
 func Describe(o *networkingv1.IPAddress) string {
 	parent := "nothing"

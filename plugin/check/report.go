@@ -82,11 +82,11 @@ func means(f ipaddress.Finding) string {
 
 // rangeCheck names the check that a ServiceCIDR's condition fails, empty if the condition is fine.
 func rangeCheck(c metav1.Condition) string {
-	kind, ours := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
+	kind, prefixed := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
 	switch {
 	case c.Type == networkingv1.ServiceCIDRConditionReady && c.Status != metav1.ConditionTrue:
 		return "RangeNotReady"
-	case ours && c.Status == metav1.ConditionTrue && checks["Range"+kind] != "":
+	case prefixed && c.Status == metav1.ConditionTrue && checks["Range"+kind] != "":
 		return "Range" + kind
 	}
 	return ""

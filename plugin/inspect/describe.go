@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
@@ -75,7 +75,7 @@ func describeAddress(w io.Writer, a view.Address, now time.Time) {
 	case a.Policy != "":
 		cli.Write(w, "  ServiceCIDRPolicy %q keeps its range for the Services that the policy selects\n", a.Policy)
 	}
-	if ip := a.IPAddress; len(a.Services) == 0 && ip != nil && ip.DeletionTimestamp == nil && ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByAPIServer {
+	if ip := a.IPAddress; len(a.Services) == 0 && ip != nil && ip.DeletionTimestamp == nil && upstream.ManagedByAPIServer(ip) {
 		cli.Write(w, "  no Service has it in its spec.clusterIPs: if that lasts for more than a minute the IPAddress is deleted\n")
 	}
 	for _, problem := range problems(a) {

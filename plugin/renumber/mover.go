@@ -270,7 +270,7 @@ func (m Mover) ready(ctx context.Context, i Item, s *corev1.Service) error {
 		if err != nil {
 			return err
 		}
-		if ip != nil && !ofService(ip, i.Key()) && !ours(ip) {
+		if ip != nil && !ofService(ip, i.Key()) && !upstream.ManagedByOperator(ip) {
 			return left("%s is taken by %s: make a new plan for it", a, upstream.Describe(ip))
 		}
 	}
@@ -329,7 +329,7 @@ func (m Mover) unhold(ctx context.Context, i Item, a netip.Addr) error {
 		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerFormer })
 		switch err := m.patch(ctx, ip, next); {
 		case errors.Is(err, batch.ErrMoved):
-		case err == nil && ours(ip) && ip.DeletionTimestamp.IsZero():
+		case err == nil && upstream.ManagedByOperator(ip) && ip.DeletionTimestamp.IsZero():
 			return objects.IgnoreGone(m.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID}))
 		default:
 			return err
@@ -446,7 +446,7 @@ func (m Mover) sweep(ctx context.Context, i Item, all []netip.Addr, remove bool)
 		switch {
 		case err != nil:
 			return others, err
-		case ip == nil || ours(ip) || held(ip):
+		case ip == nil || upstream.ManagedByOperator(ip) || held(ip):
 		case !ofService(ip, i.Key()):
 			others = true
 		case remove:
@@ -538,7 +538,7 @@ func (m Mover) relabel(ctx context.Context, s *corev1.Service, a netip.Addr) (si
 		if !keptFor(ip, s) {
 			return since, errFree
 		}
-		if since, err = time.Parse(time.RFC3339Nano, ip.Annotations[v1alpha1.AnnotationReleased]); err == nil && ours(ip) {
+		if since, err = time.Parse(time.RFC3339Nano, ip.Annotations[v1alpha1.AnnotationReleased]); err == nil && upstream.ManagedByOperator(ip) {
 			return since, nil
 		}
 		next := ip.DeepCopy()
@@ -560,8 +560,4 @@ func ofService(ip *networkingv1.IPAddress, name types.NamespacedName) bool {
 
 func held(ip *networkingv1.IPAddress) bool {
 	return slices.Contains(ip.Finalizers, v1alpha1.FinalizerFormer)
-}
-
-func ours(ip *networkingv1.IPAddress) bool {
-	return ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
 }
