@@ -156,6 +156,7 @@ var _ = Describe("check and repair", Ordered, func() {
 	})
 
 	It("goes on after it was killed", func(ctx SpecContext) {
+		Expect(damaged.Restart(ctx, options)).To(Succeed()) // as above
 		var gone []string
 		for i := range 100 {
 			service, err := damaged.Client().CoreV1().Services(cluster.Namespace).Get(ctx, cluster.StockName(i), metav1.GetOptions{})
