@@ -29,9 +29,9 @@ var arrows = []arrow{
 	{"allocator", "os/exec", "arithmetic starts no programs"},
 
 	{"api", module + "/controllers", "whoever imports the types must not get the loops"},
-	{"api", module + "/internal", "whoever imports the types must not get what the loops share"},
+	{"api", module + "/internal", "programs that import the types must not get what the loops share"},
 	{"api", module + "/allocator", "types and names do no arithmetic"},
-	{"api", module + "/plugin", "whoever imports the types must not get the commands"},
+	{"api", module + "/plugin", "programs that import the types must not get the commands"},
 	{"api", module + "/cmd", "the binary reads the types, never the other way"},
 	{"api", "k8s.io/client-go", "whoever imports the types must not get a client"},
 

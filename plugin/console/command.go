@@ -57,18 +57,18 @@ func run(ctx context.Context, a *cli.Session, port uint16, namespace string, bro
 	if err != nil {
 		return err
 	}
-	token := NewToken()
+	token := newToken()
 	url := fmt.Sprintf("http://%s/%s/", l.Addr(), token)
 	cli.Write(a.Out, "The console of %s is at %s\nIt is there until you press Ctrl-C.\n", s.Config.Host, url)
 	if browse {
 		failed := func(err error) { cli.Write(a.ErrOut, "%v; open the address yourself\n", err) }
-		if clean, err := Open(url, failed); err != nil {
+		if clean, err := openBrowser(url, failed); err != nil {
 			failed(err)
 		} else {
 			defer clean()
 		}
 	}
-	return Serve(ctx, l, token, newSources(ctx, s, v, namespace))
+	return serve(ctx, l, token, newSources(ctx, s, v, namespace))
 }
 
 // newSources names what a page can ask. Costly answers are kept for seconds, for all pages.

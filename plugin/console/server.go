@@ -30,12 +30,12 @@ type Source func(ctx context.Context, query url.Values) (any, error)
 // ErrQuestion marks errors of a Source that are the question's fault.
 var ErrQuestion = errors.New("the question is wrong")
 
-// NewToken returns the word that begins the path of every request. It cannot be guessed.
-func NewToken() string { return rand.Text() }
+// newToken returns the word that begins the path of every request. It cannot be guessed.
+func newToken() string { return rand.Text() }
 
-// Serve answers on a listener until ctx ends; then it returns nil.
-func Serve(ctx context.Context, l net.Listener, token string, sources map[string]Source) error {
-	server := &http.Server{Handler: Handler(token, sources), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0)}
+// serve answers on a listener until ctx ends; then it returns nil.
+func serve(ctx context.Context, l net.Listener, token string, sources map[string]Source) error {
+	server := &http.Server{Handler: handler(token, sources), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0)}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); ctx.Err() == nil {
 		return err
@@ -43,8 +43,8 @@ func Serve(ctx context.Context, l net.Listener, token string, sources map[string
 	return nil
 }
 
-// Handler serves the page at /TOKEN/ and the sources at /TOKEN/api/NAME, by GET alone.
-func Handler(token string, sources map[string]Source) http.Handler {
+// handler serves the page at /TOKEN/ and the sources at /TOKEN/api/NAME, by GET alone.
+func handler(token string, sources map[string]Source) http.Handler {
 	assets, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		panic(err) // the folder is embedded

@@ -14,7 +14,7 @@ import (
 // ask asks a handler of the token T for a path.
 func ask(t *testing.T, method, path string, headers map[string]string) *httptest.ResponseRecorder {
 	t.Helper()
-	h := Handler("T", map[string]Source{
+	h := handler("T", map[string]Source{
 		"echo":  func(_ context.Context, q url.Values) (any, error) { return q.Get("say"), nil },
 		"wrong": func(context.Context, url.Values) (any, error) { return nil, fmt.Errorf("%w: what?", ErrQuestion) },
 		"away":  func(context.Context, url.Values) (any, error) { return nil, errors.New("no answer") },

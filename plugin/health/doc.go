@@ -1,5 +1,5 @@
 // Package health looks at the operator itself: replicas, leader, webhooks, and the agents on the
-// nodes, for `kubectl clusterip status` and whoever needs an answer of all agents.
+// nodes, for `kubectl clusterip status` and the commands that need an answer of all agents.
 //
 // It promises to store nothing in the cluster: what it tries it tries as a dry run. What the user
 // may not find out is said to be unknown, and is no error.
