@@ -240,7 +240,7 @@ func TestFlows(t *testing.T) {
 			s.source.put(web(name, fmt.Sprintf("10.96.0.%d", seconds), "10.244.0.1"))
 		}
 		s.run(true)
-		s.expect("flows conntrackdone", "0s IPv4 flows start with 0 ports, before 2", "0s IPv4 flows searched", "0s IPv4 conntrackdone 0s 3")
+		s.expect("flows conntrackdone", "0s IPv4 flows start with 0 ports, before 2", "0s IPv4 conntrackdone 0s 3", "0s IPv4 flows searched")
 		at(10, "a")
 		s.expect("flows", "10s IPv4 flows reconcile bit 14 +a", "10s IPv4 flows searched")
 
@@ -272,7 +272,6 @@ func TestASearchForFlowsStopsNothing(t *testing.T) {
 		s.until(10 * time.Second)
 		s.source.put(web("a", "10.96.0.1", "10.244.0.1"))
 		s.until(90 * time.Second)
-		// That the second search begins and that the agent tells of its round come in any order.
 		s.expect("flows sync conntrackdone",
 			"0s IPv4 sync globals", "0s IPv4 flows start with 0 ports, before 2", "0s IPv4 flows searched",
 			"10s IPv4 sync +a", "10s IPv4 flows reconcile bit 14 +a",

@@ -117,29 +117,62 @@ func both() []Family {
 
 // journal holds lines "1.5s IPv4 sync ..." in the order of events.
 type journal struct {
-	start time.Time
-	mu    sync.Mutex
-	lines []string
+	start   time.Time
+	mu      sync.Mutex
+	entries []entry
 }
 
-func (j *journal) note(format string, args ...any) {
+// entry is a line and what orders it among those of its moment, see take.
+type entry struct {
+	at     time.Duration
+	family string
+	beside bool
+	line   string
+}
+
+// compare has entries of a moment that one goroutine wrote be equal.
+func (e entry) compare(other entry) int {
+	order := func(beside bool) int {
+		if beside {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(e.at, other.at), cmp.Compare(e.family, other.family), cmp.Compare(order(e.beside), order(other.beside)))
+}
+
+func (j *journal) note(format string, args ...any) { j.add(false, format, args...) }
+
+// noteBeside is for what runs beside the loop of a family, which does not wait for it.
+func (j *journal) noteBeside(format string, args ...any) { j.add(true, format, args...) }
+
+func (j *journal) add(beside bool, format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lines = append(j.lines, fmt.Sprintf("%s %s", time.Since(j.start), fmt.Sprintf(format, args...)))
+	e := entry{at: time.Since(j.start), beside: beside}
+	text := fmt.Sprintf(format, args...)
+	if first, _, _ := strings.Cut(text, " "); first == model.IPv4.String() || first == model.IPv6.String() {
+		e.family = first
+	}
+	e.line = fmt.Sprintf("%s %s", e.at, text)
+	j.entries = append(j.entries, e)
 }
 
-// take returns the lines with one of the words, and forgets all.
+// take returns the lines with one of the words, and forgets all. What goroutines do at one moment
+// of synctest's clock comes in any order: take returns a moment's lines without a family first,
+// then those of each family, and of these last what ran beside its loop.
 func (j *journal) take(kinds ...string) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	slices.SortStableFunc(j.entries, entry.compare)
 	var found []string
-	for _, line := range j.lines {
-		words := strings.Fields(line)
+	for _, e := range j.entries {
+		words := strings.Fields(e.line)
 		if len(kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(words, k) }) {
-			found = append(found, line)
+			found = append(found, e.line)
 		}
 	}
-	j.lines = nil
+	j.entries = nil
 	return found
 }
 
@@ -315,7 +348,7 @@ func (f *fakeFlows) Search(now time.Time) func(context.Context) func(context.Con
 	}
 	f.next = time.Time{}
 	return func(ctx context.Context) func(context.Context) (int, bool, error) {
-		f.note("%s flows searched", f.family)
+		f.noteBeside("%s flows searched", f.family)
 		f.mu.Lock()
 		err, took := next(&f.fail, nil), f.took
 		f.mu.Unlock()

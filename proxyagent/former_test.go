@@ -31,15 +31,15 @@ func TestConnectionsToFormerAddressesAreCounted(t *testing.T) {
 		s.source.put(dual)
 		s.run(true)
 		s.until(5 * time.Second)
-		s.expect("count former counted", "5s IPv4 former 0 with 0", "5s IPv6 former 0 with 0", "5s counted at 5s map[] <nil>")
+		s.expect("count former counted", "5s counted at 5s map[] <nil>", "5s IPv4 former 0 with 0", "5s IPv6 former 0 with 0")
 		s.source.keep(dual.Name, "10.96.0.7", "10.96.0.8", "fd00::9")
 		s.source.keep(named("gone"), "10.96.0.20")
 		s.until(10 * time.Second)
-		s.expect("count former counted", "10s IPv4 count 2", "10s IPv4 former 2 with 15", "10s IPv6 count 1", "10s IPv6 former 1 with 9",
-			"10s counted at 10s map[10.96.0.7:7 10.96.0.8:8 fd00::9:9] <nil>")
+		s.expect("count former counted", "10s counted at 10s map[10.96.0.7:7 10.96.0.8:8 fd00::9:9] <nil>",
+			"10s IPv4 count 2", "10s IPv4 former 2 with 15", "10s IPv6 count 1", "10s IPv6 former 1 with 9")
 		s.source.keep(model.ServiceName{}, "10.96.0.7", "10.96.0.8", "fd00::9")
 		s.until(15 * time.Second)
-		s.expect("count former counted", "15s IPv4 former 0 with 0", "15s IPv6 former 0 with 0", "15s counted at 15s map[] <nil>")
+		s.expect("count former counted", "15s counted at 15s map[] <nil>", "15s IPv4 former 0 with 0", "15s IPv6 former 0 with 0")
 	})
 }
 
@@ -53,8 +53,8 @@ func TestCountingThatFailsOrTakesLong(t *testing.T) {
 		s.until(30 * time.Second)
 		s.expect("count former counted", "5s IPv4 count 1",
 			"6s counted at 5s map[] counting the connections to former addresses of IPv4: the kernel is out of sorts",
-			"16s IPv4 count 1", "17s IPv4 former 1 with 7", "17s counted at 16s map[10.96.0.7:7] <nil>",
-			"27s IPv4 count 1", "28s IPv4 former 1 with 7", "28s counted at 27s map[10.96.0.7:7] <nil>")
+			"16s IPv4 count 1", "17s counted at 16s map[10.96.0.7:7] <nil>", "17s IPv4 former 1 with 7",
+			"27s IPv4 count 1", "28s counted at 27s map[10.96.0.7:7] <nil>", "28s IPv4 former 1 with 7")
 	})
 }
 
@@ -66,6 +66,6 @@ func TestNothingIsToldBeforeThereAreRules(t *testing.T) {
 		s.source.slow = 7 * time.Second
 		s.run(true)
 		s.until(14 * time.Second)
-		s.expect("count former counted", "10s IPv4 count 1", "10s IPv4 former 1 with 7", "10s counted at 10s map[10.96.0.7:7] <nil>")
+		s.expect("count former counted", "10s counted at 10s map[10.96.0.7:7] <nil>", "10s IPv4 count 1", "10s IPv4 former 1 with 7")
 	})
 }

@@ -12,9 +12,10 @@ import (
 // openers are the programs by which desktops open a file.
 var openers = map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}
 
-// openBrowser has the user's browser open a URL. clean removes what that needed, and failed gets the error
-// of the program that opens browsers. Other users see the arguments of programs, and the URL has
-// the token: the browser is given a file that only the user can read, and that leads to the URL.
+// openBrowser has the user's browser open a URL. clean removes what that needed, and failed gets
+// the error of the program that opens browsers. Other users see the arguments of programs, and the
+// URL has the token: the browser is given a file that only the user can read, and that leads to
+// the URL.
 func openBrowser(url string, failed func(error)) (clean func(), err error) {
 	dir, err := os.MkdirTemp("", "clusterip-console-") // 0700
 	if err != nil {
