@@ -20,7 +20,7 @@ SHELL := bash
 help: ## List the targets.
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The flags are those of build.sh, so that both compile the standard library once, and without debugging information.
+# The flags are those of hack/tools/build.sh and hack/test.sh, so that all compile a package once, and without debugging information.
 run: export CGO_ENABLED := 0
 run: export GOFLAGS := $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false
 run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1: exit after the tour; CLUSTER=1: with two nodes and pods, as root).
@@ -75,7 +75,7 @@ verify: ## Generated files, format, vet, lint, modules, import map, manifests, s
 ##@ Build it
 .PHONY: build generate fmt images release tools clean
 build: ## bin/manager, bin/proxyagent and bin/kubectl-clusterip for this machine. Never rewrites the tree.
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=$(VERSION)" -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -gcflags=all=-dwarf=false -ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=$(VERSION)" -o bin/ ./cmd/...
 
 generate: ## Write generated files anew.
 	hack/generate.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks what building and testing needs: Go 1.26, make, git, for the race detector a C compiler, and for the tests with real packets
-# (they also need root) the programs that they look at the kernel with, and a browser for those of the console.
-# Installs only the C compiler and those programs, only what is missing, and only as root on a Debian system.
+# Checks what building and testing needs: Go 1.26, make, git, and for the tests with real packets (they also need root) the programs that
+# they look at the kernel with. `setup.sh all` checks what more `make test-all` needs: a C compiler for the race detector, and a browser.
+# Installs only the C compiler, the browser and those programs, only what is missing, and only as root on a Debian system.
 set -euo pipefail
 
 complaints=()
@@ -61,9 +61,11 @@ have() {
 check_go
 check_command make
 check_command git
-check_c
 check_network
-check_browser
+if [ "${1:-}" = all ]; then
+	check_c
+	check_browser
+fi
 
 if [ ${#complaints[@]} -gt 0 ]; then
 	printf 'setup: %s\n' "${complaints[@]}" >&2

@@ -2,12 +2,12 @@
 # Runs the tests: hack/test.sh core|all|soak|version|cluster|unit
 #
 # The labels of Ginkgo's specs and suites decide which runs what:
-#   core  the packages without Ginkgo but those of benchmarks, with fewer random seeds (-short), and all specs without a label
+#   core  the packages without Ginkgo but those of benchmarks and of alerts, with fewer random seeds (-short), and all specs without a label
 #   all   all packages, the specs with Label("all") too, and the tool islands that have tests
 #   soak  the specs with Label("soak") alone, and the packages without Ginkgo with all their seeds
 #   version  the suites of test/versions on the Kubernetes that CLUSTERIP_KUBERNETES names, without what is labelled soak, and with the label 1.32 there and only there
 #   cluster  of soak, the suites on nodes with containerd and kubelet
-#   unit  the packages without Ginkgo alone
+#   unit  of core, the packages without Ginkgo
 # SEED repeats an order and what happens at random, TIMEOUT bounds one package, PARALLEL how many run side by side.
 # The times of all specs are left in bin/ci/report.json, those of version in bin/versions.
 set -euo pipefail
@@ -75,18 +75,28 @@ islands() {
 	return $status
 }
 
-# What is missing on a fresh machine is installed, as far as that is possible.
-hack/setup.sh >&2 || echo "setup is incomplete, trying all the same" >&2
+# With the flags of hack/tools/build.sh and of `make run` nothing is compiled twice, and without debugging information test programs are linked
+# in half the time. The race detector needs a C compiler, and everything compiled again: that is for what runs in CI and before a release.
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath -gcflags=all=-dwarf=false"
+race=()
+case $what in
+all | soak | cluster)
+	race=(-race)
+	hack/setup.sh all
+	;;
+*) hack/setup.sh ;;
+esac >&2 || echo "setup is incomplete, trying all the same" >&2 # what is missing is installed, as far as that is possible
 
 # Specs find our own programs built (test/framework/build.go): a build takes longer than their deadlines.
 programs() {
 	export CLUSTERIP_PROGRAMS=$PWD/bin/programs
 	go build -o "$CLUSTERIP_PROGRAMS/plain/" ./cmd/...
-	go build -race -o "$CLUSTERIP_PROGRAMS/race/" ./cmd/...
+	[ ${#race[@]} = 0 ] || CGO_ENABLED=1 go build -race -o "$CLUSTERIP_PROGRAMS/race/" ./cmd/...
 }
 
 if [ "$what" != unit ]; then
-	hack/tools/build.sh etcd promtool "${upstream[@]}" >/dev/null
+	[ ${#race[@]} = 0 ] || upstream+=(promtool)
+	hack/tools/build.sh etcd "${upstream[@]}" >/dev/null
 	programs
 fi
 
@@ -96,7 +106,7 @@ mkdir -p "$reports" "$(dirname "$report")"
 
 list=()
 [ "$what" = unit ] || mapfile -t list < <(suites)
-[[ $what = version || $what = cluster ]] || mapfile -t -O "${#list[@]}" list < <(packages unit | cut -d' ' -f1 | { [ "$what" = core ] && grep -v /test/bench || cat; })
+[[ $what = version || $what = cluster ]] || mapfile -t -O "${#list[@]}" list < <(packages unit | cut -d' ' -f1 | { [[ $what = core || $what = unit ]] && grep -vE '/test/bench|/config/prometheus$' || cat; })
 short=true
 [ "$what" != soak ] || short=false
 
@@ -106,7 +116,8 @@ export GOGC=${GOGC:-400}
 # Vet is a step of hack/verify.sh. Each test program is started by hack/suite.sh, which adds Ginkgo's flags where they are understood.
 status=0
 limit=${TIMEOUT:-$timeout}
-REPORTS=$reports FILTER=$filter SEED=$seed LIMIT=$limit go test -race -vet=off "-short=$short" "-shuffle=$seed" "-timeout=$limit" "-p=${PARALLEL:-$parallel}" \
+[ ${#race[@]} = 0 ] || export CGO_ENABLED=1
+REPORTS=$reports FILTER=$filter SEED=$seed LIMIT=$limit go test "${race[@]}" -vet=off "-short=$short" "-shuffle=$seed" "-timeout=$limit" "-p=${PARALLEL:-$parallel}" \
 	-exec "$PWD/hack/suite.sh" "${list[@]}" || status=1
 [ "$what" != all ] || islands || status=1
 [ "$what" != soak ] || { hack/ipvs.sh || status=1; hack/ipvs.sh kube-proxy || status=1; }

@@ -3,6 +3,9 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# The flags of hack/test.sh, so that what is compiled for the tests serves vet and the linter too.
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath -gcflags=all=-dwarf=false"
+
 failed=()
 step() {
 	local name=$1

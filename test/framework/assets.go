@@ -21,7 +21,7 @@ const (
 	island137 = "kubernetes-1.37"
 )
 
-const modulePath = "github.com/clusterip-operator/clusterip-operator"
+const ModulePath = "github.com/clusterip-operator/clusterip-operator"
 
 // assets holds one lookup for each selection of programs, so that a process asks build.sh once.
 var assets sync.Map // selection string -> func() (string, error)
@@ -95,14 +95,14 @@ func ModuleRoot() (string, error) {
 	}
 	for dir := start; ; dir = filepath.Dir(dir) {
 		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && bytes.HasPrefix(content, []byte("module "+modulePath+"\n")) {
+		if err == nil && bytes.HasPrefix(content, []byte("module "+ModulePath+"\n")) {
 			return dir, nil
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", fmt.Errorf("finding the module: %w", err)
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("finding the module: %s is not inside a checkout of %s", start, modulePath)
+			return "", fmt.Errorf("finding the module: %s is not inside a checkout of %s", start, ModulePath)
 		}
 	}
 }

@@ -21,13 +21,13 @@ var (
 // plain/manager, race/manager and so on. A cold build takes minutes, more than a spec's deadline.
 const programsVariable = "CLUSTERIP_PROGRAMS"
 
-// builder returns how to get one of our programs, plain or with the race detector. What the folder
-// of programsVariable lacks is built, once per process.
+// builder returns how to get one of our programs, plain or, in tests with the race detector, with
+// it too. What the folder of programsVariable lacks is built, once per process.
 func builder(name string) func(race bool) (string, error) {
 	plain := sync.OnceValues(func() (string, error) { return programPath(name, "plain") })
 	racy := sync.OnceValues(func() (string, error) { return programPath(name, "race", "-race") })
 	return func(race bool) (string, error) {
-		if race {
+		if race && detectsRaces {
 			return racy()
 		}
 		return plain()
