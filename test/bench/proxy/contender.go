@@ -31,6 +31,8 @@ type Contender struct {
 	Mode, Variant string
 	// Peer is the Key of that of ours with which it is compared; empty for ours.
 	Peer string
+	// Off is a feature gate of kube-proxy to switch off; empty for none.
+	Off string
 	// Most is the largest number of Services with which it makes sense to wait for it; 0 means any.
 	Most int
 }
@@ -58,15 +60,19 @@ var Contenders = []Contender{
 	{Key: theirsNFTable, Name: "kube-proxy nftables", Mode: "nftables", Peer: oursNative, Most: 10_000},
 }
 
-// emulated are those that need IPVS in the kernel. They run in a machine that has it: see IPVS.
-var emulated = []Contender{
+// onRequest are measured only where they are named. Those of IPVS need it in the kernel, and run in a
+// machine that has it: see IPVS.
+var onRequest = []Contender{
+	{Key: "kube-proxy-nftables-program", Name: "kube-proxy nftables, NFTablesNetlink off", Mode: "nftables", Peer: oursNative, Off: "NFTablesNetlink", Most: 10_000},
 	{Key: oursIPVS, Name: "ours, IPVS", Ours: true, Mode: "ipvs"},
 	{Key: theirsIPVS, Name: "kube-proxy IPVS", Mode: "ipvs", Peer: oursIPVS},
 }
 
-// Keys lists how the contenders are called in flags.
-func Keys() (keys []string) {
-	for _, c := range Contenders {
+// Keys lists how Contenders are called in flags.
+func Keys() []string { return keysOf(Contenders) }
+
+func keysOf(contenders []Contender) (keys []string) {
+	for _, c := range contenders {
 		keys = append(keys, c.Key)
 	}
 	return keys
@@ -74,10 +80,10 @@ func Keys() (keys []string) {
 
 // pick returns the contenders with these keys, in the order of Contenders.
 func pick(keys []string) (picked []Contender, err error) {
-	all := slices.Concat(Contenders, emulated)
+	all := slices.Concat(Contenders, onRequest)
 	for _, key := range keys {
 		if !slices.ContainsFunc(all, func(c Contender) bool { return c.Key == key }) {
-			return nil, fmt.Errorf("there is no proxy %q; say some of %s", key, strings.Join(Keys(), ", "))
+			return nil, fmt.Errorf("there is no proxy %q; say some of %s", key, strings.Join(keysOf(all), ", "))
 		}
 	}
 	for _, c := range all {

@@ -109,6 +109,9 @@ func (b *bench) startProxy(ctx context.Context, s *testNode) error {
 		}
 		return err
 	}
+	if s.who.Off != "" {
+		config["featureGates"] = map[string]any{s.who.Off: false}
+	}
 	theirs, err := b.plane.StartKubeProxy(ctx, framework.KubeProxyOptions{
 		Namespace: s.net.Node, Node: node, Mode: s.who.Mode, Variant: s.who.Variant, Config: config,
 	})
