@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes generated files anew: from the types in api/ deep copies, the CustomResourceDefinitions and docs/api.md, from the programs docs/flags.md, and from their metrics the tables of
-# docs/metrics.md.
+# Writes generated files anew: from the types in api/ deep copies, the CustomResourceDefinitions and docs/reference/api.md,
+# from the programs docs/reference/flags.md, and from their metrics the tables of docs/reference/metrics.md.
 # The other manifests under config/ are written by hand, each rule with its reason; tests hold them against the code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,7 +10,7 @@ generator=$(hack/tools/build.sh controller-gen)/controller-gen
 
 island=hack/tools/crd-ref-docs
 "$(hack/tools/build.sh crd-ref-docs)/crd-ref-docs" --source-path=api --config=$island/config.yaml --templates-dir=$island/templates \
-	--renderer=markdown --output-path=docs/api.md --log-level=WARN
+	--renderer=markdown --output-path=docs/reference/api.md --log-level=WARN
 
 # describe TITLE COMMAND... prints what a command says of itself, without the flags that its parents have described, and then its subcommands.
 describe() {
@@ -33,7 +33,7 @@ GOOS=linux go build -o "$programs/" ./cmd/...
 	describe "manager cleanup" "$programs/manager" cleanup
 	describe proxyagent "$programs/proxyagent"
 	describe proxyagent-trace "$programs/proxyagent-trace"
-} >docs/flags.md
+} >docs/reference/flags.md
 
-# Tests, for they see what a package keeps to itself. One after the other: both write into docs/metrics.md.
+# Tests, for they see what a package keeps to itself. One after the other: both write into docs/reference/metrics.md.
 go test -p 1 -run '^TestDocumentation$' ./internal/metrics ./proxyagent/metrics -update >&2

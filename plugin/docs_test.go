@@ -15,13 +15,13 @@ import (
 // TestDocumentedCommandsExist parses each documented command line of ours, without running it.
 func TestDocumentedCommandsExist(t *testing.T) {
 	docs, err := filepath.Glob("../docs/*.md")
-	guides, errGuides := filepath.Glob("../docs/guides/*.md")
-	if err := errors.Join(err, errGuides); err != nil {
+	below, errBelow := filepath.Glob("../docs/*/*.md")
+	if err := errors.Join(err, errBelow); err != nil {
 		t.Fatal(err)
 	}
 	// What follows a redirection, and flags that a variable of the shell holds, is not ours to parse.
 	command, seen := regexp.MustCompile("(?:^(?:   )?|[`(] ?)kubectl clusterip ([^`#>$\n]*)"), 0
-	for _, file := range slices.Concat(docs, guides, []string{"../README.md"}) {
+	for _, file := range slices.Concat(docs, below, []string{"../README.md"}) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -271,10 +271,11 @@ func TestMetricsExist(t *testing.T) {
 	}
 }
 
-// expectServed looks for the metrics of an expression in docs/metrics.md, which is written from the code.
+// expectServed looks for the metrics of an expression in docs/reference/metrics.md, which is
+// written from the code.
 func expectServed(t *testing.T, who, expr string) {
 	t.Helper()
-	served, err := os.ReadFile("../../docs/metrics.md")
+	served, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

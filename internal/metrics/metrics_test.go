@@ -11,7 +11,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/metricsdoc"
 )
 
-// TestDocumentation checks the manager's part of docs/metrics.md; hack/generate.sh writes it so.
+// TestDocumentation checks the manager's part of docs/reference/metrics.md, which hack/generate.sh
+// writes.
 func TestDocumentation(t *testing.T) {
 	r, err := allocator.NewRange(netip.MustParsePrefix("10.96.0.0/16"))
 	if err != nil {
@@ -24,7 +25,7 @@ func TestDocumentation(t *testing.T) {
 	defer ctrlmetrics.Registry.Unregister(addresses)
 	BlockedDeletions.WithLabelValues("kubernetes")
 	WritesRefused.WithLabelValues("repair", "create")
-	if err := metricsdoc.Check("../../docs/metrics.md", prefix, ctrlmetrics.Registry.(metricsdoc.Registry)); err != nil {
+	if err := metricsdoc.Check("../../docs/reference/metrics.md", prefix, ctrlmetrics.Registry.(metricsdoc.Registry)); err != nil {
 		t.Error(err)
 	}
 }

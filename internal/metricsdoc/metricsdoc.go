@@ -1,5 +1,6 @@
-// Package metricsdoc compares the tables of docs/metrics.md with the metrics that programs serve.
-// It is for tests: what the code says about a metric, its help included, is its documentation.
+// Package metricsdoc compares the tables of docs/reference/metrics.md with the metrics that
+// programs serve. It is for tests: what the code says about a metric, its help included, is its
+// documentation.
 //
 // It promises that no metric of a registry is missing from its table. Start with [Check].
 package metricsdoc
@@ -15,7 +16,7 @@ import (
 )
 
 // update is set by hack/generate.sh.
-var update = flag.Bool("update", false, "write the tables of docs/metrics.md anew")
+var update = flag.Bool("update", false, "write the tables of docs/reference/metrics.md anew")
 
 // Registry is what a [prometheus.Registry] can do: tell which metrics there are, and which series.
 type Registry interface {

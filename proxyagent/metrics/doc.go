@@ -17,5 +17,6 @@
 // It promises that every series that can be zero exists from the start: rates and alerts need no
 // guard for absence. Any goroutine may call its methods at any time.
 //
-// docs/metrics.md is written from the help texts. Start with metrics.go (list) or observe.go (API).
+// docs/reference/metrics.md is written from the help texts. Start with metrics.go (list) or
+// observe.go (API).
 package metrics

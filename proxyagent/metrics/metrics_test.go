@@ -163,9 +163,10 @@ clusterip_proxyagent_sync_proxy_rules_service_changes_total 3
 	}
 }
 
-// TestDocumentation holds our part of docs/metrics.md against the code. hack/generate.sh writes it.
+// TestDocumentation compares the agent's part of docs/reference/metrics.md with the code;
+// hack/generate.sh writes it.
 func TestDocumentation(t *testing.T) {
-	if err := metricsdoc.Check("../../docs/metrics.md", prefix, busy().registry); err != nil {
+	if err := metricsdoc.Check("../../docs/reference/metrics.md", prefix, busy().registry); err != nil {
 		t.Error(err)
 	}
 }

@@ -52,7 +52,7 @@ func parse(args []string) (command, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&only, "only", "allocations,manager", "parts to run: "+strings.Join(names(), ", "))
 	flags.BoolVar(&c.write, "write", false, "write the results into the document")
-	flags.StringVar(&c.document, "document", "docs/benchmarks.md", "the document")
+	flags.StringVar(&c.document, "document", "docs/reference/benchmarks.md", "the document")
 	flags.StringVar(&c.kept, "kept", "bin/bench", "allocator: folder with the results of hack/bench.sh")
 
 	flags.Var((*numbers)(&c.allocations.Levels), "levels", "allocations: numbers of existing Services")

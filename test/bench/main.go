@@ -1,5 +1,5 @@
 // Command bench measures the operator through a real API server, beside what upstream has for the
-// same job, and writes the results into docs/benchmarks.md.
+// same job, and writes the results into docs/reference/benchmarks.md.
 //
 //	go run ./test/bench                                 allocations, then the manager
 //	go run ./test/bench --only allocations --levels 0,500 --rounds 2  a part of it

@@ -1,7 +1,7 @@
-// Command conformance writes docs/proxy-conformance.md from test/e2e/signetwork's reports: what the
-// sig-network specs say of each Service proxy, and which did not run and why.
+// Command conformance writes docs/reference/proxy-conformance.md from test/e2e/signetwork's
+// reports: what the sig-network specs say of each Service proxy, and which did not run and why.
 //
-//	go run ./test/conformance bin/sig-network docs/proxy-conformance.md
+//	go run ./test/conformance bin/sig-network docs/reference/proxy-conformance.md
 package main
 
 import (

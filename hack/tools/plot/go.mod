@@ -1,4 +1,4 @@
-// The program that draws the charts of docs/benchmarks.md, with a module of its own: nothing else needs its library.
+// The program that draws the charts of docs/reference/benchmarks.md, with a module of its own: nothing else needs its library.
 module github.com/clusterip-operator/clusterip-operator/hack/tools/plot
 
 go 1.26.0

@@ -1,6 +1,6 @@
 // Command plot reads line charts as JSON from stdin, and writes each as an SVG file into a folder.
 //
-//	plot docs/benchmarks < charts.json
+//	plot docs/reference/benchmarks < charts.json
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Package report shows the results of benchmarks: as a table on a terminal, and as a section of
-// docs/benchmarks.md, replaced between two markers while the text around it stays as people wrote
-// it. Start with Section.
+// docs/reference/benchmarks.md, replaced between two markers while the text around it stays as
+// people wrote it. Start with Section.
 package report
 
 import (

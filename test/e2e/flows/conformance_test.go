@@ -8,12 +8,14 @@ import (
 	"testing"
 )
 
-// row is the start of a table line in docs/proxy-conformance.md about a test of this package.
+// row is the start of a table line in docs/reference/proxy-conformance.md about a test of this
+// package.
 var row = regexp.MustCompile("(?m)^\\| ([0-9]+[a-z]*) \\| (.*?) \\| `[a-z]+` \\|")
 
-// TestEveryScenarioIsDocumented compares numbers and names with docs/proxy-conformance.md.
+// TestEveryScenarioIsDocumented compares numbers and names with the table of
+// docs/reference/proxy-conformance.md.
 func TestEveryScenarioIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/proxy-conformance.md")
+	text, err := os.ReadFile("../../../docs/reference/proxy-conformance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func TestEveryScenarioIsDocumented(t *testing.T) {
 				}
 				name := sc.number + " " + strings.TrimSuffix(strings.TrimSuffix(sc.name, allMasqueraded), noDetector)
 				if !documented[name] {
-					t.Errorf("not in docs/proxy-conformance.md: %s", name)
+					t.Errorf("not in docs/reference/proxy-conformance.md: %s", name)
 				}
 				seen[name] = true
 			}
@@ -42,6 +44,6 @@ func TestEveryScenarioIsDocumented(t *testing.T) {
 		}
 	}
 	if want := fmt.Sprintf("| %d each, all pass", specs); !strings.Contains(string(text), want) {
-		t.Errorf("docs/proxy-conformance.md does not say %q", want)
+		t.Errorf("docs/reference/proxy-conformance.md does not say %q", want)
 	}
 }

@@ -31,7 +31,7 @@ var changeTimeout = 40 * time.Second * framework.Slowness
 // scenario is one behaviour. Its function runs for each family, beside all other scenarios of the
 // same environment, with Services of its own.
 type scenario struct {
-	// number is that of the behaviour in docs/proxy-conformance.md.
+	// number is that of the behaviour in docs/reference/proxy-conformance.md.
 	number, name string
 	run          func(*T)
 	// only restricts the families, kinds the proxies.

@@ -1,7 +1,7 @@
 // Package flows_test tests the behaviour of a Service proxy: where does a packet from here to there
 // arrive? Real packets between network namespaces tell. Each spec is one numbered behaviour of
-// docs/proxy-conformance.md for one family. The specs run against each mode of ours and, labelled
-// "soak" and "kube-proxy-ipvs", against each mode of kube-proxy, which proves the specs.
+// docs/reference/proxy-conformance.md for one family. The specs run against each mode of ours and,
+// labelled "soak" and "kube-proxy-ipvs", against each mode of kube-proxy, which proves the specs.
 //
 // A proxy's scenarios run side by side, since they mostly wait: BeforeAll starts them, each It
 // awaits one. Start with clusterip_test.go; scenario_test.go and want_test.go have the helpers.

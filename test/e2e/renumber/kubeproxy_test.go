@@ -9,7 +9,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// We promise nothing of kube-proxy while a Service is ExternalName: see docs/benchmarks.md.
+// The command promises nothing of kube-proxy while a Service is of type ExternalName: see
+// docs/reference/benchmarks.md.
 var _ = Describe("With kube-proxy and --keep=externalIPs", Label("soak"), func() {
 	It("moves Services there and back, and says what got lost", func(ctx SpecContext) {
 		env := open(ctx, "")

@@ -1,6 +1,6 @@
 // Package signetwork_test lets Kubernetes' [sig-network] specs judge the agent in each mode, and
 // kube-proxy on the same nodes, to tell the agent's faults from the cluster's. From the reports in
-// bin/sig-network, test/conformance makes docs/proxy-conformance.md.
+// bin/sig-network, test/conformance makes docs/reference/proxy-conformance.md.
 //
 // Start with proxies_test.go.
 package signetwork_test

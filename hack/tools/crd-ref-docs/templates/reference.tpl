@@ -1,9 +1,9 @@
-{{- /* docs/api.md: each kind with its spec and status, then the types that they are made of. crd-ref-docs starts with gvList. */ -}}
+{{- /* docs/reference/api.md: each kind with its spec and status, then the types that they are made of. crd-ref-docs starts with gvList. */ -}}
 {{- define "gvList" -}}
 # API reference
 
-Written by `hack/generate.sh` from the types in [api](../api): what users write into a cluster, and the configuration files of the manager and of the node agent.
-`kubectl explain servicecidrpolicy --recursive` says the same on a cluster, and [config/samples](../config/samples) has examples.
+Written by `hack/generate.sh` from the types in [api](../../api): what users write into a cluster, and the configuration files of the manager and of the node agent.
+`kubectl explain servicecidrpolicy --recursive` says the same on a cluster, and [config/samples](../../config/samples) has examples.
 {{ range . }}
 {{- $group := . }}
 {{- range .SortedKinds }}
