@@ -38,6 +38,11 @@ func NewService(namespace, name string, options ...ServiceOption) *corev1.Servic
 	return service
 }
 
+// Numbered builds Services called name-0, name-1 and so on, for CreateServices.
+func Numbered(namespace, name string, options ...ServiceOption) func(i int) *corev1.Service {
+	return func(i int) *corev1.Service { return NewService(namespace, fmt.Sprint(name, "-", i), options...) }
+}
+
 // WithClusterIPs asks for fixed addresses, at most one of each family.
 func WithClusterIPs(addresses ...string) ServiceOption {
 	return func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = addresses[0], addresses }

@@ -18,19 +18,19 @@ var _ = Describe("A default range", func() {
 	It("grows from 14 to 254 addresses and shrinks to 14", func(ctx SpecContext) {
 		const small, large = "10.98.0.0/28", "10.98.0.0/24"
 		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: small}})
-		first := c.CreateServices(ctx, 13, named("first"))
-		expectFull(ctx, c)
+		first := c.CreateServices(ctx, 13, framework.Numbered(cluster.Namespace, "first"))
+		c.ExpectFull(ctx)
 
 		c.CreateServiceCIDR(ctx, "large", large)
 		c.WaitLookedAfter(ctx, "large")
-		others := c.CreateServices(ctx, 254-14, named("other"))
-		expectFull(ctx, c)
+		others := c.CreateServices(ctx, 254-14, framework.Numbered(cluster.Namespace, "other"))
+		c.ExpectFull(ctx)
 		expectHealth(ctx, c)
 
 		c.DeleteServices(ctx, others...)
 		c.DeleteServiceCIDRs(ctx, "large")
 		Eventually(c.ServiceCIDR).WithArguments(ctx, "large").Should(BeNil())
-		expectFull(ctx, c)
+		c.ExpectFull(ctx)
 		for _, s := range first {
 			Expect(c.Owner(ctx, s.Spec.ClusterIP)).To(Equal(s.Namespace + "/" + s.Name))
 		}

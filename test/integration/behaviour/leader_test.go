@@ -2,7 +2,6 @@ package behaviour_test
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -26,9 +25,7 @@ var _ = Describe("Two managers", Ordered, func() {
 		for range 2 {
 			c.StartOperator(ctx, "--leader-elect=true", "--leader-election-namespace=default")
 		}
-		services = c.CreateSettledServices(ctx, 3, func(i int) *corev1.Service {
-			return framework.NewService(cluster.Namespace, fmt.Sprintf("web-%d", i))
-		})
+		services = c.CreateSettledServices(ctx, 3, framework.Numbered(cluster.Namespace, "web"))
 	})
 
 	restorations := func(ctx context.Context, manager *framework.Manager) float64 {

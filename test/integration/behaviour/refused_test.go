@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -36,7 +35,7 @@ spec: {policyName: platform, validationActions: [Deny]}
 var _ = It("Band labels that the platform refuses are not tried for each IPAddress", func(ctx SpecContext) {
 	c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
 	c.Apply(ctx, noBands)
-	services := c.CreateServices(ctx, 30, func(i int) *corev1.Service { return named("labelled", framework.RequireDualStack())(i) })
+	services := c.CreateServices(ctx, 30, framework.Numbered(cluster.Namespace, "labelled", framework.RequireDualStack()))
 	Eventually(func() error {
 		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "label", "ipaddress", services[0].Spec.ClusterIP, "a=b", "--dry-run=server")
 		return err

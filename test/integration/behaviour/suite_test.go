@@ -8,7 +8,6 @@ package behaviour_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -16,27 +15,12 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
 func TestBehaviour(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "behaviour")
-}
-
-// named builds Services that ask for no particular address.
-func named(name string, options ...framework.ServiceOption) func(i int) *corev1.Service {
-	return func(i int) *corev1.Service {
-		return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%03d", name, i), options...)
-	}
-}
-
-// expectFull asks for one more Service.
-func expectFull(ctx SpecContext, c *cluster.Cluster) {
-	GinkgoHelper()
-	_, err := c.TryService(ctx, "one-too-many")
-	Expect(err).To(MatchError(ContainSubstring("range is full")))
 }
 
 // expectHealth wants Services and IPAddresses to match, and the operator to have found no drift.

@@ -142,8 +142,7 @@ func foreignAddress(address string) *networkingv1.IPAddress {
 }
 
 // 1. Ranges of all kinds are created in every cluster, and what holds them.
-// 2. All are deleted at the same moment. Where kube-controller-manager is alone it is away then, as
-// in a fail-over, so that its defect does not depend on a few milliseconds between two timers.
+// 2. All are deleted at the same moment.
 // 3. The specs watch what becomes of them, for longer than upstream's grace.
 // 4. What held them is taken away, and they have to go.
 var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, func() {
@@ -161,7 +160,6 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 				r.hold(ctx, c)
 			}
 		})
-		Expect(clusters[upstreamAlone].Upstream.Pause()).To(Succeed())
 		deleted = time.Now()
 		everywhere(func(c *cluster.Cluster) { c.DeleteServiceCIDRs(ctx, namesOf(every...)...) })
 	})
@@ -265,29 +263,6 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 		Expect(c.Upstream.Start(ctx)).To(Succeed())
 		// A manager has a new memory: it may say again what is wrong.
 		Consistently(changes).WithArguments(inventory.Events).WithTimeout(10 * time.Second).WithPolling(time.Second).Should(BeEmpty())
-	})
-
-	// What the operator is for: the same deletions under kube-controller-manager alone.
-	It("vanishes without the operator, under Services and under others' IPAddresses, and never says what holds it", func(ctx SpecContext) {
-		c := clusters[upstreamAlone]
-		Expect(c.Remaining(ctx, namesOf(every...)...)).To(HaveLen(len(namesOf(every...))))
-		Expect(c.Upstream.Resume()).To(Succeed())
-		// If one of a pair goes before the other is judged, the other stays. Chance decides on the pairs.
-		var lost ranges
-		Eventually(func() bool {
-			i := slices.IndexFunc(pairs, func(p ranges) bool { return !p.covered(ctx, c) })
-			lost = pairs[max(0, i)]
-			return i >= 0
-		}).Should(BeTrue())
-		Expect(c.Owner(ctx, lost.held[0])).To(Equal(cluster.Namespace+"/"+lost.name), "the Service still holds its address")
-		for _, r := range needed[2:4] {
-			Eventually(left(ctx, c, r)).Should(BeEmpty())
-			Expect(c.IPAddress(ctx, r.foreign)).NotTo(BeNil())
-		}
-		crowded := needed[0].gone()[0]
-		Eventually(c.Condition).WithArguments(ctx, crowded, cluster.Ready).Should(HaveField("Reason", networkingv1.ServiceCIDRReasonTerminating))
-		Expect(c.ServiceCIDR(ctx, crowded).Status.Conditions).To(HaveEach(HaveField("Message", Not(ContainSubstring("default/")))))
-		Expect(c.Events(ctx).OnServiceCIDR(crowded)).To(BeEmpty())
 	})
 
 	// The admin follows the advice, one Service after the other.

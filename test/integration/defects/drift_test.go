@@ -2,7 +2,6 @@ package defects_test
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -25,7 +24,7 @@ var _ = It("A healthy burst of Services is no drift, and does not make the opera
 	// nothing before they are complete.
 	Eventually(c.Labels).WithArguments(ctx, "10.96.0.1").Should(HaveKey(cluster.BandLabel))
 	named := func(name string) func(i int) *corev1.Service {
-		return func(i int) *corev1.Service { return cluster.Dual(cluster.Namespace, fmt.Sprintf("%s-%03d", name, i)) }
+		return framework.Numbered(cluster.Namespace, name, framework.RequireDualStack())
 	}
 	c.DeleteServices(ctx, c.CreateServices(ctx, size, named("burst"))...)
 	Eventually(c.Metric).WithArguments(ctx, "allocated_ips", "servicecidr", "kubernetes").Should(BeEquivalentTo(1), "only the Service kubernetes is left")

@@ -2,54 +2,32 @@ package defects_test
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// take creates n Services that ask for no particular address.
-func take(ctx context.Context, c *cluster.Cluster, prefix string, n int) []*corev1.Service {
-	GinkgoHelper()
-	return c.CreateServices(ctx, n, func(i int) *corev1.Service {
-		return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%02d", prefix, i))
-	})
-}
-
-// expectFull asks for one more Service.
-func expectFull(ctx context.Context, c *cluster.Cluster) {
-	GinkgoHelper()
-	_, err := c.TryService(ctx, "one-too-many")
-	Expect(err).To(And(MatchError(apierrors.IsInternalError, "IsInternalError"), MatchError(ContainSubstring("range is full"))))
-}
-
 var _ = Describe("Exhaustion of the default range", func() {
 	//	static 16             dynamic 14 or 15
 	//	|kubernetes|..........|.............|
 	//
-	// 1. Without the operator the range is filled: an HTTP 500 for the last client, and no other word.
-	// 2. The operator starts on the empty range, which is filled again, the dynamic band first.
-	// 3. With two dynamic addresses left it warns. There is still room.
-	// 4. The dynamic band is full, then the static one: each is said at once.
-	// 5. The Services go, and all is well again.
+	// 1. The range is filled, the dynamic band first.
+	// 2. With two dynamic addresses left the operator warns. There is still room.
+	// 3. The dynamic band is full, then the static one: each is said at once.
+	// 4. The Services go, and all is well again.
 	DescribeTable("is announced before it happens", func(ctx SpecContext, cidr string, dynamic int) {
 		const kubernetes, static = "kubernetes", 16
-		c := cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{ServiceClusterIPRange: cidr}})
-		silent := take(ctx, c, "silent", static+dynamic-1)
-		expectFull(ctx, c)
-		Expect(c.Events(ctx).OnServiceCIDR(kubernetes)).To(BeEmpty(), "upstream says nothing")
-		Expect(c.Events(ctx).Notes()).NotTo(ContainElement(ContainSubstring("full")), "about no other object either")
-		Expect(c.ServiceCIDR(ctx, kubernetes).Status.Conditions).To(HaveExactElements(HaveField("Type", cluster.Ready)))
-		c.DeleteServices(ctx, silent...)
-
-		c.StartOperator(ctx)
+		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: cidr}})
+		take := func(name string, n int) []*corev1.Service {
+			GinkgoHelper()
+			return c.CreateServices(ctx, n, framework.Numbered(cluster.Namespace, name))
+		}
 		status := func(kind string) func() metav1.ConditionStatus {
 			return func() metav1.ConditionStatus { return c.Condition(ctx, kubernetes, kind).Status }
 		}
@@ -60,20 +38,20 @@ var _ = Describe("Exhaustion of the default range", func() {
 				Should(HaveExactElements(cluster.ContainAll(text, cidr)))
 		}
 
-		all := take(ctx, c, "enough", dynamic-3)
+		all := take("enough", dynamic-3)
 		Eventually(status(cluster.NearlyFull)).Should(Equal(metav1.ConditionFalse))
 		Consistently(status(cluster.NearlyFull)).WithTimeout(2 * time.Second).Should(Equal(metav1.ConditionFalse))
-		all = append(all, take(ctx, c, "few", 1)...)
+		all = append(all, take("few", 1)...)
 		announced(cluster.NearlyFull, "ServiceCIDRNearlyFull", "dynamic band")
 		Expect(status(cluster.DynamicBandFull)()).To(Equal(metav1.ConditionFalse))
 
-		all = append(all, take(ctx, c, "last-dynamic", 2)...)
+		all = append(all, take("last-dynamic", 2)...)
 		announced(cluster.DynamicBandFull, "ServiceCIDRDynamicBandFull", "dynamic band")
 		Expect(status(cluster.StaticBandFull)()).To(Equal(metav1.ConditionFalse))
 
-		all = append(all, take(ctx, c, "static", static-1)...)
+		all = append(all, take("static", static-1)...)
 		announced(cluster.StaticBandFull, "ServiceCIDRStaticBandFull", "static band")
-		expectFull(ctx, c)
+		c.ExpectFull(ctx)
 
 		c.DeleteServices(ctx, all...)
 		for _, kind := range []string{cluster.NearlyFull, cluster.DynamicBandFull, cluster.StaticBandFull} {
@@ -173,19 +151,5 @@ var _ = Describe("The metrics of a ServiceCIDR", func() {
 		for _, name := range []string{"addresses", "allocated_ips", "available_ips", "allocation_total", "blocked_deletions"} {
 			Eventually(c.Metric).WithArguments(ctx, name, "servicecidr", "measured").Should(Equal(cluster.NoSeries), name)
 		}
-	})
-
-	// The API server's own metric of the same range.
-	It("are missing until the first allocation without the operator", func(ctx SpecContext) {
-		c := clusters[upstreamAlone]
-		c.CreateServiceCIDR(ctx, "measured", v4)
-		c.WaitLookedAfter(ctx, "measured")
-		measured := func() bool {
-			_, found := cluster.ScrapeAPIServer(ctx, c.Access).Value("kube_apiserver_clusterip_allocator_available_ips", "cidr", v4)
-			return found
-		}
-		Expect(measured()).To(BeFalse())
-		c.HoldAddress(ctx, "measured-service", "10.111.0.5")
-		Expect(measured()).To(BeTrue(), "this is what it is called")
 	})
 })

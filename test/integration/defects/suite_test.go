@@ -1,10 +1,10 @@
 // Package defects_test has, for each known defect of upstream's ServiceCIDRs and IPAddresses that
-// the operator beats, a spec in which it occurs without the operator and one in which it does not
-// with it; and for each kind of drift a spec in which it is repaired or reported.
+// the operator beats, a spec in which it does not occur; and for each kind of drift one in which it
+// is repaired or reported.
 //
-// Three clusters live as long as the suite: with the operator, with the operator beside
-// kube-controller-manager, and with kube-controller-manager alone. What needs a cluster for itself
-// (another range, counters at zero, repairs that are timed) starts one.
+// Two clusters live as long as the suite: with the operator, and with the operator beside
+// kube-controller-manager. What needs a cluster for itself (another range, counters at zero, repairs
+// that are timed) starts one.
 //
 // Start with deletion_test.go; each file is one topic.
 package defects_test
@@ -28,7 +28,6 @@ func TestDefects(t *testing.T) {
 const (
 	operatorAlone  = "operator alone"
 	operatorBeside = "operator beside kube-controller-manager"
-	upstreamAlone  = "kube-controller-manager alone"
 )
 
 // clusters are filled before the first spec.
@@ -40,13 +39,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}})
 	leakAddresses(ctx, clusters[operatorAlone]) // takes a minute from here
 	clusters[operatorBeside] = cluster.Start(ctx, cluster.Options{BesideUpstream: true})
-	clusters[upstreamAlone] = cluster.Start(ctx, cluster.Options{BesideUpstream: true, WithoutOperator: true})
 })
 
 // everywhere does something in each of the shared clusters.
 func everywhere(do func(c *cluster.Cluster)) {
 	GinkgoHelper()
-	for _, name := range []string{operatorAlone, operatorBeside, upstreamAlone} {
+	for _, name := range []string{operatorAlone, operatorBeside} {
 		By(name, func() { do(clusters[name]) })
 	}
 }

@@ -132,7 +132,7 @@ func (c *churn) act(ctx context.Context) error {
 		if err := c.delete(ctx, victim); err != nil || len(c.free) == 0 {
 			return err
 		}
-		return c.create(ctx, framework.WithClusterIPs(c.free[0]), framework.WithFamilies(familyOf(c.free[0])))
+		return c.create(ctx, framework.WithClusterIPs(c.free[0]), framework.WithFamilies(framework.FamilyOf(c.free[0])))
 	case victim.Spec.Type == corev1.ServiceTypeExternalName:
 		return c.patch(ctx, victim, toClusterIP)
 	default:
@@ -209,10 +209,3 @@ func (c *churn) expectKept(now snapshot) {
 }
 
 func nameOf(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
-
-func familyOf(address string) corev1.IPFamily {
-	if isIPv6(address) {
-		return corev1.IPv6Protocol
-	}
-	return corev1.IPv4Protocol
-}

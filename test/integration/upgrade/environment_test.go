@@ -118,13 +118,6 @@ func (s *environment) check(ctx context.Context, status int) migrate.Output {
 	return migrate.Decode(s.migrate(ctx, status, "check", "-o", "json").Stdout)
 }
 
-// repairs are the events by which an API server reports stored objects as wrong, also in 1.32.
-var repairs = []string{
-	"ClusterIPNotValid", "ClusterIPOutOfRange", "ClusterIPNotAllocated", "ClusterIPAlreadyAllocated", "ServiceCIDRFull",
-	"IPAddressNotAllocated", "IPAddressWrongReference", "UnknownError", "FailedToAllocate",
-	"KubernetesServiceCIDRError", "KubernetesDefaultServiceCIDRInconsistent",
-}
-
 // complaints are words of the API server's log about the same. Not all of them come with an event.
 var complaints = []string{
 	"repairing", "may have leaked", "appears to have leaked", "appears to have been modified", "wrong reference", "please recreate",
@@ -165,9 +158,7 @@ func (s *environment) expectCalm(ctx context.Context, before snapshot) {
 func (s *environment) expectNew(ctx context.Context, name string, n int) []*corev1.Service {
 	GinkgoHelper()
 	before := s.snapshot(ctx).owners()
-	services := s.CreateServices(ctx, n, func(i int) *corev1.Service {
-		return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%d", name, i), framework.PreferDualStack())
-	})
+	services := s.CreateServices(ctx, n, framework.Numbered(cluster.Namespace, name, framework.PreferDualStack()))
 	for _, service := range services {
 		Expect(service.Spec.ClusterIPs).To(HaveLen(len(strings.Split(s.ranges, ","))), service.Name)
 		for _, address := range service.Spec.ClusterIPs {

@@ -10,8 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -115,9 +113,7 @@ func newFolder(prefix string) string {
 // populate creates n Services of all kinds, deletes a tenth, leaving holes, and changes some types.
 func (s *environment) populate(ctx context.Context, n int) {
 	GinkgoHelper()
-	_, err := s.Client().CoreV1().Namespaces().Create(ctx,
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	s.CreateNamespace(ctx, elsewhere, nil)
 	services := s.CreateServices(ctx, n, s.service)
 	var unlucky []*corev1.Service
 	for i := 9; i < n; i += 10 {
@@ -125,8 +121,8 @@ func (s *environment) populate(ctx context.Context, n int) {
 	}
 	s.DeleteServices(ctx, unlucky...)
 	for i := 1; i < n/5; i += 60 {
-		s.patchService(ctx, services[i], toClusterIP)      // built as ExternalName
-		s.patchService(ctx, services[i+6], toExternalName) // built with two families
+		s.PatchServices(ctx, toClusterIP, services[i])      // built as ExternalName
+		s.PatchServices(ctx, toExternalName, services[i+6]) // built with two families
 	}
 }
 
@@ -161,10 +157,3 @@ const (
 	toClusterIP    = `{"spec":{"type":"ClusterIP","externalName":null}}`
 	toExternalName = `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":null,"clusterIPs":null}}`
 )
-
-func (s *environment) patchService(ctx context.Context, service *corev1.Service, patch string) {
-	GinkgoHelper()
-	_, err := s.Client().CoreV1().Services(service.Namespace).
-		Patch(ctx, service.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
@@ -152,7 +152,7 @@ func (p snapshot) repairEvents(earlier snapshot) (all []*corev1.Event) {
 		if stored.version == earlier.events[key].version {
 			continue
 		}
-		if event := decode[*corev1.Event](stored); slices.Contains(repairs, event.Reason) {
+		if event := decode[*corev1.Event](stored); slices.Contains(migrate.Repairs, event.Reason) {
 			all = append(all, event)
 		}
 	}
@@ -242,5 +242,3 @@ func alike(all values) map[string]string {
 	}
 	return texts
 }
-
-func isIPv6(address string) bool { return netip.MustParseAddr(address).Is6() }

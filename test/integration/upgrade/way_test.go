@@ -23,7 +23,7 @@ var fiveThousand = onBitmap("five-thousand", twoFamilies, 5600)
 //  2. 1.33, which takes addresses from the bitmap, then writes IPAddresses. Beside 1.32, the faster
 //     of 1.33 and the operator writes an IPAddress for what 1.32 allocates; either deletes that of
 //     what 1.32 frees; both report it as a repair. Nothing that was there before is reported.
-//  3. 1.34, with dual write beside 1.33, then as it comes: some are refused, see beside_test.go.
+//  3. 1.34, with dual write beside 1.33, then as it comes: 1.33 refuses what 1.34 has freed.
 //  4. `finalize`, refused until then.
 //  5. 1.35 to 1.37, which know nothing but IPAddresses.
 var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak"), func() {

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
@@ -40,7 +41,7 @@ var _ = Describe("A cluster that goes back one minor at a time", Label("soak"), 
 		Expect(leaked).NotTo(BeEmpty(), "Services that were deleted under 1.34")
 		s.expectCalm(ctx, before)
 		for _, address := range []string{missing[0], leaked[0]} {
-			_, err := hold(ctx, s.API, "wants", address)
+			_, err := s.Try(ctx, cluster.Asking(cluster.Namespace, "wants", address))
 			Expect(err).To(MatchError(ContainSubstring("provided IP is already allocated")), address)
 		}
 
@@ -52,7 +53,7 @@ var _ = Describe("A cluster that goes back one minor at a time", Label("soak"), 
 		s.migrate(ctx, done, "run", "--repair-bitmap", "--leak-grace=5s")
 		Expect(s.check(ctx, done).Findings).To(BeEmpty())
 		s.expectBitmap(ctx, 0)
-		_, err := hold(ctx, s.API, "has", leaked[0])
+		_, err := s.Try(ctx, cluster.Asking(cluster.Namespace, "has", leaked[0]))
 		Expect(err).NotTo(HaveOccurred())
 		s.expectNew(ctx, "back", 50)
 		s.expectBitmap(ctx, 0)

@@ -161,6 +161,15 @@ func (c *Cluster) PatchService(ctx context.Context, name, patch string) (*corev1
 	return unlessRefused(c.Client().CoreV1().Services(Namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
 }
 
+// PatchServices merges a patch into Services of any namespace.
+func (c *Cluster) PatchServices(ctx context.Context, patch string, services ...*corev1.Service) {
+	GinkgoHelper()
+	for _, s := range services {
+		Expect(c.Client().CoreV1().Services(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})).
+			Error().NotTo(HaveOccurred(), s.Name)
+	}
+}
+
 // ExpectRefused asks for a Service and expects our webhook to refuse it in the name of a policy. It
 // returns the message, from the policy on.
 func (c *Cluster) ExpectRefused(ctx context.Context, policy string, service *corev1.Service) string {
@@ -202,6 +211,13 @@ func (c *Cluster) ExpectNoted(ctx context.Context, policy string, texts ...strin
 	GinkgoHelper()
 	Eventually(func() []v1alpha1.PolicyRefusal { return c.Policy(ctx, policy).Status.Refusals }).
 		Should(ContainElement(HaveField("Message", ContainAll(texts...))))
+}
+
+// ExpectFull asks for one more Service, and expects the API server to have no address for it.
+func (c *Cluster) ExpectFull(ctx context.Context) {
+	GinkgoHelper()
+	_, err := c.TryService(ctx, "one-too-many")
+	Expect(err).To(MatchError(ContainSubstring("range is full")))
 }
 
 // WaitFreed waits until Services are gone and the API server has given their addresses back.
