@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -74,9 +73,7 @@ func forbidServices(ctx context.Context, c *cluster.Cluster, namespace string) {
 // coolDown creates n Services, deletes them, and returns their addresses once they are kept.
 func coolDown(ctx context.Context, c *cluster.Cluster, n int) (addresses []string) {
 	GinkgoHelper()
-	services := c.CreateSettledServices(ctx, n, func(i int) *corev1.Service {
-		return cluster.Dual(cluster.Namespace, fmt.Sprintf("before-%d", i))
-	})
+	services := c.CreateSettledServices(ctx, n, framework.Numbered(cluster.Namespace, "before", framework.RequireDualStack()))
 	c.DeleteServices(ctx, services...)
 	for _, service := range services {
 		addresses = append(addresses, service.Spec.ClusterIPs...)

@@ -2,11 +2,9 @@ package bitmap_test
 
 import (
 	"context"
-	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,9 +31,7 @@ var _ = Describe("An API server 1.33 without MultiCIDRServiceAllocator", Ordered
 	addresses := 0
 	create := func(ctx context.Context, name string) {
 		GinkgoHelper()
-		for _, s := range c.CreateServices(ctx, 20, func(i int) *corev1.Service {
-			return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%d", name, i), framework.PreferDualStack())
-		}) {
+		for _, s := range c.CreateServices(ctx, 20, framework.Numbered(cluster.Namespace, name, framework.PreferDualStack())) {
 			addresses += len(s.Spec.ClusterIPs)
 		}
 		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
@@ -73,7 +69,7 @@ var _ = Describe("An API server 1.33 without MultiCIDRServiceAllocator", Ordered
 		expectEnd("allocates from the bitmap has changed to false")
 		Expect(c.Operator.Start(ctx)).To(Succeed())
 		Eventually(c.Condition).WithArguments(ctx, "kubernetes", cluster.Migrated).Should(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Flipped")))
-		Expect(lines(c.Events(ctx).Warnings())).To(BeEmpty())
+		Expect(c.Events(ctx).Warnings()).To(BeEmpty())
 		create(ctx, "late")
 		expectAllocator(ctx, "Both")
 	})
@@ -107,6 +103,6 @@ var _ = Describe("An API server 1.33 without MultiCIDRServiceAllocator", Ordered
 		Expect(c.Operator.Start(ctx)).To(Succeed())
 		create(ctx, "forth")
 		expectAllocator(ctx, "Both")
-		Expect(lines(c.Events(ctx).Ours().Warnings())).To(BeEmpty())
+		Expect(c.Events(ctx).Ours().Warnings()).To(BeEmpty())
 	})
 })

@@ -3,7 +3,6 @@ package bitmap_test
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,23 +17,16 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
 const (
 	oneFamily   = "10.96.0.0/16"
 	twoFamilies = "10.96.0.0/16,fd00:10:96::/112"
 )
-
-// repairs are the reasons of events that report wrong IPAddresses or a wrong default range.
-var repairs = []string{
-	"ClusterIPNotValid", "ClusterIPOutOfRange", "ClusterIPNotAllocated", "ClusterIPAlreadyAllocated",
-	"IPAddressNotAllocated", "IPAddressWrongReference", "UnknownError", "FailedToAllocate",
-	"KubernetesServiceCIDRError", "KubernetesDefaultServiceCIDRInconsistent",
-}
 
 // A cluster on the bitmap gets the operator, lives, and is upgraded:
 //
@@ -66,13 +58,6 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		}
 		return all
 	}
-	patch := func(ctx context.Context, format string, some ...*corev1.Service) {
-		GinkgoHelper()
-		for _, s := range some {
-			_, err := c.Client().CoreV1().Services(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, []byte(format), metav1.PatchOptions{})
-			Expect(err).NotTo(HaveOccurred(), s.Name)
-		}
-	}
 
 	// hasty reports whether an event calls a Service newer than the upgrade unallocated. An API server
 	// does so, and means nothing by it, when its watch of Services is ahead of that of IPAddresses.
@@ -85,12 +70,12 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 	// repairsSince are the new API server's and manager's events about repairs, in any namespace,
 	// without those from before the upgrade.
 	var eventsBefore cluster.Events
-	repairsSince := func(ctx context.Context) []string {
+	repairsSince := func(ctx context.Context) cluster.Events {
 		GinkgoHelper()
-		return lines(slices.DeleteFunc(c.Events(ctx), func(event eventsv1.Event) bool {
-			return !slices.Contains(repairs, event.Reason) || hasty(event) ||
+		return slices.DeleteFunc(c.Events(ctx), func(event eventsv1.Event) bool {
+			return !slices.Contains(migrate.Repairs, event.Reason) || hasty(event) ||
 				slices.ContainsFunc(eventsBefore, func(old eventsv1.Event) bool { return old.UID == event.UID })
-		}))
+		})
 	}
 
 	// configure tells the operator, at its next start, what the API server is given.
@@ -113,9 +98,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 	It("has its default ServiceCIDR from the operator", func(ctx SpecContext) {
 		c.WaitLookedAfter(ctx, "kubernetes")
 		Expect(c.ServiceCIDR(ctx, "kubernetes").Spec.CIDRs).To(Equal([]string{oneFamily}))
-		services = c.CreateServices(ctx, 100, func(i int) *corev1.Service {
-			return framework.NewService(cluster.Namespace, fmt.Sprintf("early-%d", i))
-		})
+		services = c.CreateServices(ctx, 100, framework.Numbered(cluster.Namespace, "early"))
 		whole(ctx, cluster.Timeout)
 		Expect(c.IPAddresses(ctx)).To(HaveLen(1 + 100))
 	})
@@ -186,10 +169,10 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		}
 		c.DeleteServices(ctx, services[:50]...)
 		c.DeleteServices(ctx, services[len(services)-90:]...)
-		patch(ctx, `{"spec":{"type":"ClusterIP","externalName":null}}`, built(1, 30)...)
-		patch(ctx, `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":null,"clusterIPs":null}}`, built(8, 30)...)
-		patch(ctx, `{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`, built(2, 30)...)
-		patch(ctx, `{"spec":{"ipFamilyPolicy":"SingleStack"}}`, built(6, 30)...)
+		c.PatchServices(ctx, `{"spec":{"type":"ClusterIP","externalName":null}}`, built(1, 30)...)
+		c.PatchServices(ctx, `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":null,"clusterIPs":null}}`, built(8, 30)...)
+		c.PatchServices(ctx, `{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`, built(2, 30)...)
+		c.PatchServices(ctx, `{"spec":{"ipFamilyPolicy":"SingleStack"}}`, built(6, 30)...)
 		for _, s := range built(3, 20) {
 			c.DeleteIPAddress(ctx, s.Spec.ClusterIP)
 		}
@@ -200,7 +183,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 			c.HoldAddress(ctx, fmt.Sprintf("taker-%d", i), before.Spec.ClusterIP)
 		}
 		whole(ctx, 30*time.Second)
-		Expect(lines(c.Events(ctx).Warnings())).To(BeEmpty(), "all of this is daily work")
+		Expect(c.Events(ctx).Warnings()).To(BeEmpty(), "all of this is daily work")
 	})
 
 	It("tells that it is ready to be upgraded", func(ctx SpecContext) {
@@ -235,14 +218,14 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 	It("has the IPAddresses that Kubernetes 1.37 writes itself", func(ctx SpecContext) {
 		fresh := c.CreateService(ctx, "fresh", framework.RequireDualStack())
 		Expect(fresh.Spec.ClusterIPs).To(HaveLen(2))
-		patterns := map[bool]networkingv1.IPAddress{}
+		patterns := map[corev1.IPFamily]networkingv1.IPAddress{}
 		for _, address := range fresh.Spec.ClusterIPs {
 			ip := c.IPAddress(ctx, address)
 			Expect(ip.ManagedFields).To(ConsistOf(HaveField("Manager", "kube-apiserver")))
-			patterns[isIPv6(address)] = pattern(ip)
+			patterns[framework.FamilyOf(address)] = pattern(ip)
 		}
 		for _, ip := range addressesBefore {
-			Expect(cmp.Diff(patterns[isIPv6(ip.Name)], pattern(&ip))).To(BeEmpty(), ip.Name)
+			Expect(cmp.Diff(patterns[framework.FamilyOf(ip.Name)], pattern(&ip))).To(BeEmpty(), ip.Name)
 		}
 		Expect(c.Breaches(ctx)).To(BeEmpty(), "and each names its Service")
 	})
@@ -273,23 +256,13 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		for name, before := range clusterIPsBefore {
 			Expect(now).To(HaveKeyWithValue(name, before))
 		}
-		c.CreateServices(ctx, 20, func(i int) *corev1.Service {
-			return framework.NewService(cluster.Namespace, fmt.Sprintf("late-%d", i), framework.PreferDualStack())
-		})
+		c.CreateServices(ctx, 20, framework.Numbered(cluster.Namespace, "late", framework.PreferDualStack()))
 		c.DeleteServices(ctx, services[50:100]...)
 		whole(ctx, cluster.Timeout)
 		c.DeleteIPAddress(ctx, services[100+5].Spec.ClusterIP)
 		whole(ctx, 10*time.Second)
 	})
 })
-
-func lines(events cluster.Events) (all []string) {
-	for _, event := range events {
-		all = append(all, fmt.Sprintf("%s %s/%s: %s (from %s)",
-			event.Reason, event.Regarding.Kind, event.Regarding.Name, event.Note, event.ReportingController))
-	}
-	return all
-}
 
 // pattern is an IPAddress without what differs from one to the next, and without our label.
 func pattern(ip *networkingv1.IPAddress) networkingv1.IPAddress {
@@ -300,8 +273,6 @@ func pattern(ip *networkingv1.IPAddress) networkingv1.IPAddress {
 	ip.Spec.ParentRef.Namespace, ip.Spec.ParentRef.Name = "", ""
 	return *ip
 }
-
-func isIPv6(address string) bool { return netip.MustParseAddr(address).Is6() }
 
 // ignoreVersion leaves out under which version of the API an object was read.
 var ignoreVersion = cmpopts.IgnoreTypes(metav1.TypeMeta{})

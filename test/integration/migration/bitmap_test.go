@@ -311,9 +311,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 // noCollision allocates in both families, and wants every address to have one Service.
 func (w *environment) noCollision(ctx context.Context, name string) {
 	GinkgoHelper()
-	some := w.CreateServices(ctx, 30, func(i int) *corev1.Service {
-		return framework.NewService(cluster.Namespace, fmt.Sprintf("%s-%d", name, i), framework.RequireDualStack())
-	})
+	some := w.CreateServices(ctx, 30, framework.Numbered(cluster.Namespace, name, framework.RequireDualStack()))
 	for address, owners := range w.owners(ctx) {
 		Expect(owners).To(HaveLen(1), address)
 	}

@@ -13,7 +13,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -171,9 +170,7 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 		w.restart(ctx, newer)
 		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL())
 		w.DeleteServices(ctx, framework.NewService(cluster.Namespace, "web-6"), framework.NewService(cluster.Namespace, "web-7"))
-		w.CreateServices(ctx, 150, func(i int) *corev1.Service {
-			return framework.NewService(cluster.Namespace, fmt.Sprintf("late-%d", i), framework.RequireDualStack())
-		})
+		w.CreateServices(ctx, 150, framework.Numbered(cluster.Namespace, "late", framework.RequireDualStack()))
 		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Timeout).Should(BeEmpty())
 		archives = GinkgoT().TempDir()
 		before = w.etcd.everything(ctx)

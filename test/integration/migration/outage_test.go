@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -174,9 +173,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		Consistently(watch.Done()).WithTimeout(absence).ShouldNot(BeClosed(), func() string { return watch.LogTail(20) })
 		Expect(w.Etcd.Start(ctx)).To(Succeed())
 		Expect(w.API.Start(ctx)).To(Succeed())
-		w.CreateServices(ctx, 20, func(i int) *corev1.Service {
-			return framework.NewService(cluster.Namespace, fmt.Sprintf("afterwards-%d", i), framework.RequireDualStack())
-		})
+		w.CreateServices(ctx, 20, framework.Numbered(cluster.Namespace, "afterwards", framework.RequireDualStack()))
 		w.DeleteServices(ctx, framework.NewService(cluster.Namespace, "web-6"))
 		// A reflector whose lists failed waits up to a minute until the next one.
 		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(2 * time.Minute).Should(BeEmpty())

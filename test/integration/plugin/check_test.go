@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -98,7 +97,7 @@ var _ = Describe("check and repair", Ordered, func() {
 	})
 
 	It("finds drift while the operator is away, and mends what can be mended", func(ctx SpecContext) {
-		services := damaged.CreateSettledServices(ctx, 6, func(i int) *corev1.Service { return framework.NewService(cluster.Namespace, fmt.Sprint("victim-", i)) })
+		services := damaged.CreateSettledServices(ctx, 6, framework.Numbered(cluster.Namespace, "victim"))
 		damaged.OfferRange(ctx, "leaving", nil, "10.99.0.0/28")
 		damaged.HoldAddress(ctx, "left", "10.99.0.3")
 		Expect(damaged.Operator.Stop()).To(Succeed())

@@ -78,7 +78,7 @@ var _ = inOrder("An address that cools down", func() {
 
 	It("counts apart from what is free", func(ctx SpecContext) {
 		Eventually(summary).WithArguments(ctx).Should(Equal(v1alpha1.BandStatus{Size: total, Cooling: total}))
-		services := c.CreateServices(ctx, 5, func(i int) *corev1.Service { return cluster.Dual("blue", fmt.Sprintf("among-cooling-%d", i)) })
+		services := c.CreateServices(ctx, 5, framework.Numbered("blue", "among-cooling", framework.RequireDualStack()))
 		Eventually(summary).WithArguments(ctx).Should(Equal(v1alpha1.BandStatus{Size: total, Used: 10, Cooling: total - 10}))
 		c.ExpectConsistent(ctx)
 		c.DeleteServices(ctx, services...)
@@ -170,7 +170,7 @@ var _ = inOrder("An address that cools down", func() {
 			Expect(err).To(MatchError(apierrors.IsInvalid, "IsInvalid"))
 		})
 		c.ExpectTaken(ctx, addresses[0], cluster.Asking("blue", "other", addresses[0]))
-		services := c.CreateServices(ctx, 40, func(i int) *corev1.Service { return cluster.Dual("blue", fmt.Sprintf("after-the-break-%d", i)) })
+		services := c.CreateServices(ctx, 40, framework.Numbered("blue", "after-the-break", framework.RequireDualStack()))
 		Expect(services).To(HaveEach(HaveField("Spec.ClusterIPs", Not(ContainElement(BeElementOf(addresses))))))
 		c.DeletePolicies(ctx, "cool")
 		Expect(c.Kept(ctx, cluster.Cooling)).To(BeEmpty())

@@ -225,10 +225,8 @@ var _ = inOrder("Of several policies and ranges for a Service", func() {
 		c.OfferRange(ctx, "lower", nil, cidrs[0], "fd00:104::/122")
 		c.OfferRange(ctx, "upper", nil, cidrs[1], "fd00:104::40/122")
 		c.Program(ctx, "banded", "{serviceCIDRs: [lower, upper], namespaceSelector: {matchLabels: {tenant: green}}, onFull: Fail}")
-		first := fill(ctx, 2*dynamics(cidrs[0]), func(i int) *corev1.Service { return cluster.Dual("green", fmt.Sprintf("first-%d", i)) })
-		next := fill(ctx, 8, func(i int) *corev1.Service {
-			return cluster.Single("green", fmt.Sprintf("next-%d", i), corev1.IPv4Protocol)
-		})
+		first := fill(ctx, 2*dynamics(cidrs[0]), framework.Numbered("green", "first", framework.RequireDualStack()))
+		next := fill(ctx, 8, framework.Numbered("green", "next", framework.WithFamilies(corev1.IPv4Protocol)))
 		c.ExpectConsistent(ctx)
 		for _, cidr := range cidrs {
 			Expect(cluster.In(cidr, first...)).To(And(HaveLen(dynamics(cidr)), HaveEach(dynamic(cidr))), "all dynamic ones")
