@@ -15,14 +15,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 )
 
 func TestBadInput(t *testing.T) {
@@ -85,13 +84,7 @@ func (env *fixture) store(ctx context.Context, key string, object any) {
 	GinkgoHelper()
 	text, err := json.Marshal(object)
 	Expect(err).NotTo(HaveOccurred())
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{env.Cluster.Etcd.URL()}, Logger: zap.NewNop()})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(etcd.Close)
-	_, err = etcd.Put(ctx, "/registry/"+key, string(text))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) {
-		_, err = etcd.Delete(ctx, "/registry/"+key)
-		Expect(err).NotTo(HaveOccurred())
-	})
+	etcd := storage.Open(env.Cluster.Etcd)
+	etcd.Put(ctx, storage.Registry+key, text)
+	DeferCleanup(func(ctx SpecContext) { etcd.Remove(ctx, storage.Registry+key) })
 }

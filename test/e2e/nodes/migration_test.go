@@ -10,13 +10,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 )
 
 // The Jobs run on the control plane's node with etcd's certificates as kubeadm leaves them;
@@ -152,15 +151,8 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 })
 
 // bitmaps counts those of Service addresses in etcd.
-func bitmaps(ctx context.Context, c testCluster) (n int64) {
+func bitmaps(ctx context.Context, c testCluster) int {
 	GinkgoHelper()
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Etcd.URL()}, Logger: zap.NewNop(), Context: ctx})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(etcd.Close)
-	for _, key := range []string{"/registry/ranges/serviceips", "/registry/ranges/secondaryserviceips"} {
-		found, err := etcd.Get(ctx, key)
-		Expect(err).NotTo(HaveOccurred())
-		n += found.Count
-	}
-	return n
+	etcd := storage.Open(c.Etcd)
+	return etcd.Count(ctx, "/registry/ranges/serviceips") + etcd.Count(ctx, "/registry/ranges/secondaryserviceips")
 }

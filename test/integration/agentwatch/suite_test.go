@@ -11,13 +11,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -35,13 +34,8 @@ const namespace = "default"
 // compact lets etcd forget all but the present, so that no watch can go on from where it was.
 func compact(ctx context.Context, c *cluster.Cluster) {
 	GinkgoHelper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Etcd.URL()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { Expect(client.Close()).To(Succeed()) }()
-	now, err := client.Get(ctx, "/")
-	Expect(err).NotTo(HaveOccurred())
-	_, err = client.Compact(ctx, now.Header.Revision)
-	Expect(err).NotTo(HaveOccurred())
+	etcd := storage.Open(c.Etcd)
+	Expect(etcd.Client.Compact(ctx, etcd.Revision(ctx))).Error().NotTo(HaveOccurred())
 }
 
 // createSlice creates an EndpointSlice of a Service, with port 8080 and IPv4 addresses.

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -82,7 +83,7 @@ func startAPIServer(version framework.Version) func(context.Context, *environmen
 		GinkgoHelper()
 		Expect(e.Restart(ctx, framework.Options{Version: version})).To(Succeed())
 		if version.Name == framework.V137.Name { // which does not publish an address of loopback, by which finalize finds it
-			migrate.Publish(ctx, e.Cluster, e.etcdClient(), e.URL())
+			migrate.Publish(ctx, e.Cluster, storage.Open(e.Etcd), e.URL())
 		}
 	}
 }

@@ -15,12 +15,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -166,15 +163,6 @@ func (e *environment) runReplicas(ctx context.Context, wanted bool) {
 	case !wanted && running:
 		e.StopReplicas()
 	}
-}
-
-// etcdClient returns a client that ends with the calling node.
-func (e *environment) etcdClient() *clientv3.Client {
-	GinkgoHelper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Etcd.URL()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(client.Close)
-	return client
 }
 
 // objects are the names of what guides make, but for the operator itself and what is being deleted.

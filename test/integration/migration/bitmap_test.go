@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -25,20 +26,20 @@ import (
 var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 	var (
 		w         *environment
-		nodePorts stored
+		nodePorts storage.Value
 	)
 
 	BeforeAll(func(ctx SpecContext) {
 		w = newEnvironment(ctx, old, 120)
 		w.migrated(ctx)
-		nodePorts = w.etcd.get(ctx, nodePortsKey)
+		nodePorts = w.etcd.Get(ctx, nodePortsKey)
 	})
 	BeforeEach(func(ctx SpecContext) {
 		w.heal(ctx) // first, for no API server starts on what a spec may have left
 		w.calm(ctx)
 	})
 	AfterEach(func(ctx SpecContext) {
-		Expect(w.etcd.get(ctx, nodePortsKey)).To(Equal(nodePorts), "the bitmap of node ports was written")
+		Expect(w.etcd.Get(ctx, nodePortsKey)).To(Equal(nodePorts), "the bitmap of node ports was written")
 	})
 
 	// repaired wants the bitmaps to be what the Services say.
@@ -62,7 +63,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 			Expect(key).To(HaveSuffix(bitmap.Key))
 			Expect(bitmap.Range).To(Equal(r.Ranges[i]))
 			Expect(bitmap.Used).To(Equal(len(w.used(ctx, key))))
-			Expect(bitmap.ModRevision).To(Equal(w.etcd.get(ctx, key).revision))
+			Expect(bitmap.ModRevision).To(Equal(w.etcd.Get(ctx, key).Revision))
 			Expect(bitmap.Error).To(BeEmpty())
 		}
 	})
@@ -168,7 +169,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 	// rebuilt lets rollback, which asks no bitmap, make a new one. What was there is kept in a file.
 	rebuilt := func(ctx context.Context, key string, args ...string) {
 		GinkgoHelper()
-		planted, archive := w.etcd.get(ctx, key).raw, filepath.Join(GinkgoT().TempDir(), "archive")
+		planted, archive := w.etcd.Get(ctx, key).Raw, filepath.Join(GinkgoT().TempDir(), "archive")
 		w.untouched(ctx, func() { with(found, w.offline(ctx, append(args, "rollback", "--archive="+archive)...)) })
 		with(clean, w.offline(ctx, append(args, "rollback", "--yes", "--archive="+archive)...))
 		archived(archive, planted)
@@ -187,13 +188,13 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 
 	const flags = "--service-cluster-ip-range=" + range4 + "," + range6 // without which two bitmaps that are swapped tell nothing
 	DescribeTable("is refused", func(ctx SpecContext, key, kind, word string, broken func(SpecContext) []byte, args ...string) {
-		w.etcd.put(ctx, key, broken(ctx))
+		w.etcd.Put(ctx, key, broken(ctx))
 		refusedBy(ctx, found, kind, word)
 		rebuilt(ctx, key, args...)
 	},
 		Entry("of random bytes", primaryKey, "BitmapUnreadable", "ranges/serviceips", func(SpecContext) []byte { return noise(300) }),
 		Entry("with random bytes in its envelope", primaryKey, "BitmapUnreadable", "ranges/serviceips", func(ctx SpecContext) []byte {
-			raw := w.etcd.get(ctx, primaryKey).raw
+			raw := w.etcd.Get(ctx, primaryKey).Raw
 			_, inside := unpack(raw)
 			return bytes.Replace(raw, inside, noise(len(inside)), 1)
 		}),
@@ -201,7 +202,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 		Entry("with bits beyond its range", primaryKey, "BitmapUnreadable", "10.96.255.255", func(ctx SpecContext) []byte {
 			return changed(ctx, func(b legacy) { b.bits.SetBit(b.bits, 65534, 1) }) // the broadcast address
 		}),
-		Entry("of node ports", primaryKey, "BitmapUnreadable", "node ports", func(SpecContext) []byte { return nodePorts.raw }),
+		Entry("of node ports", primaryKey, "BitmapUnreadable", "node ports", func(SpecContext) []byte { return nodePorts.Raw }),
 		Entry("of another range", primaryKey, "BitmapForeignRange", "10.97.0.0/16", func(ctx SpecContext) []byte {
 			return changed(ctx, func(b legacy) { b.object.Range = "10.97.0.0/16" })
 		}, flags),
@@ -209,21 +210,21 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 			return changed(ctx, func(b legacy) { b.object.Range = "10.96.0.1/16" })
 		}),
 		Entry("of the wrong family", secondaryKey, "SecondaryRangeMislabelled", "", func(ctx SpecContext) []byte {
-			return w.etcd.get(ctx, primaryKey).raw
+			return w.etcd.Get(ctx, primaryKey).Raw
 		}, flags),
 	)
 
 	It("in the place of the other is refused", func(ctx SpecContext) {
-		four, six := w.etcd.get(ctx, primaryKey).raw, w.etcd.get(ctx, secondaryKey).raw
-		w.etcd.put(ctx, primaryKey, six)
-		w.etcd.put(ctx, secondaryKey, four)
+		four, six := w.etcd.Get(ctx, primaryKey).Raw, w.etcd.Get(ctx, secondaryKey).Raw
+		w.etcd.Put(ctx, primaryKey, six)
+		w.etcd.Put(ctx, secondaryKey, four)
 		refusedBy(ctx, found, "SecondaryRangeMislabelled")
 		rebuilt(ctx, primaryKey, flags)
 	})
 
 	It("that is encrypted is refused, without a word of what it holds", func(ctx SpecContext) {
 		const secret = "c2VjcmV0LWJ5dGVz"
-		w.etcd.put(ctx, primaryKey, []byte("k8s:enc:aescbc:v1:key1:"+secret))
+		w.etcd.Put(ctx, primaryKey, []byte("k8s:enc:aescbc:v1:key1:"+secret))
 		refusedBy(ctx, refused, "BitmapEncrypted", "aescbc", "key1")
 		w.untouched(ctx, func() {
 			for _, answer := range []framework.PluginResult{
@@ -243,7 +244,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 
 	for _, key := range []string{primaryKey, secondaryKey} {
 		It("that is not there is named, and made by rollback: "+key, func(ctx SpecContext) {
-			w.etcd.remove(ctx, key)
+			w.etcd.Remove(ctx, key)
 			w.untouched(ctx, func() {
 				Expect(w.check(ctx, found).Words()).To(Equal([]string{"BitmapMissing"}))
 				with(clean, w.migrate(ctx, "run")) // and the ServiceCIDR stays what it is

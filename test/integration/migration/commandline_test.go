@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -70,13 +71,13 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 			refusedWith(ctx, w.options(command, "--etcd-servers="+other.URL()), "kube-system")
 			refusedWith(ctx, w.options(append(w.EtcdArgs(), command, "--etcd-prefix=/elsewhere")...), "--etcd-prefix")
 		}
-		strange := openStorage(other)
-		namespace := decode(w.etcd.get(ctx, registry+"namespaces/kube-system").raw, &corev1.Namespace{})
+		strange := storage.Open(other)
+		namespace := storage.Decode[*corev1.Namespace](w.etcd.Get(ctx, storage.Registry+"namespaces/kube-system"))
 		namespace.UID = "00000000-0000-4000-8000-000000000000"
 		namespace.APIVersion, namespace.Kind = "v1", "Namespace"
-		strange.put(ctx, registry+"namespaces/kube-system", encode(namespace))
+		strange.Put(ctx, storage.Registry+"namespaces/kube-system", storage.Encode(namespace))
 		refusedWith(ctx, w.options("run", "--etcd-servers="+other.URL()), "00000000-0000-4000-8000-000000000000")
-		Expect(strange.everything(ctx)).To(HaveLen(1))
+		Expect(strange.Below(ctx, "")).To(HaveLen(1))
 	})
 
 	It("because the range is not the cluster's", func(ctx SpecContext) {
@@ -101,11 +102,11 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		lost.Kubeconfig = kubeconfig
 
 		began := time.Now()
-		lease := registry + "masterleases/192.0.2.1"
-		w.etcd.put(ctx, lease, encode(&corev1.Endpoints{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"}})) //nolint:staticcheck // what API servers write there
-		w.etcd.flip(ctx, w.freeAddress(ctx, "10.96.0."))                                                                  // so that rollback has something to do
+		lease := storage.Registry + "masterleases/192.0.2.1"
+		w.etcd.Put(ctx, lease, storage.Encode(&corev1.Endpoints{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"}})) //nolint:staticcheck // what API servers write there
+		w.etcd.flip(ctx, w.freeAddress(ctx, "10.96.0."))                                                                          // so that rollback has something to do
 		DeferCleanup(func(ctx SpecContext) {
-			w.etcd.remove(ctx, lease)
+			w.etcd.Remove(ctx, lease)
 			w.heal(ctx)
 		})
 
@@ -191,7 +192,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 	})
 
 	It("never says that a bitmap is well that it was not shown", func(ctx SpecContext) {
-		w.etcd.put(ctx, primaryKey, noise(100))
+		w.etcd.Put(ctx, primaryKey, noise(100))
 		DeferCleanup(func(ctx SpecContext) { w.heal(ctx) })
 		answers := w.plugins(ctx, w.options("check"), w.options("check", "-o", "json"))
 		Expect(with(found, answers[0]).Stdout).To(ContainSubstring("--etcd-servers"))
@@ -199,7 +200,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 	})
 
 	It("has written nothing so far", func(ctx SpecContext) {
-		Expect(w.etcd.count(ctx, addressesKey) + w.etcd.count(ctx, rangesKey)).To(BeZero())
+		Expect(w.etcd.Count(ctx, addressesKey) + w.etcd.Count(ctx, rangesKey)).To(BeZero())
 	})
 })
 

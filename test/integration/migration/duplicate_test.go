@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -20,15 +21,15 @@ var _ = Describe("An address of several Services", Ordered, func() {
 	var (
 		w         *environment
 		four, six string
-		before    map[string]stored
+		before    map[string]storage.Value
 	)
 	services := []string{"zulu", "alpha", "mike"} // from the oldest to the youngest, and not as they are listed
 
-	kept := func(ctx context.Context) map[string]stored {
+	kept := func(ctx context.Context) map[string]storage.Value {
 		GinkgoHelper()
-		all := map[string]stored{}
+		all := map[string]storage.Value{}
 		for _, name := range services {
-			all[name] = w.etcd.get(ctx, servicesKey+cluster.Namespace+"/"+name)
+			all[name] = w.etcd.Get(ctx, servicesKey+cluster.Namespace+"/"+name)
 		}
 		return all
 	}
@@ -54,8 +55,8 @@ var _ = Describe("An address of several Services", Ordered, func() {
 		for _, name := range services {
 			w.CreateService(ctx, name, framework.RequireDualStack())
 		}
-		zulu := w.etcd.get(ctx, servicesKey+"default/zulu")
-		victim := decode(zulu.raw, &corev1.Service{})
+		zulu := w.etcd.Get(ctx, servicesKey+"default/zulu")
+		victim := storage.Decode[*corev1.Service](zulu)
 		four, six = victim.Spec.ClusterIPs[0], victim.Spec.ClusterIPs[1]
 		for i, name := range services {
 			w.rewrite(ctx, name, func(s *corev1.Service) {
@@ -95,7 +96,7 @@ var _ = Describe("An address of several Services", Ordered, func() {
 		for _, address := range []string{four, six} {
 			Expect(w.Owner(ctx, address)).To(Equal("default/zulu"))
 		}
-		Expect(w.etcd.count(ctx, addressesKey)).To(Equal(len(w.owners(ctx))), "every address has its IPAddress, and one")
+		Expect(w.etcd.Count(ctx, addressesKey)).To(Equal(len(w.owners(ctx))), "every address has its IPAddress, and one")
 	})
 
 	It("stays the oldest one's when a younger one stands in the IPAddress", func(ctx SpecContext) {

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -32,8 +33,8 @@ resources:
 		options = old
 		options.Args = []string{encrypted}
 		w = newEnvironment(ctx, options, 20)
-		for key, value := range w.etcd.below(ctx, servicesKey) {
-			Expect(string(value.raw)).To(HavePrefix(cipher), key)
+		for key, value := range w.etcd.Below(ctx, servicesKey) {
+			Expect(string(value.Raw)).To(HavePrefix(cipher), key)
 		}
 		Expect(w.etcd.legacy(ctx, primaryKey).addresses()).To(Equal(w.used(ctx, primaryKey)))
 	})
@@ -53,7 +54,7 @@ resources:
 		unserved.Args = append([]string{encrypted}, without.Args...)
 		w.restart(ctx, unserved)
 		DeferCleanup(func(ctx SpecContext) {
-			w.etcd.removeBelow(ctx, addressesKey)
+			w.etcd.Remove(ctx, addressesKey, clientv3.WithPrefix())
 			w.restart(ctx, options)
 		})
 		w.untouched(ctx, func() {
@@ -71,8 +72,8 @@ resources:
 		with(clean, w.migrate(ctx, "verify"))
 		Expect(w.Breaches(ctx)).To(BeEmpty())
 		Expect(w.etcd.legacy(ctx, primaryKey).addresses()).To(Equal(w.used(ctx, primaryKey)))
-		for key, value := range w.etcd.below(ctx, addressesKey) {
-			Expect(string(value.raw)).To(HavePrefix(cipher), key)
+		for key, value := range w.etcd.Below(ctx, addressesKey) {
+			Expect(string(value.Raw)).To(HavePrefix(cipher), key)
 		}
 	})
 })

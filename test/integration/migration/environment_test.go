@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
@@ -52,7 +53,7 @@ var (
 // environment is a cluster without our operator, with its storage laid open.
 type environment struct {
 	*cluster.Cluster
-	etcd storage
+	etcd etcd
 
 	started time.Time // the API server, as far as the spec knows
 }
@@ -62,7 +63,7 @@ type environment struct {
 func newEnvironment(ctx context.Context, options framework.Options, services int) *environment {
 	GinkgoHelper()
 	w := &environment{Cluster: cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true}), started: time.Now()}
-	w.etcd = openStorage(w.Etcd)
+	w.etcd = etcd{storage.Open(w.Etcd)}
 	_, err := inventory.Settled(ctx, w.AdminConfig())
 	Expect(err).NotTo(HaveOccurred())
 	w.populate(ctx, services)
@@ -144,20 +145,19 @@ func (w *environment) heal(ctx context.Context) {
 		for _, address := range w.used(ctx, key) {
 			bitmap.set(address, true)
 		}
-		if raw := bitmap.encoded(); !bytes.Equal(raw, w.etcd.get(ctx, key).raw) {
-			w.etcd.put(ctx, key, raw)
+		if raw := bitmap.encoded(); !bytes.Equal(raw, w.etcd.Get(ctx, key).Raw) {
+			w.etcd.Put(ctx, key, raw)
 		}
 	}
 }
 
 // change changes what is stored of a Service, as no API server would.
-func (s storage) change(ctx context.Context, name string, change func(*corev1.Service)) *corev1.Service {
+func (s etcd) change(ctx context.Context, name string, change func(*corev1.Service)) *corev1.Service {
 	GinkgoHelper()
 	key := servicesKey + cluster.Namespace + "/" + name
-	service := decode(s.get(ctx, key).raw, &corev1.Service{})
+	service := storage.Decode[*corev1.Service](s.Get(ctx, key))
 	change(service)
-	service.APIVersion, service.Kind = "v1", "Service"
-	s.put(ctx, key, encode(service))
+	s.Put(ctx, key, storage.Encode(service))
 	return service
 }
 
@@ -178,16 +178,16 @@ func (w *environment) rewrite(ctx context.Context, name string, change func(*cor
 // server even the revision must stay. Keys may be excepted.
 func (w *environment) untouched(ctx context.Context, do func(), except ...string) {
 	GinkgoHelper()
-	before, revision := w.etcd.everything(ctx), w.etcd.revision(ctx)
+	before, revision := w.etcd.Below(ctx, ""), w.etcd.Revision(ctx)
 	do()
-	after := w.etcd.everything(ctx)
+	after := w.etcd.Below(ctx, "")
 	for _, key := range except {
 		delete(before, key)
 		delete(after, key)
 	}
-	Expect(before.changes(after)).To(BeEmpty())
+	Expect(before.Changes(after)).To(BeEmpty())
 	if !w.API.Running() {
-		Expect(w.etcd.revision(ctx)).To(Equal(revision))
+		Expect(w.etcd.Revision(ctx)).To(Equal(revision))
 	}
 }
 
@@ -295,8 +295,8 @@ func (w *environment) migrated(ctx context.Context) {
 // writtenOnce wants that each IPAddress has been written once, no more.
 func (w *environment) writtenOnce(ctx context.Context) {
 	GinkgoHelper()
-	for key, value := range w.etcd.below(ctx, addressesKey) {
-		Expect(value.version).To(BeEquivalentTo(1), key)
+	for key, value := range w.etcd.Below(ctx, addressesKey) {
+		Expect(value.Version).To(BeEquivalentTo(1), key)
 	}
 }
 

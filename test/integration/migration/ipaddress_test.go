@@ -11,6 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -26,7 +27,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 	var (
 		w                                               *environment
 		missing, parent, labels, foreign, outside, none string // addresses
-		bitmaps                                         map[string]stored
+		bitmaps                                         map[string]storage.Value
 		uids                                            map[string]string
 	)
 
@@ -58,7 +59,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 		for name, lie := range map[string]string{"outside": "10.99.0.1", "none": "10.96.0.300"} {
 			w.rewrite(ctx, name, func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = lie, []string{lie} })
 		}
-		bitmaps = map[string]stored{primaryKey: w.etcd.get(ctx, primaryKey), secondaryKey: w.etcd.get(ctx, secondaryKey)}
+		bitmaps = map[string]storage.Value{primaryKey: w.etcd.Get(ctx, primaryKey), secondaryKey: w.etcd.Get(ctx, secondaryKey)}
 		uids = map[string]string{}
 		for _, ip := range w.IPAddresses(ctx) {
 			uids[ip.Name] = string(ip.UID)
@@ -150,7 +151,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 			Expect(w.Labels(ctx, theirs)).To(HaveKeyWithValue(networkingv1.LabelManagedBy, stranger))
 		}
 		for key, before := range bitmaps {
-			Expect(w.etcd.get(ctx, key)).To(Equal(before), "nobody asked for the bitmap to be repaired")
+			Expect(w.etcd.Get(ctx, key)).To(Equal(before), "nobody asked for the bitmap to be repaired")
 		}
 	})
 

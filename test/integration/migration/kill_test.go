@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -73,14 +74,14 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 	var (
 		w      *environment
 		all    int
-		before snapshot
+		before storage.Values
 	)
 
 	BeforeAll(func(ctx SpecContext) {
 		w = newEnvironment(ctx, old, 200)
 		all = len(w.owners(ctx))
 		Expect(all).To(BeNumerically(">", 150))
-		before = w.etcd.everything(ctx)
+		before = w.etcd.Below(ctx, "")
 	})
 
 	// startOver takes away what commands have written.
@@ -95,7 +96,7 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 		Expect(slices.DeleteFunc(w.Breaches(ctx), isMissing)).To(BeEmpty())
 		w.writtenOnce(ctx)
 		for _, key := range []string{primaryKey, secondaryKey, nodePortsKey} {
-			Expect(w.etcd.get(ctx, key)).To(Equal(before[key]))
+			Expect(w.etcd.Get(ctx, key)).To(Equal(before[key]))
 		}
 	}
 
@@ -145,14 +146,14 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 		}, func() { startOver(ctx) }, func(int) {
 			w.writtenOnce(ctx)
 			with(clean, w.migrate(ctx, "seed", "--etcd"))
-			Expect(w.etcd.count(ctx, addressesKey)).To(Equal(all))
+			Expect(w.etcd.Count(ctx, addressesKey)).To(Equal(all))
 			w.writtenOnce(ctx)
-			Expect(w.etcd.count(ctx, rangesKey)).To(BeZero(), "seed writes no ServiceCIDR")
+			Expect(w.etcd.Count(ctx, rangesKey)).To(BeZero(), "seed writes no ServiceCIDR")
 		})
 		w.untouched(ctx, func() { with(clean, w.migrate(ctx, "seed", "--etcd")) })
 		w.untouched(ctx, func() { with(found, w.migrate(ctx, "unseed", "--etcd", "--dry-run")) })
 		with(clean, w.migrate(ctx, "unseed", "--etcd"))
-		Expect(before.changes(w.etcd.everything(ctx))).To(BeEmpty(), "unseed takes away all that seed wrote, and nothing else")
+		Expect(before.Changes(w.etcd.Below(ctx, ""))).To(BeEmpty(), "unseed takes away all that seed wrote, and nothing else")
 	})
 })
 
@@ -160,7 +161,7 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ordered, ContinueOnFailure, func() {
 	var (
 		w        *environment
-		before   snapshot
+		before   storage.Values
 		archives string
 	)
 
@@ -168,12 +169,12 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 		w = newEnvironment(ctx, old, 120)
 		w.migrated(ctx)
 		w.restart(ctx, newer)
-		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL())
+		migrate.Publish(ctx, w.Cluster, w.etcd.Storage, w.URL())
 		w.DeleteServices(ctx, framework.NewService(cluster.Namespace, "web-6"), framework.NewService(cluster.Namespace, "web-7"))
 		w.CreateServices(ctx, 150, framework.Numbered(cluster.Namespace, "late", framework.RequireDualStack()))
 		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Timeout).Should(BeEmpty())
 		archives = GinkgoT().TempDir()
-		before = w.etcd.everything(ctx)
+		before = w.etcd.Below(ctx, "")
 		Expect(w.etcd.legacy(ctx, primaryKey).addresses()).NotTo(Equal(w.used(ctx, primaryKey)), "the fixture: the bitmap is old")
 	})
 	archive := func(command string, round int) string {
@@ -184,24 +185,24 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 		slow := stretch(w.Etcd.URL(), 15*time.Millisecond)
 		keys := []string{primaryKey, secondaryKey}
 		left := func() (some []string) {
-			now := w.etcd.below(ctx, registry+"ranges/") // at one revision: the last transaction may still be on its way
-			return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return now[key].raw == nil })
+			now := w.etcd.Below(ctx, storage.Registry+"ranges/") // at one revision: the last transaction may still be on its way
+			return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return now[key].Raw == nil })
 		}
 		// restored wants the archive to hold both bitmaps to the byte.
 		restored := func(path string) {
 			GinkgoHelper()
 			for _, key := range keys {
-				w.etcd.remove(ctx, key)
+				w.etcd.Remove(ctx, key)
 			}
 			with(clean, w.migrate(ctx, "finalize", "--restore="+path, "--yes"))
 			for _, key := range keys {
-				Expect(w.etcd.get(ctx, key).raw).To(Equal(before[key].raw), key)
+				Expect(w.etcd.Get(ctx, key).Raw).To(Equal(before[key].Raw), key)
 			}
 		}
 
 		w.killed(ctx, func(round int) framework.PluginOptions {
 			return w.options("finalize", "--yes", "--archive="+archive("finalize", round), "--etcd-servers="+slow.URL())
-		}, func() { w.etcd.restore(ctx, registry+"ranges/", before) }, func(round int) {
+		}, func() { w.etcd.restore(ctx, storage.Registry+"ranges/", before) }, func(round int) {
 			path := archive("finalize", round)
 			some := left()
 			Expect(some).To(Or(Equal(keys), BeEmpty()), "one is gone and one is there")
@@ -214,7 +215,7 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 			with(clean, w.migrate(ctx, "finalize", "--yes", "--archive="+path))
 			Expect(left()).To(BeEmpty())
 			restored(path)
-			Expect(w.etcd.get(ctx, nodePortsKey)).To(Equal(before[nodePortsKey]))
+			Expect(w.etcd.Get(ctx, nodePortsKey)).To(Equal(before[nodePortsKey]))
 		})
 	})
 
@@ -222,19 +223,18 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 		want := map[string][]string{primaryKey: w.used(ctx, primaryKey), secondaryKey: w.used(ctx, secondaryKey)}
 		Expect(w.API.Stop()).To(Succeed())
 		startOver := func() {
-			for _, prefix := range []string{registry + "ranges/", addressesKey, rangesKey} {
+			for _, prefix := range []string{storage.Registry + "ranges/", addressesKey, rangesKey} {
 				w.etcd.restore(ctx, prefix, before)
 			}
 		}
 		bitmaps := func() (rebuilt int) {
 			GinkgoHelper()
-			stored := w.etcd.below(ctx, registry+"ranges/") // at one revision, as above
+			stored := w.etcd.Below(ctx, storage.Registry+"ranges/") // at one revision, as above
 			for key, addresses := range want {
-				switch now := stored[key].raw; {
-				case slices.Equal(legacyOf(now).addresses(), addresses):
+				if slices.Equal(legacyOf(stored[key]).addresses(), addresses) {
 					rebuilt++
-				default:
-					Expect(now).To(Equal(before[key].raw), key)
+				} else {
+					Expect(stored[key].Raw).To(Equal(before[key].Raw), key)
 				}
 			}
 			return rebuilt
@@ -249,11 +249,11 @@ var _ = Describe("After the flip, killed at twenty moments,", Label("soak"), Ord
 			rebuilt := bitmaps()
 			Expect(rebuilt).To(Or(Equal(0), Equal(2)), "the two families were rebuilt in more than one transaction")
 			if rebuilt == 2 {
-				archived(archive("rollback", round), before[primaryKey].raw, before[secondaryKey].raw)
+				archived(archive("rollback", round), before[primaryKey].Raw, before[secondaryKey].Raw)
 			}
 			with(clean, w.plugin(ctx, command(round)))
 			Expect(bitmaps()).To(Equal(2))
-			archived(archive("rollback", round), before[primaryKey].raw, before[secondaryKey].raw)
+			archived(archive("rollback", round), before[primaryKey].Raw, before[secondaryKey].Raw)
 			w.downgraded(ctx, before)
 			w.untouched(ctx, func() { with(clean, w.plugin(ctx, command(round))) })
 		})
@@ -286,21 +286,21 @@ func archived(path string, values ...[]byte) {
 
 // downgraded wants every IPAddress and ServiceCIDR stored in the version that the old API server
 // reads, and saying the same, but for the writer: none is the new API server's any more.
-func (w *environment) downgraded(ctx context.Context, before snapshot) {
+func (w *environment) downgraded(ctx context.Context, before storage.Values) {
 	GinkgoHelper()
 	rewritten := 0
-	for key, value := range w.etcd.below(ctx, addressesKey) {
+	for key, value := range w.etcd.Below(ctx, addressesKey) {
 		was, now := &networkingv1.IPAddress{}, &networkingv1.IPAddress{}
-		if oldVersion(before[key].raw, was) != oldVersion(value.raw, now) {
+		if oldVersion(before[key].Raw, was) != oldVersion(value.Raw, now) {
 			rewritten++
 		}
 		sameButWriter(was, now)
 		Expect(now.Spec).To(Equal(was.Spec))
 	}
-	for key, value := range w.etcd.below(ctx, rangesKey) {
+	for key, value := range w.etcd.Below(ctx, rangesKey) {
 		was, now := &networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDR{}
-		oldVersion(before[key].raw, was)
-		Expect(oldVersion(value.raw, now)).To(BeTrue(), key)
+		oldVersion(before[key].Raw, was)
+		Expect(oldVersion(value.Raw, now)).To(BeTrue(), key)
 		sameButWriter(was, now)
 		Expect(now.Spec).To(Equal(was.Spec))
 	}

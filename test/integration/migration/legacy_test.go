@@ -9,29 +9,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 )
-
-// wire is the serializer with which API servers store.
-var wire = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
-
-// decode reads a stored value.
-func decode[T runtime.Object](raw []byte, into T) T {
-	GinkgoHelper()
-	_, _, err := wire.Decode(raw, nil, into)
-	Expect(err).NotTo(HaveOccurred())
-	return into
-}
-
-// encode is what an API server would store. The object has to know its kind.
-func encode(object runtime.Object) []byte {
-	GinkgoHelper()
-	raw, err := runtime.Encode(wire, object)
-	Expect(err).NotTo(HaveOccurred())
-	return raw
-}
 
 // legacy is a bitmap of the old allocator: bit i is the address i+1 steps behind the range's start.
 type legacy struct {
@@ -39,35 +19,32 @@ type legacy struct {
 	bits   *big.Int
 }
 
-func legacyOf(raw []byte) legacy {
+func legacyOf(stored storage.Value) legacy {
 	GinkgoHelper()
-	object := decode(raw, &corev1.RangeAllocation{})
+	object := storage.Decode[*corev1.RangeAllocation](stored)
 	return legacy{object: object, bits: new(big.Int).SetBytes(object.Data)}
 }
 
-func (s storage) legacy(ctx context.Context, key string) legacy {
+func (s etcd) legacy(ctx context.Context, key string) legacy {
 	GinkgoHelper()
-	value := s.get(ctx, key)
-	Expect(value.raw).NotTo(BeEmpty(), key)
-	return legacyOf(value.raw)
+	return legacyOf(s.Get(ctx, key))
 }
 
 // plant writes a bitmap over the one that is there.
-func (s storage) plant(ctx context.Context, key string, l legacy) {
+func (s etcd) plant(ctx context.Context, key string, l legacy) {
 	GinkgoHelper()
-	s.put(ctx, key, l.encoded())
+	s.Put(ctx, key, l.encoded())
 }
 
 // encoded is the bitmap as an API server stores it.
 func (l legacy) encoded() []byte {
 	GinkgoHelper()
 	l.object.Data = l.bits.Bytes()
-	l.object.APIVersion, l.object.Kind = "v1", "RangeAllocation"
-	return encode(l.object)
+	return storage.Encode(l.object)
 }
 
 // flip changes bits in the bitmap that covers the addresses, which are of one family.
-func (s storage) flip(ctx context.Context, addresses ...string) {
+func (s etcd) flip(ctx context.Context, addresses ...string) {
 	GinkgoHelper()
 	key := keyOf(addresses[0])
 	bitmap := s.legacy(ctx, key)

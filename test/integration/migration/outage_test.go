@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -21,13 +22,13 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 	var (
 		w      *environment
 		all    int
-		before snapshot
+		before storage.Values
 	)
 
 	BeforeAll(func(ctx SpecContext) {
 		w = newEnvironment(ctx, old, 240)
 		all = len(w.owners(ctx))
-		before = w.etcd.everything(ctx)
+		before = w.etcd.Below(ctx, "")
 	})
 	BeforeEach(func(ctx SpecContext) {
 		w.etcd.restore(ctx, addressesKey, before)
@@ -47,7 +48,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 	whole := func(ctx context.Context) {
 		GinkgoHelper()
 		Eventually(w.Breaches).WithArguments(ctx).WithTimeout(cluster.Timeout).Should(BeEmpty())
-		Expect(w.etcd.count(ctx, addressesKey)).To(Equal(all))
+		Expect(w.etcd.Count(ctx, addressesKey)).To(Equal(all))
 		w.writtenOnce(ctx)
 	}
 
@@ -64,12 +65,12 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 
 	It("run ends when it is asked to, and can be run again", func(ctx SpecContext) {
 		plugin := w.begin(ctx, watched(w.options(append(w.EtcdArgs(), "run", "--qps=50")...)))
-		Eventually(func() int { return w.etcd.count(ctx, addressesKey) }).WithTimeout(cluster.Timeout).Should(BeNumerically(">", 20))
+		Eventually(func() int { return w.etcd.Count(ctx, addressesKey) }).WithTimeout(cluster.Timeout).Should(BeNumerically(">", 20))
 		asked := time.Now()
 		Expect(plugin.Stop()).To(Succeed())
 		Expect(time.Since(asked)).To(BeNumerically("<", 10*time.Second))
 		Expect(plugin.ExitCode()).To(Equal(found), plugin.LogTail(20))
-		Expect(w.etcd.count(ctx, addressesKey)).To(BeNumerically("<", all))
+		Expect(w.etcd.Count(ctx, addressesKey)).To(BeNumerically("<", all))
 		with(clean, w.migrate(ctx, "run"))
 		whole(ctx)
 	})
@@ -86,7 +87,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 	}
 	seeded := func(ctx context.Context) {
 		GinkgoHelper()
-		Expect(w.etcd.count(ctx, addressesKey)).To(Equal(all))
+		Expect(w.etcd.Count(ctx, addressesKey)).To(Equal(all))
 		w.writtenOnce(ctx)
 	}
 

@@ -100,7 +100,7 @@ var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 			Expect(w.Owner(ctx, address)).To(Equal("default/late"))
 		}
 		Expect(w.check(ctx, found).Words()).To(ConsistOf("IPAddressOrphan "+unlisted, "IPAddressOrphan "+moved))
-		Expect(w.etcd.count(ctx, addressesKey)).To(Equal(len(w.owners(ctx)) + 2))
+		Expect(w.etcd.Count(ctx, addressesKey)).To(Equal(len(w.owners(ctx)) + 2))
 	})
 
 	It("is done with a new one", func(ctx SpecContext) {

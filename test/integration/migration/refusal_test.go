@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
@@ -26,7 +27,7 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 		w = newEnvironment(ctx, old, 20)
 		w.migrated(ctx)
 		w.restart(ctx, newer)
-		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL())
+		migrate.Publish(ctx, w.Cluster, w.etcd.Storage, w.URL())
 		w.CreateService(ctx, "late", framework.RequireDualStack())
 		w.CreateService(ctx, "outside")
 	})
@@ -93,9 +94,9 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(second.Stop()).To(Succeed())
-			migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL())
+			migrate.Publish(ctx, w.Cluster, w.etcd.Storage, w.URL())
 		})
-		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL(), second.URL())
+		migrate.Publish(ctx, w.Cluster, w.etcd.Storage, w.URL(), second.URL())
 		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+newFile()) },
 			"1.32", second.URL()[8:])
 	})
@@ -103,25 +104,25 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 	It("finalize is refused while one API server of several is silent", func(ctx SpecContext) {
 		port, err := framework.FreePort()
 		Expect(err).NotTo(HaveOccurred())
-		migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL(), "https://127.0.0.1:"+strconv.Itoa(port))
-		DeferCleanup(func(ctx SpecContext) { migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL()) })
+		migrate.Publish(ctx, w.Cluster, w.etcd.Storage, w.URL(), "https://127.0.0.1:"+strconv.Itoa(port))
+		DeferCleanup(func(ctx SpecContext) { migrate.Publish(ctx, w.Cluster, w.etcd.Storage, w.URL()) })
 		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+newFile()) },
 			"127.0.0.1:"+strconv.Itoa(port))
 	})
 
 	It("finalize is refused when nobody says where the API servers are", func(ctx SpecContext) {
-		migrate.Publish(ctx, w.Cluster, w.etcd.client)
-		DeferCleanup(func(ctx SpecContext) { migrate.Publish(ctx, w.Cluster, w.etcd.client, w.URL()) })
+		migrate.Publish(ctx, w.Cluster, w.etcd.Storage)
+		DeferCleanup(func(ctx SpecContext) { migrate.Publish(ctx, w.Cluster, w.etcd.Storage, w.URL()) })
 		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+newFile()) },
 			"default/kubernetes")
 	})
 
 	It("finalize brings nothing back from a file that was changed", func(ctx SpecContext) {
-		before, archive := w.etcd.everything(ctx), newFile()
+		before, archive := w.etcd.Below(ctx, ""), newFile()
 		with(clean, w.migrate(ctx, "finalize", "--yes", "--archive="+archive))
 		content, err := os.ReadFile(archive)
 		Expect(err).NotTo(HaveOccurred())
-		text, value := string(content), base64.StdEncoding.EncodeToString(before[primaryKey].raw)
+		text, value := string(content), base64.StdEncoding.EncodeToString(before[primaryKey].Raw)
 		for what, broken := range map[string]string{
 			"nothing": "", "something else": "{", "half of it": text[:len(text)/2], "more than it": text + "surprise: true\n",
 			"another field":   swap(text, `"cluster"`, `"surprise": 1, "cluster"`),
@@ -137,30 +138,30 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 		w.untouched(ctx, func() { w.migrate(ctx, "finalize", "--restore="+archive) })
 		with(clean, w.migrate(ctx, "finalize", "--yes", "--restore="+archive))
 		for _, key := range []string{primaryKey, secondaryKey} {
-			Expect(w.etcd.get(ctx, key).raw).To(Equal(before[key].raw))
+			Expect(w.etcd.Get(ctx, key).Raw).To(Equal(before[key].Raw))
 		}
 	})
 
 	It("finalize writes over no bitmap that came since", func(ctx SpecContext) {
-		before, archive := w.etcd.everything(ctx), newFile()
+		before, archive := w.etcd.Below(ctx, ""), newFile()
 		with(clean, w.migrate(ctx, "finalize", "--yes", "--archive="+archive))
-		fresh := legacyOf(before[secondaryKey].raw)
+		fresh := legacyOf(before[secondaryKey])
 		fresh.set("fd00:10:96::77", true) // of the static band: its bit is not set by chance
 		w.etcd.plant(ctx, secondaryKey, fresh)
 		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--restore="+archive) },
 			"ranges/secondaryserviceips")
-		w.etcd.restore(ctx, registry+"ranges/", before)
+		w.etcd.restore(ctx, storage.Registry+"ranges/", before)
 	})
 
 	// What was written by hand into the storage of a cluster at rest.
 	Context("without an API server, rollback is refused", Ordered, func() {
-		var whole snapshot
+		var whole storage.Values
 		BeforeAll(func(ctx SpecContext) {
 			Expect(w.API.Stop()).To(Succeed())
-			whole = w.etcd.everything(ctx)
+			whole = w.etcd.Below(ctx, "")
 		})
 		AfterEach(func(ctx SpecContext) {
-			for _, prefix := range []string{servicesKey, addressesKey, registry + "ranges/"} {
+			for _, prefix := range []string{servicesKey, addressesKey, storage.Registry + "ranges/"} {
 				w.etcd.restore(ctx, prefix, whole)
 			}
 		})
@@ -177,28 +178,28 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 			refusedWith(ctx, rollback(ctx), "10.96.0.300", "default/outside")
 		})
 		It("because two Services share an address", func(ctx SpecContext) {
-			shared := w.etcd.get(ctx, servicesKey+"default/late")
-			ip := decode(shared.raw, &corev1.Service{}).Spec.ClusterIP
+			shared := w.etcd.Get(ctx, servicesKey+"default/late")
+			ip := storage.Decode[*corev1.Service](shared).Spec.ClusterIP
 			w.etcd.change(ctx, "outside", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = ip, []string{ip} })
 			refusedWith(ctx, rollback(ctx), ip, "default/outside", "default/late")
 		})
 		It("because a Service cannot be read", func(ctx SpecContext) {
-			w.etcd.put(ctx, servicesKey+"default/outside", noise(80))
+			w.etcd.Put(ctx, servicesKey+"default/outside", noise(80))
 			refusedWith(ctx, rollback(ctx), "default/outside")
 		})
 		It("because an IPAddress cannot be read", func(ctx SpecContext) {
-			w.etcd.put(ctx, addressesKey+"10.96.0.250", noise(80))
+			w.etcd.Put(ctx, addressesKey+"10.96.0.250", noise(80))
 			refusedWith(ctx, rollback(ctx), "10.96.0.250")
 		})
 		It("because a bitmap is encrypted", func(ctx SpecContext) {
-			w.etcd.put(ctx, primaryKey, []byte("k8s:enc:kms:v2:vault:1234"))
+			w.etcd.Put(ctx, primaryKey, []byte("k8s:enc:kms:v2:vault:1234"))
 			refusedWith(ctx, rollback(ctx), "ranges/serviceips", "kms")
 		})
 		It("but not of a whole one", func(ctx SpecContext) {
 			with(clean, rollback(ctx)())
 			Expect(w.etcd.legacy(ctx, primaryKey).addresses()).To(ContainElement(
-				decode(whole[servicesKey+"default/late"].raw, &corev1.Service{}).Spec.ClusterIP))
-			Expect(w.etcd.get(ctx, nodePortsKey)).To(Equal(whole[nodePortsKey]))
+				storage.Decode[*corev1.Service](whole[servicesKey+"default/late"]).Spec.ClusterIP))
+			Expect(w.etcd.Get(ctx, nodePortsKey)).To(Equal(whole[nodePortsKey]))
 		})
 	})
 })

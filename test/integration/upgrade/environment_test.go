@@ -11,11 +11,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -31,7 +30,7 @@ const (
 type environment struct {
 	*cluster.Cluster
 	ranges string
-	etcd   *clientv3.Client
+	etcd   storage.Storage
 }
 
 // newEnvironment starts a cluster in a folder, which ends with the calling node.
@@ -39,10 +38,7 @@ func newEnvironment(ctx context.Context, ranges, dir string, server framework.Op
 	GinkgoHelper()
 	server.Dir, server.ServiceClusterIPRange = dir, ranges
 	s := &environment{ranges: ranges, Cluster: cluster.Start(ctx, cluster.Options{Options: server, WithoutOperator: true})}
-	var err error
-	s.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{s.Etcd.URL()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(s.etcd.Close)
+	s.etcd = storage.Open(s.Etcd)
 	return s
 }
 
@@ -149,7 +145,7 @@ func (s *environment) expectCalm(ctx context.Context, before snapshot) {
 		now := s.snapshot(ctx)
 		g.Expect(now.repairsSince(before)).To(BeEmpty())
 		g.Expect(s.complaintsSince(before.log)).To(BeEmpty())
-		g.Expect(before.addresses.writes(now.addresses)).To(BeEmpty(), "IPAddresses were written")
+		g.Expect(before.addresses.Changes(now.addresses)).To(BeEmpty(), "IPAddresses were written")
 		g.Expect(now.clusterIPs()).To(Equal(before.clusterIPs()))
 	}).WithTimeout(calm).WithPolling(2 * time.Second).Should(Succeed())
 }

@@ -37,7 +37,7 @@ var _ = Describe("A cluster that has left the bitmap", Ordered, func() {
 		Expect(before.bitmaps).To(And(HaveKey(primary), HaveKey(secondary), HaveLen(3)))
 		s.preview(ctx, "finalize")
 		s.migrate(ctx, done, "finalize", "--yes", "--archive="+archive)
-		Expect(before.bitmaps.writes(s.snapshot(ctx).bitmaps)).To(ConsistOf(primary+" is gone", secondary+" is gone"))
+		Expect(before.bitmaps.Changes(s.snapshot(ctx).bitmaps)).To(ConsistOf(primary+" is gone", secondary+" is gone"))
 		Expect(s.Condition(ctx, "kubernetes", migrated)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Finalized")))
 		s.expectCalm(ctx, s.snapshot(ctx))
 		s.expectNew(ctx, "free", 20)
@@ -48,7 +48,7 @@ var _ = Describe("A cluster that has left the bitmap", Ordered, func() {
 		s.migrate(ctx, done, "finalize", "--restore="+archive, "--yes")
 		restored := s.snapshot(ctx)
 		for _, key := range []string{primary, secondary} {
-			Expect(restored.bitmaps[key].raw).To(Equal(before.bitmaps[key].raw), key)
+			Expect(restored.bitmaps[key].Raw).To(Equal(before.bitmaps[key].Raw), key)
 		}
 	})
 
@@ -62,7 +62,7 @@ var _ = Describe("A cluster that has left the bitmap", Ordered, func() {
 		Expect(before.bitmaps).To(HaveLen(3))
 		s.restart(ctx, oldest)
 		s.expectCalm(ctx, before)
-		Expect(before.bitmaps.writes(s.snapshot(ctx).bitmaps)).To(BeEmpty(), "the old API server would have built other bitmaps")
+		Expect(before.bitmaps.Changes(s.snapshot(ctx).bitmaps)).To(BeEmpty(), "the old API server would have built other bitmaps")
 		s.expectNew(ctx, "back", 50)
 	})
 })

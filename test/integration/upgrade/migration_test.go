@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -37,8 +38,8 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), fun
 		before snapshot
 		plan   string
 
-		addresses, services int    // how many there are
-		byUpstream          values // the IPAddresses that the new API server writes itself
+		addresses, services int            // how many there are
+		byUpstream          storage.Values // the IPAddresses that the new API server writes itself
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -98,7 +99,7 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), fun
 		for key, stored := range now.addresses {
 			Expect(addressOf(stored).managers()).To(ConsistOf(ourManager), key)
 		}
-		Expect(cmp.Diff(before.bitmaps, now.bitmaps, cmp.AllowUnexported(value{}))).To(BeEmpty(), "the bitmaps are still in use")
+		Expect(cmp.Diff(before.bitmaps, now.bitmaps)).To(BeEmpty(), "the bitmaps are still in use")
 	})
 
 	It("is run once more, and nothing is written", func(ctx SpecContext) {
@@ -143,8 +144,8 @@ func (p snapshot) addressesByRange() map[string]int {
 // changes are the writes to anything that the command looks at, but for events.
 func (p snapshot) changes(later snapshot) []string {
 	var all []string
-	for _, pair := range [][2]values{{p.addresses, later.addresses}, {p.cidrs, later.cidrs}, {p.bitmaps, later.bitmaps}, {p.services, later.services}} {
-		all = append(all, pair[0].writes(pair[1])...)
+	for _, pair := range [][2]storage.Values{{p.addresses, later.addresses}, {p.cidrs, later.cidrs}, {p.bitmaps, later.bitmaps}, {p.services, later.services}} {
+		all = append(all, pair[0].Changes(pair[1])...)
 	}
 	return all
 }

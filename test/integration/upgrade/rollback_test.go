@@ -82,13 +82,13 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 
 			s.restart(ctx, server)
 			s.expectCalm(ctx, rebuilt)
-			Expect(rebuilt.bitmaps.writes(s.snapshot(ctx).bitmaps)).To(BeEmpty(), "the old API server would have built other bitmaps")
+			Expect(rebuilt.bitmaps.Changes(s.snapshot(ctx).bitmaps)).To(BeEmpty(), "the old API server would have built other bitmaps")
 			s.expectNew(ctx, "back", 200)
 
 			again := s.snapshot(ctx)
 			s.restart(ctx, server)
 			s.expectCalm(ctx, again)
-			Expect(again.bitmaps.writes(s.snapshot(ctx).bitmaps)).To(BeEmpty())
+			Expect(again.bitmaps.Changes(s.snapshot(ctx).bitmaps)).To(BeEmpty())
 
 			forward(ctx, s)
 			s.migrate(ctx, done, "verify")
@@ -139,7 +139,7 @@ func (s *environment) expectReadableByOld(ctx context.Context, before snapshot) 
 		Expect(cmp.Diff(was.ObjectMeta, is.ObjectMeta, cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ManagedFields"))).To(BeEmpty(), key)
 		Expect(is.managers()).To(ConsistOf(ourManager), "nobody shall believe that an API server still allocates IPAddresses")
 		if was.storedIn == is.storedIn {
-			Expect(stored.version).To(Equal(before.addresses[key].version), key)
+			Expect(stored.Revision).To(Equal(before.addresses[key].Revision), key)
 		} else {
 			renewed++
 		}

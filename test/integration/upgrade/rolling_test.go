@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -171,7 +172,7 @@ func (r *rolling) expectUntouched(ctx context.Context, before snapshot) (others 
 	now := r.snapshot(ctx)
 	owners, others := before.owners(), map[string]int{}
 	same := func(name string) bool {
-		return before.services[serviceKeys+name].version != 0 && before.services[serviceKeys+name].version == now.services[serviceKeys+name].version
+		return before.services[serviceKeys+name].Revision != 0 && before.services[serviceKeys+name].Revision == now.services[serviceKeys+name].Revision
 	}
 	for _, event := range now.repairEvents(before) {
 		about := event.InvolvedObject
@@ -207,7 +208,7 @@ func (p snapshot) hasty(event *corev1.Event) bool {
 		return event.ReportingController == apiServer && slices.Contains([]string{"ClusterIPNotAllocated", "IPAddressNotAllocated"}, event.Reason)
 	}
 	for _, stored := range p.events {
-		earlier := decode[*corev1.Event](stored)
+		earlier := storage.Decode[*corev1.Event](stored)
 		if about := earlier.InvolvedObject; earlier.ReportingController == apiServer && earlier.Reason == "ClusterIPNotAllocated" &&
 			strings.Contains(event.Message, "for Service "+about.Namespace+"/"+about.Name+" ") {
 			return true
@@ -244,9 +245,9 @@ func (p snapshot) drift() (missing, leaked []string) {
 }
 
 // bitsOf are the addresses in a stored bitmap, whose first bit is for the second address.
-func bitsOf(stored value, prefix netip.Prefix) (addresses []string) {
+func bitsOf(stored storage.Value, prefix netip.Prefix) (addresses []string) {
 	GinkgoHelper()
-	bits, address := new(big.Int).SetBytes(decode[*corev1.RangeAllocation](stored).Data), prefix.Addr()
+	bits, address := new(big.Int).SetBytes(storage.Decode[*corev1.RangeAllocation](stored).Data), prefix.Addr()
 	for i := range bits.BitLen() {
 		if address = address.Next(); bits.Bit(i) == 1 {
 			addresses = append(addresses, address.String())

@@ -13,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -37,7 +38,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 			now := s.snapshot(ctx)
 			Expect(cmp.Diff(exact(pattern), exact(now.addresses))).To(BeEmpty())
 			Expect(uids(now.addresses)).To(HaveLen(len(pattern)))
-			Expect(cmp.Diff(before.others(), now.others(), cmp.AllowUnexported(value{}))).To(BeEmpty(), "nothing else is seeded")
+			Expect(cmp.Diff(before.others(), now.others())).To(BeEmpty(), "nothing else is seeded")
 
 			s.migrate(ctx, done, "verify")
 			s.offline(ctx, done, "verify")
@@ -70,7 +71,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		s.migrate(ctx, done, "unseed", "--etcd")
 		now := s.snapshot(ctx)
 		Expect(now.addresses).To(BeEmpty())
-		Expect(before.services.writes(now.services)).To(BeEmpty())
+		Expect(before.services.Changes(now.services)).To(BeEmpty())
 		Expect(cmp.Diff(keys, s.keys(ctx))).To(BeEmpty())
 	})
 
@@ -88,7 +89,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		migrate.Publish(ctx, s.Cluster, s.etcd, s.URL())
 		s.migrate(ctx, done, "finalize", "--yes", "--archive="+filepath.Join(GinkgoT().TempDir(), "archive.yaml"))
 		Expect(s.keys(ctx)).NotTo(ContainElement(HavePrefix(noteKeys)))
-		Expect(before.addresses.writes(s.snapshot(ctx).addresses)).To(BeEmpty())
+		Expect(before.addresses.Changes(s.snapshot(ctx).addresses)).To(BeEmpty())
 	})
 
 	// Before seed there are a Service's IPAddress by another writer and a reservation. Afterwards
@@ -101,27 +102,26 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		const reserved = "10.96.0.200" // of the static band, where no Service is by chance
 		reservation := addressKeys + reserved
 		namespace, name, _ := strings.Cut(owners[addresses[50]][0], "/")
-		s.put(ctx, written, encode(framework.NewIPAddress(addresses[50], namespace, name)))
-		s.put(ctx, reservation, encode(framework.NewIPAddress(reserved, cluster.Namespace, "nobody", framework.ManagedBy("somebody"))))
+		s.etcd.Put(ctx, written, storage.Encode(framework.NewIPAddress(addresses[50], namespace, name)))
+		s.etcd.Put(ctx, reservation, storage.Encode(framework.NewIPAddress(reserved, cluster.Namespace, "nobody", framework.ManagedBy("somebody"))))
 		before := s.snapshot(ctx)
 		s.migrate(ctx, done, "seed", "--etcd")
 		seeded := s.snapshot(ctx)
 		Expect(seeded.addresses).To(HaveLen(len(owners) + 1))
-		Expect(before.addresses.writes(seeded.addresses)).To(HaveLen(len(owners)-1), "those that were there are not touched")
+		Expect(before.addresses.Changes(seeded.addresses)).To(HaveLen(len(owners)-1), "those that were there are not touched")
 
-		changed := decode[*networkingv1.IPAddress](seeded.addresses[labelled])
+		changed := storage.Decode[*networkingv1.IPAddress](seeded.addresses[labelled])
 		changed.Labels["team"] = "mine"
-		s.put(ctx, labelled, encode(changed))
-		_, err := s.etcd.Delete(ctx, replaced)
-		Expect(err).NotTo(HaveOccurred())
-		s.put(ctx, replaced, seeded.addresses[replaced].raw)
+		s.etcd.Put(ctx, labelled, storage.Encode(changed))
+		s.etcd.Remove(ctx, replaced)
+		s.etcd.Put(ctx, replaced, seeded.addresses[replaced].Raw)
 
 		before = s.snapshot(ctx)
 		s.migrate(ctx, done, "unseed", "--etcd")
 		now := s.snapshot(ctx)
 		Expect(slices.Collect(maps.Keys(now.addresses))).To(ConsistOf(written, reservation, labelled, replaced))
-		Expect(now.addresses.writes(before.addresses)).To(HaveEach(HaveSuffix("is new")), "what is kept is not written")
-		Expect(cmp.Diff(before.others(), now.others(), cmp.AllowUnexported(value{}))).To(BeEmpty())
+		Expect(now.addresses.Changes(before.addresses)).To(HaveEach(HaveSuffix("is new")), "what is kept is not written")
+		Expect(cmp.Diff(before.others(), now.others())).To(BeEmpty())
 	})
 })
 
@@ -129,7 +129,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 const noteKeys = "/registry/clusterip-operator.io/"
 
 // repaired are the IPAddresses that the new API server itself writes when started on the fixture.
-func (y *fixture) repaired(ctx context.Context) values {
+func (y *fixture) repaired(ctx context.Context) storage.Values {
 	GinkgoHelper()
 	s := y.open(ctx, newer)
 	s.expectWhole(ctx)
@@ -147,11 +147,11 @@ func (s *environment) preview(ctx context.Context, args ...string) {
 }
 
 // uids are those of IPAddresses, each once.
-func uids(all values) map[string]bool {
+func uids(all storage.Values) map[string]bool {
 	GinkgoHelper()
 	found := map[string]bool{}
 	for key, stored := range all {
-		ip := decode[*networkingv1.IPAddress](stored)
+		ip := storage.Decode[*networkingv1.IPAddress](stored)
 		Expect(ip.CreationTimestamp.IsZero()).To(BeFalse(), key)
 		found[string(ip.UID)] = true
 	}
@@ -159,4 +159,4 @@ func uids(all values) map[string]bool {
 }
 
 // others are the snapshot's values but IPAddresses and events.
-func (p snapshot) others() []values { return []values{p.cidrs, p.bitmaps, p.services} }
+func (p snapshot) others() []storage.Values { return []storage.Values{p.cidrs, p.bitmaps, p.services} }

@@ -1,7 +1,6 @@
 package upgrade_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -12,15 +11,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
@@ -36,50 +33,23 @@ const (
 
 // snapshot is etcd at one revision and the length of the API server's log. It needs no API server.
 type snapshot struct {
-	addresses, cidrs, bitmaps, services, events values
+	addresses, cidrs, bitmaps, services, events storage.Values
 
 	log int64
-}
-
-// values are keys with what is stored there.
-type values map[string]value
-
-type value struct {
-	raw     []byte
-	version int64 // the revision of the last write
 }
 
 // snapshot takes a snapshot.
 func (s *environment) snapshot(ctx context.Context) snapshot {
 	GinkgoHelper()
-	p := snapshot{log: s.logLength()}
-	answer, err := s.etcd.Txn(ctx).Then(
-		below(addressKeys), below(cidrKeys), below(rangeKeys), below(serviceKeys), below(eventKeys)).Commit()
-	Expect(err).NotTo(HaveOccurred())
-	for i, into := range []*values{&p.addresses, &p.cidrs, &p.bitmaps, &p.services, &p.events} {
-		*into = values{}
-		for _, kv := range answer.Responses[i].GetResponseRange().Kvs {
-			(*into)[string(kv.Key)] = value{raw: kv.Value, version: kv.ModRevision}
-		}
-	}
-	return p
+	log, all := s.logLength(), s.etcd.Below(ctx, storage.Registry)
+	return snapshot{all.Below(addressKeys), all.Below(cidrKeys), all.Below(rangeKeys), all.Below(serviceKeys), all.Below(eventKeys), log}
 }
 
 // keys are all keys in etcd, but those that an API server writes unasked.
-func (s *environment) keys(ctx context.Context) (all []string) {
+func (s *environment) keys(ctx context.Context) []string {
 	GinkgoHelper()
-	answer, err := s.etcd.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	Expect(err).NotTo(HaveOccurred())
-	for _, kv := range answer.Kvs {
-		key := string(kv.Key)
-		if !strings.HasPrefix(key, eventKeys) && !strings.HasPrefix(key, "/registry/leases/") && !strings.HasPrefix(key, "/registry/masterleases/") {
-			all = append(all, key)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.etcd.Below(ctx, ""))), storage.Unasked)
 }
-
-func below(prefix string) clientv3.Op { return clientv3.OpGet(prefix, clientv3.WithPrefix()) }
 
 func (s *environment) logLength() int64 {
 	GinkgoHelper()
@@ -88,38 +58,12 @@ func (s *environment) logLength() int64 {
 	return info.Size()
 }
 
-// put writes a value as no API server would.
-func (s *environment) put(ctx context.Context, key string, raw []byte) {
-	GinkgoHelper()
-	_, err := s.etcd.Put(ctx, key, string(raw))
-	Expect(err).NotTo(HaveOccurred())
-}
-
-// writes says what became of each key that is new, gone or written, even with the same value.
-func (v values) writes(later values) []string {
-	var all []string
-	for _, key := range slices.Sorted(maps.Keys(v)) {
-		switch now, there := later[key]; {
-		case !there:
-			all = append(all, key+" is gone")
-		case now.version != v[key].version:
-			all = append(all, fmt.Sprintf("%s was written: %q, before %q", key, now.raw, v[key].raw))
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(later)) {
-		if _, was := v[key]; !was {
-			all = append(all, key+" is new")
-		}
-	}
-	return all
-}
-
 // clusterIPs are each Service's, under namespace/name, also for Services that have none.
 func (p snapshot) clusterIPs() map[string][]string {
 	GinkgoHelper()
 	all := map[string][]string{}
 	for key, stored := range p.services {
-		service := decode[*corev1.Service](stored)
+		service := storage.Decode[*corev1.Service](stored)
 		all[strings.TrimPrefix(key, serviceKeys)] = inventory.ClusterIPs(service)
 	}
 	return all
@@ -149,10 +93,10 @@ func (p snapshot) repairsSince(earlier snapshot) (all []string) {
 func (p snapshot) repairEvents(earlier snapshot) (all []*corev1.Event) {
 	GinkgoHelper()
 	for key, stored := range p.events {
-		if stored.version == earlier.events[key].version {
+		if stored.Revision == earlier.events[key].Revision {
 			continue
 		}
-		if event := decode[*corev1.Event](stored); slices.Contains(migrate.Repairs, event.Reason) {
+		if event := storage.Decode[*corev1.Event](stored); slices.Contains(migrate.Repairs, event.Reason) {
 			all = append(all, event)
 		}
 	}
@@ -163,15 +107,6 @@ func describe(event *corev1.Event) string {
 	return fmt.Sprintf("%s %s/%s: %s", event.Reason, event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message)
 }
 
-// decode reads what an API server, or a program that writes like one, has stored.
-func decode[T runtime.Object](stored value) T {
-	GinkgoHelper()
-	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(stored.raw, nil, nil)
-	Expect(err).NotTo(HaveOccurred(), "%q", stored.raw)
-	Expect(object).To(BeAssignableToTypeOf(*new(T)))
-	return object.(T)
-}
-
 // address is an IPAddress with the version of the API that it is stored in.
 type address struct {
 	networkingv1.IPAddress
@@ -179,10 +114,10 @@ type address struct {
 }
 
 // addressOf reads an IPAddress in either version; they are alike.
-func addressOf(stored value) address {
+func addressOf(stored storage.Value) address {
 	GinkgoHelper()
-	object, kind, err := scheme.Codecs.UniversalDeserializer().Decode(stored.raw, nil, nil)
-	Expect(err).NotTo(HaveOccurred(), "%q", stored.raw)
+	object, kind, err := scheme.Codecs.UniversalDeserializer().Decode(stored.Raw, nil, nil)
+	Expect(err).NotTo(HaveOccurred(), "%q", stored.Raw)
 	switch ip := object.(type) {
 	case *networkingv1.IPAddress:
 		return address{IPAddress: *ip, storedIn: kind.GroupVersion().String()}
@@ -206,34 +141,23 @@ func (a address) managers() (names []string) {
 
 // exact are stored IPAddresses, by key, as if written at one moment by one manager. Each is encoded
 // again and must stay the same: what is decoded is all that there is.
-func exact(all values) map[string]string {
+func exact(all storage.Values) map[string]string {
 	GinkgoHelper()
 	texts := map[string]string{}
 	for key, stored := range all {
-		ip := decode[*networkingv1.IPAddress](stored)
-		Expect(encode(ip)).To(Equal(stored.raw), key)
+		ip := storage.Decode[*networkingv1.IPAddress](stored)
+		Expect(storage.Encode(ip)).To(Equal(stored.Raw), key)
 		ip.UID, ip.CreationTimestamp = "", metav1.Time{}
 		for i := range ip.ManagedFields {
 			ip.ManagedFields[i].Time, ip.ManagedFields[i].Manager = &metav1.Time{Time: time.Unix(0, 0)}, ""
 		}
-		texts[key] = string(encode(ip))
+		texts[key] = string(storage.Encode(ip))
 	}
 	return texts
 }
 
-// encode writes a networking.k8s.io/v1 object as an API server stores it.
-func encode(object runtime.Object) []byte {
-	GinkgoHelper()
-	info, found := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	Expect(found).To(BeTrue())
-	var out bytes.Buffer
-	codec := scheme.Codecs.EncoderForVersion(info.Serializer, schema.GroupVersions{networkingv1.SchemeGroupVersion})
-	Expect(codec.Encode(object, &out)).To(Succeed())
-	return out.Bytes()
-}
-
 // alike are stored IPAddresses, by key, as far as an API server's allocator looks at them.
-func alike(all values) map[string]string {
+func alike(all storage.Values) map[string]string {
 	GinkgoHelper()
 	texts := map[string]string{}
 	for key, stored := range all {

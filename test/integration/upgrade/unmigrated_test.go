@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -65,8 +66,7 @@ var _ = Describe("A cluster that goes the way without a migration", Ordered, Lab
 		orphans := []string{"10.96.0.201", "fd00:10:96::c9"} // of the static band, where no Service is by chance
 		Expect(r.API.Kill()).To(Succeed())
 		for _, address := range lost {
-			_, err := r.etcd.Delete(ctx, addressKeys+address)
-			Expect(err).NotTo(HaveOccurred())
+			r.etcd.Remove(ctx, addressKeys+address)
 		}
 		for _, address := range strayed {
 			r.putAddress(ctx, address, "somebody-else")
@@ -110,7 +110,7 @@ func (s *environment) putAddress(ctx context.Context, address, service string) {
 	ip.APIVersion, ip.Kind = networkingv1.SchemeGroupVersion.String(), "IPAddress"
 	ip.UID = "00000000-0000-4000-8000-000000000000"
 	ip.CreationTimestamp = metav1.Unix(1700000000, 0)
-	s.put(ctx, addressKeys+address, encode(ip))
+	s.etcd.Put(ctx, addressKeys+address, storage.Encode(ip))
 }
 
 func words(kind string, addresses []string) (all []any) {

@@ -88,7 +88,7 @@ var _ = Describe("A cluster that goes back one minor at a time", Label("soak"), 
 			rolled := s.snapshot(ctx)
 			s.restart(ctx, server)
 			s.expectCalm(ctx, rolled)
-			Expect(rolled.bitmaps.writes(s.snapshot(ctx).bitmaps)).To(BeEmpty(), "the API server would have built other bitmaps")
+			Expect(rolled.bitmaps.Changes(s.snapshot(ctx).bitmaps)).To(BeEmpty(), "the API server would have built other bitmaps")
 			s.expectNew(ctx, "on-"+server.Version.NetworkingVersion, 50)
 			s.expectBitmap(ctx, 0)
 			s.expectKeeps(ctx, before)

@@ -15,6 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -26,10 +27,10 @@ const (
 // Publish tells a cluster that its API servers are at these URLs, as they do themselves unless they
 // listen on loopback. As such addresses would be refused, it writes to the storage, one slice for
 // each port. It waits until the API server reports them.
-func Publish(ctx context.Context, c *cluster.Cluster, etcd *clientv3.Client, urls ...string) {
+func Publish(ctx context.Context, c *cluster.Cluster, etcd storage.Storage, urls ...string) {
 	GinkgoHelper()
-	_, err := etcd.Txn(ctx).Then(clientv3.OpDelete(slicesKey, clientv3.WithPrefix()), clientv3.OpDelete(endpointsKey)).Commit()
-	Expect(err).NotTo(HaveOccurred())
+	etcd.Remove(ctx, slicesKey, clientv3.WithPrefix())
+	etcd.Remove(ctx, endpointsKey)
 	published(ctx, c, 0)
 	endpoints := corev1.Endpoints{ //nolint:staticcheck // API servers still write it
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"},
@@ -60,12 +61,11 @@ func Publish(ctx context.Context, c *cluster.Cluster, etcd *clientv3.Client, url
 	published(ctx, c, len(urls))
 }
 
-func put(ctx context.Context, etcd *clientv3.Client, key string, object any) {
+func put(ctx context.Context, etcd storage.Storage, key string, object any) {
 	GinkgoHelper()
 	text, err := json.Marshal(object)
 	Expect(err).NotTo(HaveOccurred())
-	_, err = etcd.Put(ctx, key, string(text))
-	Expect(err).NotTo(HaveOccurred())
+	etcd.Put(ctx, key, text)
 }
 
 // published waits until the API server tells of as many as there are.
