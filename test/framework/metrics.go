@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,6 +42,18 @@ func (m Metrics) Value(name string, labels ...string) (value float64, found bool
 		}
 	}
 	return value, found
+}
+
+// Buckets returns those of a histogram with the given labels, added up: how much was at most so much.
+func (m Metrics) Buckets(name string, labels ...string) map[float64]float64 {
+	buckets := map[float64]float64{}
+	for _, sample := range m {
+		bound, err := strconv.ParseFloat(string(sample.Metric[model.BucketLabel]), 64)
+		if err == nil && string(sample.Metric[model.MetricNameLabel]) == name+"_bucket" && carries(sample.Metric, labels) {
+			buckets[bound] += float64(sample.Value)
+		}
+	}
+	return buckets
 }
 
 func carries(metric model.Metric, labels []string) bool {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
@@ -33,7 +34,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 	)
 	var (
 		c     *cluster.Cluster
-		log   traffic.AuditLog
+		log   audit.Log
 		round int
 		made  []*traffic.Crowd // that are there
 

@@ -30,10 +30,7 @@ var _ = Describe("Two managers", Ordered, func() {
 
 	restorations := func(ctx context.Context, manager *framework.Manager) float64 {
 		GinkgoHelper()
-		metrics, err := manager.Metrics(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		value, _ := metrics.Value("clusterip_operator_drift_repaired_total", "type", "missing")
-		return value
+		return cluster.MetricOf(ctx, manager, "clusterip_operator_drift_repaired_total", "type", "missing")
 	}
 	// takesOver wants the standby to do the work of the leader that has just ended.
 	takesOver := func(ctx context.Context, standby *framework.Manager, service *corev1.Service, ended time.Time, within time.Duration) {

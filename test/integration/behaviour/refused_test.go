@@ -15,26 +15,16 @@ import (
 
 // noBands is a policy of a platform that lets no user change IPAddresses.
 const noBands = `
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: platform}
-spec:
   failurePolicy: Fail
   matchConstraints:
     resourceRules: [{apiGroups: [networking.k8s.io], apiVersions: ["*"], resources: [ipaddresses], operations: [UPDATE]}]
-  validations: [{expression: "false", message: the platform keeps IPAddresses}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: platform}
-spec: {policyName: platform, validationActions: [Deny]}
-`
+  validations: [{expression: "false", message: the platform keeps IPAddresses}]`
 
 // A platform may forbid to change IPAddresses. Band labels are a service to people: where they are
 // refused, that is said once, and no request is sent for each IPAddress again and again.
 var _ = It("Band labels that the platform refuses are not tried for each IPAddress", func(ctx SpecContext) {
 	c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
-	c.Apply(ctx, noBands)
+	c.Forbid(ctx, "platform", noBands)
 	services := c.CreateServices(ctx, 30, framework.Numbered(cluster.Namespace, "labelled", framework.RequireDualStack()))
 	Eventually(func() error {
 		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "label", "ipaddress", services[0].Spec.ClusterIP, "a=b", "--dry-run=server")

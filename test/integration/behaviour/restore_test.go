@@ -101,8 +101,5 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 // used is how many IPv4 addresses of the default range a manager knows to be in use.
 func used(ctx context.Context, manager *framework.Manager) float64 {
 	GinkgoHelper()
-	metrics, err := manager.Metrics(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	value, _ := metrics.Value("clusterip_operator_allocated_ips", "cidr", "10.96.0.0/16")
-	return value
+	return cluster.MetricOf(ctx, manager, "clusterip_operator_allocated_ips", "cidr", "10.96.0.0/16")
 }

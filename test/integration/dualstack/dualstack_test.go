@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,8 +140,11 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 	})
 
 	It("and Services gain it while they are edited and the command is killed", func(ctx SpecContext) {
-		_, err := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, refusing(), metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		c.Consult(ctx, "Validating", "refusing", cluster.StartWebhook(func(_ *http.Request, _ *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
+			response.Allowed, response.Result = false, &metav1.Status{Message: "for the sake of the test"}
+		}), `rules: [{apiGroups: [""], apiVersions: ["*"], operations: [UPDATE], resources: [services]}], matchConditions: [
+			{name: has, expression: "has(object.metadata.labels) && 'refuse' in object.metadata.labels"},
+			{name: had, expression: "has(oldObject.metadata.labels) && 'refuse' in oldObject.metadata.labels"}]`)
 		var names []string
 		for i := range many - 4 {
 			names = append(names, cluster.StockName(i))
@@ -238,24 +240,4 @@ func givePod(ctx context.Context, c *cluster.Cluster, app string, addresses ...s
 	p.Status.PodIP = addresses[0]
 	_, err = pods.UpdateStatus(ctx, p, metav1.UpdateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-}
-
-// refusing is a webhook that refuses Services which ask for it.
-func refusing() *admissionregistrationv1.ValidatingWebhookConfiguration {
-	GinkgoHelper()
-	none := admissionregistrationv1.SideEffectClassNone
-	return &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "refusing"},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "refusing.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none,
-			ClientConfig: cluster.StartWebhook(func(_ *http.Request, _ *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
-				response.Allowed, response.Result = false, &metav1.Status{Message: "for the sake of the test"}
-			}),
-			MatchConditions: []admissionregistrationv1.MatchCondition{
-				{Name: "has", Expression: "has(object.metadata.labels) && 'refuse' in object.metadata.labels"},
-				{Name: "had", Expression: "has(oldObject.metadata.labels) && 'refuse' in oldObject.metadata.labels"},
-			},
-			Rules: cluster.Rules(admissionregistrationv1.Update, "", "services"),
-		}},
-	}
 }

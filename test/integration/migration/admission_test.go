@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -40,20 +39,9 @@ func (w *environment) slowAdmission(ctx context.Context) *hold {
 		case <-r.Context().Done():
 		}
 	})
-	hooks := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	_, err := hooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "slow"},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "slow.example.com", ClientConfig: webhook, AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: new(int32(30)),
-			SideEffects: new(admissionregistrationv1.SideEffectClassNone), Rules: cluster.Rules(admissionregistrationv1.Create, "", "services"),
-			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "slow", Expression: `object.metadata.name.startsWith("slow")`}},
-		}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) {
-		h.release()
-		Expect(hooks.Delete(ctx, "slow", deleteNow)).To(Succeed())
-	})
+	w.Consult(ctx, "Validating", "slow", webhook, `timeoutSeconds: 30, rules: [{apiGroups: [""], apiVersions: ["*"], operations: [CREATE], resources: [services]}],
+		matchConditions: [{name: slow, expression: 'object.metadata.name.startsWith("slow")'}]`)
+	DeferCleanup(h.release)
 	w.admissionHolds(ctx, h)
 	return h
 }

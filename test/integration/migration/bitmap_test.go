@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
@@ -336,7 +337,7 @@ func (w *environment) crowd(ctx context.Context, made *atomic.Int64, stop <-chan
 				}
 				made.Add(1)
 				if i%3 != 0 {
-					if err := w.Client().CoreV1().Services(s.Namespace).Delete(ctx, s.Name, deleteNow); err != nil {
+					if err := w.Client().CoreV1().Services(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil {
 						return err
 					}
 				}

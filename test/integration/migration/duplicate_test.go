@@ -128,7 +128,7 @@ var _ = Describe("An address of several Services", Ordered, func() {
 
 	It("is free when the younger ones were made anew", func(ctx SpecContext) {
 		for _, name := range services[1:] {
-			Expect(w.Client().CoreV1().Services(cluster.Namespace).Delete(ctx, name, deleteNow)).To(Succeed())
+			Expect(w.Client().CoreV1().Services(cluster.Namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 		}
 		with(clean, w.migrate(ctx, "run", "--repair-bitmap", "--leak-grace=1s")) // the API server took the bits away with the younger ones
 		for _, name := range services[1:] {

@@ -361,6 +361,3 @@ func (w *environment) some(ctx context.Context, key string) (address, name strin
 	Fail("no Service has an address of " + key)
 	return "", ""
 }
-
-// deleteNow are the options of a deletion like any other.
-var deleteNow = metav1.DeleteOptions{}

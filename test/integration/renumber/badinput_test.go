@@ -173,59 +173,22 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 // await has the API server ask Service s0, which never answers, about a namespace's Services.
 func await(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	webhooks := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	none := admissionregistrationv1.SideEffectClassNone
-	_, err := webhooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "judge"},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "judge.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			ClientConfig:      admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "s0"}},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
-			}},
-		}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) { Expect(webhooks.Delete(ctx, "judge", metav1.DeleteOptions{})).To(Succeed()) })
+	service := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "s0"}}
+	c.Consult(ctx, "Validating", "judge", service, `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: `+namespace+`}},
+		rules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [services]}]`)
 }
 
 // forbid has the API server refuse Services for which a CEL expression is false.
 func forbid(ctx context.Context, expression string) {
 	GinkgoHelper()
-	policies := c.Client().AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	bindings := c.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	_, err := policies.Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "forbid"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
-				},
-			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: expression, Message: "forbidden here"}},
-		},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	_, err = bindings.Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "forbid"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: "forbid", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
 	try := func(ctx context.Context) error {
 		bad := framework.NewService("default", "probe", framework.ExternalName("example.com"))
 		bad.Spec.ExternalIPs = []string{"192.0.2.1"}
 		_, err := c.Client().CoreV1().Services("default").Create(ctx, bad, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(bindings.Delete(ctx, "forbid", metav1.DeleteOptions{})).To(Succeed())
-		Expect(policies.Delete(ctx, "forbid", metav1.DeleteOptions{})).To(Succeed())
-		Eventually(try).WithContext(ctx).Should(Succeed()) // the API server forgets it later than it deletes it
-	})
+	DeferCleanup(func(ctx SpecContext) { Eventually(try).WithContext(ctx).Should(Succeed()) }) // the API server forgets it later than it deletes it
+	c.Forbid(ctx, "forbid", fmt.Sprintf(`{matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [services]}]},
+		validations: [{expression: %q, message: forbidden here}]}`, expression))
 	Eventually(try).WithContext(ctx).Should(MatchError(ContainSubstring("forbidden here")), fmt.Sprint("never refused: ", expression))
 }

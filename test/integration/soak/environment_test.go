@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
@@ -39,7 +40,7 @@ func isExclusive(address netip.Addr) bool {
 type environment struct {
 	*cluster.Cluster
 	apis []*framework.APIServer
-	logs []traffic.AuditLog
+	logs []audit.Log
 }
 
 // start starts a cluster with a number of API servers and no replica yet, with the manifests of
@@ -48,7 +49,7 @@ func start(ctx context.Context, apiServers int, tree string) *environment {
 	GinkgoHelper()
 	log, flags := traffic.NewAuditLog()
 	options := framework.Options{ServiceClusterIPRange: openRanges, Args: flags}
-	e := &environment{logs: []traffic.AuditLog{log}}
+	e := &environment{logs: []audit.Log{log}}
 	e.Cluster = cluster.Start(ctx, cluster.Options{Options: options, Installed: true, Plain: true, Tree: tree})
 	e.apis = []*framework.APIServer{e.API}
 	for range apiServers - 1 {

@@ -1,31 +1,25 @@
 package soak_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/hostile"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
@@ -57,7 +51,7 @@ var _ = Describe("A hostile hour", Label("soak"), func() {
 	It("costs friends nothing, and the operator no more than is bounded", func(ctx SpecContext) {
 		// As in a pod, whatever hack/test.sh says for the sake of speed.
 		GinkgoT().Setenv("GOGC", "100")
-		log, flags := newOperatorLog()
+		log, flags := audit.New(operatorAudit)
 		h := &hour{log: log, environment: &environment{Cluster: cluster.Start(ctx, cluster.Options{
 			Options:   framework.Options{ServiceClusterIPRange: openRanges, Args: flags},
 			Installed: true, Replicas: 2, Plain: true,
@@ -108,7 +102,7 @@ var _ = Describe("A hostile hour", Label("soak"), func() {
 // hour is the cluster of a hostile hour, and what was measured in it.
 type hour struct {
 	*environment
-	log     string
+	log     audit.Log
 	tenants []*hostile.Tenant
 	target  hostile.Target
 	sent    hostile.Tally
@@ -180,7 +174,7 @@ func (h *hour) watch(ctx context.Context, do func()) {
 	stop()
 	watcher.Wait()
 	h.failedOpen = cluster.FailedOpen(ctx, h.Access) - before
-	h.webhooks, h.waited = within(0.99, calls, h.calls(ctx)), within(0.99, waits, h.waits(ctx))
+	h.webhooks, h.waited = h.calls(ctx).since(calls).quantile(0.99), h.waits(ctx).since(waits).quantile(0.99)
 	for _, replica := range h.Replicas() {
 		h.stops = append(h.stops, replica.Stop())
 	}
@@ -228,102 +222,41 @@ func (h *hour) intruders(ctx context.Context) (found []string) {
 func (h *hour) queued(ctx context.Context) (most float64) {
 	GinkgoHelper()
 	for _, replica := range h.Replicas() {
-		metrics, err := replica.Metrics(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		n, _ := metrics.Value("workqueue_depth")
-		most = max(most, n)
+		most = max(most, cluster.MetricOf(ctx, replica, "workqueue_depth"))
 	}
 	return most
 }
 
-// timings are how often something has taken the API server how long: for each bound of a histogram,
-// how much lay within it.
-type timings map[time.Duration]float64
-
-// histogram reads those of one that have a label.
-func (h *hour) histogram(ctx context.Context, name, label, value string) timings {
-	GinkgoHelper()
-	out := timings{}
-	for _, sample := range cluster.ScrapeAPIServer(ctx, h.Access) {
-		if sample.Metric[model.MetricNameLabel] != model.LabelValue(name+"_bucket") || sample.Metric[model.LabelName(label)] != model.LabelValue(value) {
-			continue
-		}
-		bound := time.Duration(math.MaxInt64)
-		if seconds, err := strconv.ParseFloat(string(sample.Metric[model.BucketLabel]), 64); err == nil && !math.IsInf(seconds, 1) {
-			bound = time.Duration(seconds * float64(time.Second))
-		}
-		out[bound] += float64(sample.Value)
-	}
-	return out
-}
-
 // calls times the creations' webhook, waits how long tenants' and friends' requests wait for seats.
-func (h *hour) calls(ctx context.Context) timings {
-	return h.histogram(ctx, "apiserver_admission_webhook_admission_duration_seconds", "name", "service.clusterip-operator.io")
+func (h *hour) calls(ctx context.Context) histogram {
+	GinkgoHelper()
+	return cluster.ScrapeAPIServer(ctx, h.Access).Buckets("apiserver_admission_webhook_admission_duration_seconds", "name", "service.clusterip-operator.io")
 }
 
-func (h *hour) waits(ctx context.Context) timings {
-	return h.histogram(ctx, "apiserver_flowcontrol_request_wait_duration_seconds", "priority_level", "global-default")
-}
-
-// within is the bound of the bucket in which that share of the calls between two readings lies.
-func within(share float64, before, after timings) time.Duration {
-	bounds := slices.Sorted(maps.Keys(after))
-	if len(bounds) == 0 {
-		return 0
-	}
-	last := bounds[len(bounds)-1]
-	i := slices.IndexFunc(bounds, func(b time.Duration) bool { return after[b]-before[b] >= share*(after[last]-before[last]) })
-	return bounds[i]
+func (h *hour) waits(ctx context.Context) histogram {
+	GinkgoHelper()
+	return cluster.ScrapeAPIServer(ctx, h.Access).Buckets("apiserver_flowcontrol_request_wait_duration_seconds", "priority_level", "global-default")
 }
 
 // operatorAudit notes the operator's writes and the API server's IPAddresses, but no tenant's
 // writes.
 const operatorAudit = `
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
-rules:
-- level: Metadata
-  users: ["system:serviceaccount:` + cluster.OperatorNamespace + ":" + cluster.OperatorAccount + `"]
-  verbs: [create, update, patch, delete]
-- level: Metadata
-  users: ["system:apiserver"]
-  verbs: [create]
-  resources: [{group: networking.k8s.io, resources: [ipaddresses]}]
-- level: None
-`
-
-// newOperatorLog makes a log of what the operator writes, and returns the flags of its API server.
-func newOperatorLog() (log string, flags []string) {
-	GinkgoHelper()
-	dir := GinkgoT().TempDir()
-	policy := filepath.Join(dir, "policy.yaml")
-	Expect(os.WriteFile(policy, []byte(operatorAudit), 0o600)).To(Succeed())
-	log = filepath.Join(dir, "audit.log")
-	return log, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--audit-log-maxsize=100000"}
-}
+  {level: Metadata, users: ["system:serviceaccount:` + cluster.OperatorNamespace + ":" + cluster.OperatorAccount + `"], verbs: [create, update, patch, delete]},
+  {level: Metadata, users: ["system:apiserver"], verbs: [create], resources: [{group: networking.k8s.io, resources: [ipaddresses]}]}`
 
 // readLog counts what the operator wrote since a time, without reviews of tokens and of rights.
 func (h *hour) readLog(since time.Time) {
 	GinkgoHelper()
 	h.events, h.writes = map[string]int{}, map[string]int{}
-	file, err := os.Open(h.log)
-	Expect(err).NotTo(HaveOccurred())
-	defer file.Close() //nolint:errcheck // it is only read
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var e struct {
-			User           struct{ Username string }
-			ObjectRef      struct{ Resource string }
-			StageTimestamp metav1.MicroTime
-		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.StageTimestamp.Time.Before(since) {
-			continue
-		}
+	type event struct {
+		User           struct{ Username string }
+		ObjectRef      struct{ Resource string }
+		StageTimestamp metav1.MicroTime
+	}
+	for _, e := range audit.Read[event](h.log) {
 		minute := e.StageTimestamp.Format("15:04")
 		switch resource := e.ObjectRef.Resource; {
+		case e.StageTimestamp.Time.Before(since):
 		case e.User.Username == "system:apiserver":
 			h.allocations++
 		case resource == "ipaddresses":
@@ -334,7 +267,6 @@ func (h *hour) readLog(since time.Time) {
 			h.writes[minute]++
 		}
 	}
-	Expect(lines.Err()).NotTo(HaveOccurred())
 }
 
 // verdict is all that was measured.

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/common/model"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -78,19 +76,7 @@ func answers(ctx context.Context, replica *framework.Manager) histogram {
 	GinkgoHelper()
 	metrics, err := replica.Metrics(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	return histogramOf(metrics, "clusterip_operator_admission_duration_seconds")
-}
-
-func histogramOf(metrics framework.Metrics, name string) histogram {
-	h := histogram{}
-	for _, sample := range metrics {
-		if string(sample.Metric[model.MetricNameLabel]) == name+"_bucket" {
-			if bound, err := strconv.ParseFloat(string(sample.Metric[model.BucketLabel]), 64); err == nil {
-				h[bound] += float64(sample.Value)
-			}
-		}
-	}
-	return h
+	return metrics.Buckets("clusterip_operator_admission_duration_seconds")
 }
 
 // since returns what was added to an earlier histogram.
@@ -134,7 +120,7 @@ took_bucket{le="+Inf"} 21
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := histogramOf(metrics, "took")
+	h := histogram(metrics.Buckets("took"))
 	for q, want := range map[float64]time.Duration{0.5: 105 * time.Millisecond, 0.25: 52500 * time.Microsecond, 0.99: 200 * time.Millisecond} {
 		if got := h.quantile(q).Round(time.Microsecond); got != want {
 			t.Errorf("%v: got %s, want %s", q, got, want)

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -35,19 +34,8 @@ func answerAsCompany(_ *http.Request, question *admissionv1.AdmissionRequest, re
 // A change by the company makes API servers call our webhook again, maybe on the other replica.
 var _ = inOrder("A webhook that is asked after ours", func() {
 	BeforeAll(func(ctx SpecContext) {
-		configurations := c.Client().AdmissionregistrationV1().MutatingWebhookConfigurations()
-		_, err := configurations.Create(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: "zz-company"},
-			Webhooks: []admissionregistrationv1.MutatingWebhook{{
-				Name: "company.example.com", ClientConfig: cluster.StartWebhook(answerAsCompany),
-				AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
-				Rules: cluster.Rules(admissionregistrationv1.Create, "", "services"),
-			}},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func(ctx SpecContext) {
-			Expect(configurations.Delete(ctx, "zz-company", metav1.DeleteOptions{})).To(Succeed())
-		})
+		c.Consult(ctx, "Mutating", "zz-company", cluster.StartWebhook(answerAsCompany),
+			`rules: [{apiGroups: [""], apiVersions: ["*"], operations: [CREATE], resources: [services]}]`)
 		Eventually(func() map[string]string {
 			probe := c.Create(ctx, cluster.Dual("plain", "labelled-probe"))
 			defer c.DeleteServices(ctx, probe)

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -102,19 +101,8 @@ func holdCreation(ctx context.Context) (held <-chan struct{}, release func()) {
 			}
 		})
 	})
-	configurations := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	_, err := configurations.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "hold"},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "hold.example.com", ClientConfig: webhook, AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: new(int32(30)),
-			SideEffects: new(admissionregistrationv1.SideEffectClassNone), FailurePolicy: new(admissionregistrationv1.Fail),
-			Rules: cluster.Rules(admissionregistrationv1.Create, "networking.k8s.io", "servicecidrs"),
-		}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(configurations.Delete(ctx, "hold", metav1.DeleteOptions{})).To(Succeed())
-	})
+	c.Consult(ctx, "Validating", "hold", webhook,
+		`timeoutSeconds: 30, failurePolicy: Fail, rules: [{apiGroups: [networking.k8s.io], apiVersions: ["*"], operations: [CREATE], resources: [servicecidrs]}]`)
 	Eventually(func() <-chan struct{} { // the API server learns of it
 		_, err := c.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR("probe", "10.202.0.0/28"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		Expect(err).NotTo(HaveOccurred())

@@ -89,26 +89,13 @@ func renumber(ctx context.Context, args ...string) {
 // forbid refuses a tenant external IPs, load balancers and node ports, as many clusters do.
 func forbid(ctx context.Context, t *hostile.Tenant) {
 	GinkgoHelper()
-	c.Apply(ctx, fmt.Sprintf(`
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: tenants}
-spec:
+	c.Forbid(ctx, "tenants", fmt.Sprintf(`
   failurePolicy: Fail
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [services]}]}
   matchConditions: [{name: tenants, expression: 'request.userInfo.username == %q'}]
   validations:
   - {expression: 'size(object.spec.?externalIPs.orValue([])) == 0'}
-  - {expression: '!(object.spec.?type.orValue("") in ["LoadBalancer", "NodePort"])'}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: tenants}
-spec: {policyName: tenants, validationActions: [Deny]}
-`, t.Namespace))
-	DeferCleanup(func(ctx SpecContext) {
-		c.Kubectl(ctx, "delete", "validatingadmissionpolicybinding/tenants", "validatingadmissionpolicy/tenants")
-	})
+  - {expression: '!(object.spec.?type.orValue("") in ["LoadBalancer", "NodePort"])'}`, t.Namespace))
 	external := hostile.Plain("external")
 	external["spec"].(hostile.Fields)["externalIPs"] = []string{strange4}
 	Eventually(func() bool { return t.DryRun(ctx, external).Stored() }).Should(BeFalse())

@@ -37,10 +37,8 @@ func heap(ctx context.Context) (most float64) {
 		Expect(err).NotTo(HaveOccurred())
 	}
 	for _, replica := range c.Replicas() {
-		metrics, err := replica.Metrics(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		bytes, found := metrics.Value("go_memstats_heap_alloc_bytes")
-		Expect(found).To(BeTrue())
+		bytes := cluster.MetricOf(ctx, replica, "go_memstats_heap_alloc_bytes")
+		Expect(bytes).To(BeNumerically(">", 0))
 		most = max(most, bytes/mebibyte)
 	}
 	return most

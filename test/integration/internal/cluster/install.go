@@ -106,6 +106,16 @@ func (c *Cluster) Apply(ctx context.Context, text string, flags ...string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
+// ApplyForNow is Apply of what is deleted with the calling node.
+func (c *Cluster) ApplyForNow(ctx context.Context, text string) {
+	GinkgoHelper()
+	c.Apply(ctx, text)
+	DeferCleanup(func(ctx SpecContext) {
+		_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), text, "delete", "--ignore-not-found", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+	})
+}
+
 // Kubectl runs kubectl as an administrator.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) string {
 	GinkgoHelper()

@@ -111,26 +111,33 @@ var serviceWebhooks = []string{"service.clusterip-operator.io", "default.service
 // (name, value, name, value...), NoSeries if there is none.
 func (c *Cluster) Metric(ctx context.Context, name string, labels ...string) float64 {
 	GinkgoHelper()
-	return metricOf(ctx, c.Operator, "clusterip_operator_"+name, NoSeries, labels...)
+	if value, found := scrape(ctx, c.Operator).Value("clusterip_operator_"+name, labels...); found {
+		return value
+	}
+	return NoSeries
 }
 
 // EachMetric is Metric of each running replica, 0 for no series. A restarted replica counts from 0.
 func (c *Cluster) EachMetric(ctx context.Context, name string, labels ...string) (values []float64) {
 	GinkgoHelper()
 	for _, replica := range c.Replicas() {
-		values = append(values, metricOf(ctx, replica, "clusterip_operator_"+name, 0, labels...))
+		values = append(values, MetricOf(ctx, replica, "clusterip_operator_"+name, labels...))
 	}
 	return values
 }
 
-func metricOf(ctx context.Context, manager *framework.Manager, name string, otherwise float64, labels ...string) float64 {
+// MetricOf returns the sum of a manager's series of any name that carry the labels, 0 for none.
+func MetricOf(ctx context.Context, manager *framework.Manager, name string, labels ...string) float64 {
+	GinkgoHelper()
+	value, _ := scrape(ctx, manager).Value(name, labels...)
+	return value
+}
+
+func scrape(ctx context.Context, manager *framework.Manager) framework.Metrics {
 	GinkgoHelper()
 	metrics, err := manager.Metrics(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	if value, found := metrics.Value(name, labels...); found {
-		return value
-	}
-	return otherwise
+	return metrics
 }
 
 // Decisions returns how many Services the replicas decided on; if result is not empty, with result.

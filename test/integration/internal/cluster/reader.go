@@ -1,36 +1,30 @@
 package cluster
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 )
 
 // Reader is a user with the roles for looking alone. The API server logs what it answers.
 type Reader struct {
 	// Kubeconfig is a file.
 	Kubeconfig string
-	log        string
+	log        audit.Log
 	settled    int // answers from before RBAC knew the reader
 }
-
-// readerAudit is the policy of the audit log.
-const readerAudit = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata", "users": ["reader"]}, {"level": "None"}]}`
 
 // NewReader returns a reader, and the flags that its API server has to be started with.
 func NewReader() (r *Reader, args []string) {
 	GinkgoHelper()
-	policy := filepath.Join(GinkgoT().TempDir(), "audit.yaml")
-	Expect(os.WriteFile(policy, []byte(readerAudit), 0o600)).To(Succeed())
-	r = &Reader{log: filepath.Join(filepath.Dir(policy), "audit.log")}
-	return r, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + r.log}
+	r = &Reader{}
+	r.log, args = audit.New("{level: Metadata, users: [reader]}")
+	return r, args
 }
 
 // Admit gives the reader its roles, and waits until the API server knows them.
@@ -63,24 +57,13 @@ func (r *Reader) Refused() (all []string) {
 	return all
 }
 
-// auditEvent is a line of the API server's audit log.
-type auditEvent struct {
+// answer is a line of the API server's audit log.
+type answer struct {
 	Verb, RequestURI string
 	ResponseStatus   struct{ Code int }
 }
 
-func (r *Reader) answers() (all []auditEvent) {
+func (r *Reader) answers() []answer {
 	GinkgoHelper()
-	f, err := os.Open(r.log)
-	Expect(err).NotTo(HaveOccurred())
-	defer f.Close() //nolint:errcheck // the file is only read
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var e auditEvent
-		Expect(json.Unmarshal(lines.Bytes(), &e)).To(Succeed())
-		all = append(all, e)
-	}
-	Expect(lines.Err()).NotTo(HaveOccurred())
-	return all
+	return audit.Read[answer](r.log)
 }

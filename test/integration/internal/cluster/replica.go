@@ -123,7 +123,7 @@ func (c *Cluster) WaitServing(ctx context.Context) {
 func (c *Cluster) Leaders(ctx context.Context) []*framework.Manager {
 	GinkgoHelper()
 	return slices.DeleteFunc(c.Replicas(), func(r *framework.Manager) bool {
-		return metricOf(ctx, r, "leader_election_master_status", 0) != 1
+		return MetricOf(ctx, r, "leader_election_master_status") != 1
 	})
 }
 

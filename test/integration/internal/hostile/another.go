@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -16,9 +15,6 @@ import (
 
 // denied begins the names of Services that the other webhook refuses.
 const denied = "denied-"
-
-// another names its configuration. API servers call mutating webhooks in the order of these names.
-const another = "zz-another-webhook"
 
 // StartAnotherWebhook starts a mutating webhook of another product that is asked after the
 // operator's, and refuses some Services of some tenants: of these the operator never hears again.
@@ -34,21 +30,9 @@ func StartAnotherWebhook(ctx context.Context, c *cluster.Cluster, tenants ...*Te
 			response.Result = &metav1.Status{Code: http.StatusForbidden, Message: "not here"}
 		}
 	})
-	configurations := c.Client().AdmissionregistrationV1().MutatingWebhookConfigurations()
-	_, err := configurations.Create(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: another},
-		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "another.example.com", ClientConfig: config, Rules: cluster.Rules(admissionregistrationv1.Create, "", "services"),
-			AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: new(int32(10)),
-			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-				{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: namespaces},
-			}},
-		}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(configurations.Delete(ctx, another, metav1.DeleteOptions{})).To(Succeed())
-	})
+	// API servers call mutating webhooks in the order of the names of their configurations.
+	c.Consult(ctx, "Mutating", "zz-another-webhook", config, `timeoutSeconds: 10, rules: [{apiGroups: [""], apiVersions: ["*"], operations: [CREATE], resources: [services]}],
+		namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [`+strings.Join(namespaces, ", ")+`]}]}`)
 	for _, t := range tenants {
 		Eventually(func() int { return t.DryRun(ctx, Denied("asked")).Code }).Should(Equal(http.StatusForbidden))
 	}

@@ -1,36 +1,24 @@
 package manifests
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 )
 
-// AuditLog is the path of a log in which an API server notes what ServiceAccounts ask for.
-type AuditLog string
+// AuditLog is a log in which an API server notes what ServiceAccounts ask for.
+type AuditLog audit.Log
 
-// NewAuditLog makes a log of ServiceAccounts, "namespace:name", that lasts as long as the calling
-// node, and returns the flags that make an API server write it.
+// NewAuditLog makes a log of ServiceAccounts, "namespace:name", with the flags of [audit.New]. It has
+// who asked for what, not with which content.
 func NewAuditLog(accounts ...string) (log AuditLog, flags []string) {
 	GinkgoHelper()
-	dir := GinkgoT().TempDir()
-	policy := filepath.Join(dir, "policy.yaml")
-	users := "system:serviceaccount:" + strings.Join(accounts, ", system:serviceaccount:")
-	// Who asked for what, not with which content, and each request once.
-	Expect(os.WriteFile(policy, []byte(`apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
-rules:
-- {level: Metadata, users: [`+users+`]}
-- {level: None}
-`), 0o600)).To(Succeed())
-	log = AuditLog(filepath.Join(dir, "audit.log"))
-	return log, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + string(log), "--audit-log-mode=blocking"}
+	own, flags := audit.New("{level: Metadata, users: [system:serviceaccount:" + strings.Join(accounts, ", system:serviceaccount:") + "]}")
+	return AuditLog(own), flags
 }
 
 // Used lists once the permissions that an account's program has used, without discovery. program
@@ -42,24 +30,21 @@ func (l AuditLog) Refused(account string) []string { return l.requests(account, 
 
 func (l AuditLog) requests(account, program string, refused bool) (all []string) {
 	GinkgoHelper()
-	content, err := os.ReadFile(string(l))
-	Expect(err).NotTo(HaveOccurred())
+	type event struct {
+		Verb           string
+		UserAgent      string
+		User           struct{ Username string }
+		ObjectRef      *struct{ APIGroup, Resource, Subresource string }
+		ResponseStatus struct{ Code int }
+	}
 	asked := false
-	for line := range strings.Lines(string(content)) {
-		var event struct {
-			Verb           string
-			UserAgent      string
-			User           struct{ Username string }
-			ObjectRef      *struct{ APIGroup, Resource, Subresource string }
-			ResponseStatus struct{ Code int }
-		}
-		Expect(json.Unmarshal([]byte(line), &event)).To(Succeed(), line)
-		if event.ObjectRef == nil || !strings.HasSuffix(event.User.Username, ":"+account) || !strings.HasPrefix(event.UserAgent, program) {
+	for _, e := range audit.Read[event](audit.Log(l)) {
+		if e.ObjectRef == nil || !strings.HasSuffix(e.User.Username, ":"+account) || !strings.HasPrefix(e.UserAgent, program) {
 			continue
 		}
 		asked = true
-		if !refused || event.ResponseStatus.Code == 403 {
-			all = append(all, permission(event.Verb, event.ObjectRef.APIGroup, event.ObjectRef.Resource, event.ObjectRef.Subresource))
+		if !refused || e.ResponseStatus.Code == 403 {
+			all = append(all, permission(e.Verb, e.ObjectRef.APIGroup, e.ObjectRef.Resource, e.ObjectRef.Subresource))
 		}
 	}
 	Expect(asked).To(BeTrue(), "%s has asked for nothing", account)

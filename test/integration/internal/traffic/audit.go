@@ -2,44 +2,23 @@ package traffic
 
 import (
 	"cmp"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 )
 
-// AuditLog is the path of a log in which an API server notes writes of Services and IPAddresses.
-type AuditLog string
-
-// NewAuditLog makes one API server's log for the calling node, and returns the flags to write it.
-func NewAuditLog() (log AuditLog, flags []string) {
+// NewAuditLog makes a log of writes of Services and IPAddresses, with the flags of [audit.New].
+func NewAuditLog() (log audit.Log, flags []string) {
 	GinkgoHelper()
-	dir := GinkgoT().TempDir()
-	policy := filepath.Join(dir, "policy.yaml")
-	Expect(os.WriteFile(policy, []byte(`
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
-omitManagedFields: true
-rules:
-- level: RequestResponse
-  verbs: [create, update, patch, delete]
-  resources: [{group: "", resources: [services]}, {group: networking.k8s.io, resources: [ipaddresses]}]
-- level: None
-`), 0o600)).To(Succeed())
-	log = AuditLog(filepath.Join(dir, "audit.log"))
-	return log, []string{
-		"--audit-policy-file=" + policy, "--audit-log-path=" + string(log), "--audit-log-mode=blocking",
-		"--audit-log-maxsize=100000", // MiB; at 100 an API server begins another file, after some minutes here, and what stands in the first is not read
-	}
+	return audit.New(`{level: RequestResponse, verbs: [create, update, patch, delete],
+		resources: [{group: "", resources: [services]}, {group: networking.k8s.io, resources: [ipaddresses]}]}`)
 }
 
 // Who chose the addresses of a Service.
@@ -71,13 +50,11 @@ type Event struct {
 func (e Event) Succeeded() bool { return e.Code >= 200 && e.Code < 300 }
 
 // Events returns the writes that API servers have logged, without dry runs, in the answers' order.
-func Events(logs ...AuditLog) (all []Event) {
+func Events(logs ...audit.Log) (all []Event) {
 	GinkgoHelper()
 	for _, log := range logs {
-		content, err := os.ReadFile(string(log))
-		Expect(err).NotTo(HaveOccurred())
-		for line := range strings.Lines(string(content)) {
-			if event, ok := parseEvent(line); ok {
+		for _, r := range audit.Read[record](log) {
+			if event, ok := r.event(); ok {
 				all = append(all, event)
 			}
 		}
@@ -111,10 +88,9 @@ type record struct {
 	Annotations              map[string]string `json:"annotations"`
 }
 
-// parseEvent reads a line of a log. It is false for dry runs, subresources, and a half line.
-func parseEvent(line string) (Event, bool) {
-	var r record
-	if err := json.Unmarshal([]byte(line), &r); err != nil || strings.Contains(r.RequestURI, "dryRun=") || r.ObjectRef.Subresource != "" {
+// event is false for dry runs and subresources.
+func (r record) event() (Event, bool) {
+	if strings.Contains(r.RequestURI, "dryRun=") || r.ObjectRef.Subresource != "" {
 		return Event{}, false
 	}
 	event := Event{
