@@ -3,28 +3,29 @@ package allocations_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"net/netip"
-	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/plugin/renumber"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// The steps are those of `kubectl clusterip renumber run`; that its own stories show.
+// What `kubectl clusterip renumber run` does for a Service. That loses nothing for many of them,
+// which change as it goes, is for test/e2e/renumber.
 var _ = Describe("A Service that is given other ClusterIPs", func() {
 	for _, mode := range []string{"nft", environment.Native} {
 		It("loses no connection, with "+mode, Label("all"), func(ctx SpecContext) {
@@ -36,16 +37,13 @@ var _ = Describe("A Service that is given other ClusterIPs", func() {
 			traffic, kept := env.Traffic(before), env.connect(before)
 
 			DeferCleanup(env.release, before)
-			env.patchFormer(ctx, before, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, v1alpha1.FinalizerFormer))
-			env.Update(ctx, before.Name, alias)
 			name := before.Namespace + "/" + before.Name
-			Eventually(env.dump).WithArguments(ctx, name).WithTimeout(environment.Soon).Should(ContainSubstring("held as it was before"))
-			env.Endpoints(ctx, before, env.pod2, environment.Endpoint{Of: env.Pod2, Extra: 1})
-			Consistently(env.dump).WithArguments(ctx, name).WithTimeout(time.Second).Should(ContainSubstring("held as it was before"))
-			after := env.Update(ctx, before.Name, func(s *corev1.Service) { restore(s, before) })
+			after := env.renumber(ctx, before, func() {
+				Eventually(env.dump).WithArguments(ctx, name).WithTimeout(environment.Soon).Should(ContainSubstring("held as it was before"))
+				env.Endpoints(ctx, before, env.pod2, environment.Endpoint{Of: env.Pod2, Extra: 1})
+				Consistently(env.dump).WithArguments(ctx, name).WithTimeout(time.Second).Should(ContainSubstring("held as it was before"))
+			})
 			Expect(after.Spec.Ports).To(Equal(before.Spec.Ports))
-			env.patchFormer(ctx, before, fmt.Sprintf(`{"metadata":{"labels":{%q:%q,%q:%q},"annotations":{%q:%q}}}`, networkingv1.LabelManagedBy, operator,
-				v1alpha1.LabelPurpose, v1alpha1.PurposeAdditional, v1alpha1.AnnotationServiceUID, before.UID))
 
 			env.Served(after)
 			both := env.Traffic(after)
@@ -69,39 +67,36 @@ var _ = Describe("A Service that is given other ClusterIPs", func() {
 	}
 })
 
-// alias makes a Service an ExternalName for now: so the API server lets go of its ClusterIPs.
-func alias(s *corev1.Service) {
-	metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AnnotationRenumbering, "{}")
-	metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AnnotationFormerIPs, strings.Join(s.Spec.ClusterIPs, ","))
-	s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: v1alpha1.ExternalNameRenumbering, Ports: s.Spec.Ports}
-	for i := range s.Spec.Ports {
-		s.Spec.Ports[i].NodePort = 0
-	}
-}
-
-// restore gives a Service back what it was, but for its ClusterIPs.
-func restore(s, before *corev1.Service) {
-	delete(s.Annotations, v1alpha1.AnnotationRenumbering)
-	s.Spec = *before.Spec.DeepCopy()
-	for i, f := range s.Spec.IPFamilies {
-		s.Spec.ClusterIPs[i] = free(map[corev1.IPFamily]model.Family{corev1.IPv4Protocol: model.IPv4, corev1.IPv6Protocol: model.IPv6}[f], 21).String()
-	}
-	s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
-}
-
-// patchFormer changes the IPAddresses that are left of a Service's former ClusterIPs.
-func (env *fixture) patchFormer(ctx context.Context, s *corev1.Service, patch string) {
+// renumber gives a Service other ClusterIPs, and calls between when it is an ExternalName for now.
+func (env *fixture) renumber(ctx context.Context, s *corev1.Service, between func()) *corev1.Service {
 	GinkgoHelper()
+	api, err := client.NewWithWatch(env.Cluster.AdminConfig(), client.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	item := renumber.Item{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Type: s.Spec.Type}
 	for _, address := range s.Spec.ClusterIPs {
-		_, err := env.Cluster.Networking().IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		Expect(err).To(Or(Not(HaveOccurred()), Satisfy(apierrors.IsNotFound)))
+		old := netip.MustParseAddr(address)
+		item.Old, item.New = append(item.Old, old), append(item.New, free(model.FamilyOf(old), 21))
 	}
+	var once sync.Once
+	mover := renumber.Mover{Keep: renumber.KeepAgent, Clock: clock.RealClock{}, Client: interceptor.NewClient(api, interceptor.Funcs{
+		Update: func(ctx context.Context, api client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if now, is := o.(*corev1.Service); is && now.Spec.Type != corev1.ServiceTypeExternalName {
+				once.Do(between)
+			}
+			return api.Update(ctx, o, options...)
+		},
+	})}
+	Expect(mover.Move(ctx, item)).To(HaveLen(len(item.Old)), "the former addresses that are kept")
+	return env.Get(ctx, s.Name)
 }
 
-// release lets the IPAddresses go.
+// release lets the IPAddresses go that are left of a Service's former ClusterIPs.
 func (env *fixture) release(ctx context.Context, s *corev1.Service) {
 	GinkgoHelper()
-	env.patchFormer(ctx, s, `{"metadata":{"finalizers":null}}`)
+	for _, address := range s.Spec.ClusterIPs {
+		_, err := env.Cluster.Networking().IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		Expect(client.IgnoreNotFound(err)).NotTo(HaveOccurred())
+	}
 }
 
 // connect opens a connection to each ClusterIP of a Service.
