@@ -53,7 +53,7 @@ func (c *ControlPlane) StartKubeProxy(ctx context.Context, options KubeProxyOpti
 	}
 	p := &KubeProxy{}
 	p.name, p.log, p.ready = "kube-proxy", c.logFor("kube-proxy"), p.healthz
-	files, err := c.proxyFiles(p.log, options.Namespace, nil, options.Node, cmp.Or(options.Mode, "iptables"), options.Config)
+	files, err := c.proxyFiles(p.log, options.Namespace, options.Node, cmp.Or(options.Mode, "iptables"), options.Config)
 	if err != nil {
 		return nil, err
 	}

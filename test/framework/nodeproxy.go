@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -60,25 +59,20 @@ func (p *nodeProxy) Metrics(ctx context.Context) (Metrics, error) {
 
 // kubeconfigInside writes a kubeconfig with which programs in a namespace reach the API server,
 // through a forwarder that lives as long as the namespace.
-func (c *ControlPlane) kubeconfigInside(n *network.Namespace, as *rest.Config, path string) error {
+func (c *ControlPlane) kubeconfigInside(n *network.Namespace, path string) error {
 	address, err := n.Forward(fmt.Sprintf("%s:%d", loopback, c.port))
 	if err != nil {
 		return err
 	}
-	if as == nil {
-		as = c.AdminConfig()
-	}
-	inside := rest.CopyConfig(as)
+	inside := c.AdminConfig()
 	inside.Host = "https://" + address
 	return WriteKubeconfig(path, inside)
 }
 
 // proxyFiles writes a kubeconfig and a configuration beside a proxy's log, and returns their flags.
-func (c *ControlPlane) proxyFiles(
-	log string, n *network.Namespace, as *rest.Config, node, mode string, fields map[string]any,
-) (flags []string, err error) {
+func (c *ControlPlane) proxyFiles(log string, n *network.Namespace, node, mode string, fields map[string]any) (flags []string, err error) {
 	base := strings.TrimSuffix(log, ".log")
-	if err := c.kubeconfigInside(n, as, base+".kubeconfig"); err != nil {
+	if err := c.kubeconfigInside(n, base+".kubeconfig"); err != nil {
 		return nil, err
 	}
 	text, err := yaml.Marshal(proxyConfiguration(node, base+".kubeconfig", mode, fields))

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -24,8 +22,6 @@ type ProxyAgentOptions struct {
 	Mode string
 	// Config replaces and completes fields of the KubeProxyConfiguration that the agent reads.
 	Config map[string]any
-	// As is who connects to the API server; nil means the administrator.
-	As *rest.Config
 	// Program is the path of an agent from elsewhere, say another commit; empty builds this tree's.
 	Program string
 	// Args are further flags. They come last and win.
@@ -54,7 +50,7 @@ func (c *ControlPlane) StartProxyAgent(ctx context.Context, options ProxyAgentOp
 	p := &ProxyAgent{}
 	p.name, p.log, p.grace, p.env = "proxyagent", c.logFor("proxyagent"), proxyAgentGrace, options.Env
 	p.ready, p.noWait = p.healthz, options.NoWait
-	files, err := c.proxyFiles(p.log, options.Namespace, options.As, options.Node, "iptables", options.Config)
+	files, err := c.proxyFiles(p.log, options.Namespace, options.Node, "iptables", options.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -38,7 +37,7 @@ func (t *tour) leadWebhooks(ctx context.Context) error {
 				config := webhook.(map[string]any)["clientConfig"].(map[string]any)
 				path := config["service"].(map[string]any)["path"].(string)
 				delete(config, "service")
-				config["url"], webhook.(map[string]any)["timeoutSeconds"] = "https://localhost:"+t.webhookPort()+path, int64(10)
+				config["url"], webhook.(map[string]any)["timeoutSeconds"] = fmt.Sprintf("https://localhost:%d%s", t.manager.WebhookPort(), path), int64(10)
 			}
 			_, err = configurations.Update(ctx, c, metav1.UpdateOptions{})
 			return err
@@ -47,13 +46,8 @@ func (t *tour) leadWebhooks(ctx context.Context) error {
 			return fmt.Errorf("leading the %s to the manager: %w", kind, err)
 		}
 	}
-	t.say("      There is no cluster network here: the webhooks of config/default were led to https://localhost:%s, past their Service.", t.webhookPort())
+	t.say("      There is no cluster network here: the webhooks of config/default were led to https://localhost:%d, past their Service.", t.manager.WebhookPort())
 	return eventually(ctx, "the API server to ask the manager about Services", 30*time.Second, func() (bool, error) { return t.asks(ctx) })
-}
-
-func (t *tour) webhookPort() string {
-	_, port, _ := net.SplitHostPort(t.manager.WebhookAddress())
-	return port
 }
 
 // asks reports whether the API server asks the manager about a new Service.
