@@ -33,11 +33,8 @@ func (t *tour) leadWebhooks(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			for _, webhook := range c.Object["webhooks"].([]any) {
-				config := webhook.(map[string]any)["clientConfig"].(map[string]any)
-				path := config["service"].(map[string]any)["path"].(string)
-				delete(config, "service")
-				config["url"], webhook.(map[string]any)["timeoutSeconds"] = fmt.Sprintf("https://localhost:%d%s", t.manager.WebhookPort(), path), int64(10)
+			if err := framework.LeadWebhooks(c, t.manager.WebhookPort(), func(webhook map[string]any) { webhook["timeoutSeconds"] = int64(10) }); err != nil {
+				return err
 			}
 			_, err = configurations.Update(ctx, c, metav1.UpdateOptions{})
 			return err

@@ -1,12 +1,10 @@
 package steering
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,9 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -31,58 +27,29 @@ const (
 	account = "system:serviceaccount:" + home + ":clusterip-operator-manager"
 )
 
-// leftOut are kinds that need nodes, or would take an address. The CRD is installed before.
-var leftOut = []string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}
-
-// install applies the manifests, with the balancer as the place of the webhooks.
+// install applies the manifests, with the balancer as the place of the webhooks. Labelled objects
+// pass these.
 func (e *environment) install(ctx context.Context) error {
-	objects, err := render(ctx)
+	objects, err := framework.Render(ctx, manifests)
 	if err != nil {
 		return err
 	}
-	var text strings.Builder
-	for _, o := range objects {
-		if slices.Contains(leftOut, o.GetKind()) {
+	objects = slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool { return framework.LeftOut(o.GetKind()) })
+	for i, o := range objects {
+		if !strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
 			continue
 		}
-		if err := e.redirect(&o); err != nil {
+		if err := framework.LeadWebhooks(&objects[i], e.balancer.Port(), func(webhook map[string]any) {
+			webhook["objectSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": passingLabel, "operator": "DoesNotExist"}}}
+		}); err != nil {
 			return err
 		}
-		document, err := sigsyaml.Marshal(o.Object)
-		if err != nil {
-			return fmt.Errorf("writing %s %s: %w", o.GetKind(), o.GetName(), err)
-		}
-		fmt.Fprintf(&text, "---\n%s", document)
 	}
-	_, err = framework.KubectlWithInput(ctx, e.Kubeconfig(), text.String(), "apply", "--server-side", "-f", "-")
-	return err
+	return e.ApplyObjects(ctx, objects)
 }
 
 // passingLabel is on Services that pass our webhooks; its value least puts them to the least one.
 const passingLabel, least = "bench.example.com/passing", "least"
-
-// redirect puts the balancer in the place of a webhook's Service, and lets labelled objects pass.
-func (e *environment) redirect(o *unstructured.Unstructured) error {
-	if !strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
-		return nil
-	}
-	webhooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", o.GetKind(), err)
-	}
-	for _, webhook := range webhooks {
-		webhook, _ := webhook.(map[string]any)
-		webhook["objectSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": passingLabel, "operator": "DoesNotExist"}}}
-		config, _ := webhook["clientConfig"].(map[string]any)
-		path, _, err := unstructured.NestedString(config, "service", "path")
-		if err != nil || path == "" {
-			return fmt.Errorf("reading %s: a webhook has no path: %w", o.GetKind(), err)
-		}
-		delete(config, "service")
-		config["url"] = fmt.Sprintf("https://localhost:%d%s", e.balancer.Port(), path)
-	}
-	return unstructured.SetNestedSlice(o.Object, webhooks, "webhooks")
-}
 
 // operatorKubeconfig writes the kubeconfig of the operator's user.
 func (e *environment) operatorKubeconfig() (string, error) {
@@ -92,26 +59,6 @@ func (e *environment) operatorKubeconfig() (string, error) {
 	}
 	path := filepath.Join(e.Dir(), "operator.kubeconfig")
 	return path, framework.WriteKubeconfig(path, config)
-}
-
-// render is what `kubectl kustomize` makes of the manifests.
-func render(ctx context.Context) (all []unstructured.Unstructured, err error) {
-	text, err := framework.Kubectl(ctx, "", "kustomize", manifests)
-	if err != nil {
-		return nil, err
-	}
-	documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		object := unstructured.Unstructured{}
-		if err := errors.Join(err, yaml.Unmarshal(document, &object.Object)); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", manifests, err)
-		}
-		all = append(all, object)
-	}
 }
 
 // configuration is the name of both.

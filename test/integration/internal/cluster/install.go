@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
@@ -36,9 +34,6 @@ const (
 // webhookTimeout is how many seconds API servers wait for a webhook. See Options.ShippedTimeout.
 const webhookTimeout int64 = 10
 
-// leftOut are kinds that do nothing without nodes, or take an address. Tests install the CRD.
-var leftOut = []string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}
-
 // Install applies the CRDs and config/default of tree, a checkout's root, empty for ours, as far as
 // it makes sense without nodes. It replaces webhook configurations, but only AddWebhooks adds them.
 func (c *Cluster) Install(ctx context.Context, tree string) {
@@ -47,9 +42,9 @@ func (c *Cluster) Install(ctx context.Context, tree string) {
 	Expect(c.InstallCRDsOf(ctx, tree)).To(Succeed())
 	objects := manifests.Render(ctx, tree+"/config/default")
 	c.webhooks = slices.DeleteFunc(slices.Clone(objects), func(o unstructured.Unstructured) bool { return !IsWebhooks(o) })
-	c.apply(ctx, slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
-		return IsWebhooks(o) || slices.Contains(leftOut, o.GetKind())
-	}))
+	Expect(c.ApplyObjects(ctx, slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
+		return IsWebhooks(o) || framework.LeftOut(o.GetKind())
+	}))).To(Succeed())
 	if c.HasWebhooks(ctx) {
 		c.LeadWebhooks(ctx, c.webhooks, c.Balancer.Port())
 	}
@@ -87,18 +82,6 @@ func (c *Cluster) WithoutWebhooks(ctx context.Context, do func()) {
 	do()
 }
 
-// apply applies objects in kustomize's order: a namespace comes before what is in it.
-func (c *Cluster) apply(ctx context.Context, objects []unstructured.Unstructured) {
-	GinkgoHelper()
-	var text strings.Builder
-	for _, object := range objects {
-		document, err := yaml.Marshal(object.Object)
-		Expect(err).NotTo(HaveOccurred())
-		fmt.Fprintf(&text, "---\n%s", document)
-	}
-	c.Apply(ctx, text.String())
-}
-
 // Apply applies manifests as an administrator.
 func (c *Cluster) Apply(ctx context.Context, text string, flags ...string) {
 	GinkgoHelper()
@@ -134,23 +117,15 @@ func (c *Cluster) LeadWebhooks(ctx context.Context, objects []unstructured.Unstr
 			continue
 		}
 		object = *object.DeepCopy()
-		webhooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
-		Expect(err).NotTo(HaveOccurred())
-		for _, webhook := range webhooks {
-			config := webhook.(map[string]any)["clientConfig"].(map[string]any)
-			path, _, _ := unstructured.NestedString(config, "service", "path")
-			Expect(path).NotTo(BeEmpty())
-			delete(config, "service")
-			config["url"] = fmt.Sprintf("https://localhost:%d%s", port, path)
+		Expect(framework.LeadWebhooks(&object, port, func(webhook map[string]any) {
 			if !c.options.ShippedTimeout {
-				webhook.(map[string]any)["timeoutSeconds"] = webhookTimeout
+				webhook["timeoutSeconds"] = webhookTimeout
 			}
-		}
-		Expect(unstructured.SetNestedSlice(object.Object, webhooks, "webhooks")).To(Succeed())
+		})).To(Succeed())
 		led = append(led, object)
 	}
 	Expect(led).To(HaveLen(2))
-	c.apply(ctx, led)
+	Expect(c.ApplyObjects(ctx, led)).To(Succeed())
 }
 
 // HasWebhooks reports whether the mutating webhook configuration is there.

@@ -3,10 +3,7 @@
 package manifests
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -17,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -26,22 +22,12 @@ import (
 // Manifests are the objects of a kustomization.
 type Manifests []unstructured.Unstructured
 
-// Render is what `kubectl kustomize` makes of a folder.
-func Render(ctx context.Context, folder string) (all Manifests) {
+// Render is [framework.Render].
+func Render(ctx context.Context, folder string) Manifests {
 	GinkgoHelper()
-	text, err := framework.Kubectl(ctx, "", "kustomize", folder)
+	all, err := framework.Render(ctx, folder)
 	Expect(err).NotTo(HaveOccurred())
-	documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		Expect(err).NotTo(HaveOccurred())
-		object := unstructured.Unstructured{}
-		Expect(yaml.Unmarshal(document, &object.Object)).To(Succeed())
-		all = append(all, object)
-	}
+	return all
 }
 
 // Every returns the objects of a kind as T, whose fields are all known.
