@@ -163,7 +163,7 @@ func cached(name string, fill func(root, dir string) error) (string, error) {
 	if err := fill(root, work); err != nil {
 		return "", errors.Join(err, os.RemoveAll(work))
 	}
-	if err := os.Rename(work, dir); err != nil && !isDir(dir) { // somebody else was faster
+	if err := os.Rename(work, dir); err != nil && !isDir(dir) { // another process was faster
 		return "", err
 	}
 	return dir, nil

@@ -40,7 +40,7 @@ func LeftOut(kind string) bool {
 	return slices.Contains([]string{"Deployment", "PodDisruptionBudget", "Service", "CustomResourceDefinition", "ServiceMonitor"}, kind)
 }
 
-// ApplyObjects applies objects in their order: in kustomize's, a namespace comes before what is in it.
+// ApplyObjects applies objects in their order: kustomize puts a namespace before what is in it.
 func (a *Access) ApplyObjects(ctx context.Context, objects []unstructured.Unstructured) error {
 	var text strings.Builder
 	for _, o := range objects {

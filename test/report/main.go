@@ -43,7 +43,7 @@ func run(out io.Writer, folder, file string) error {
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	if err := os.WriteFile(file, merged, 0o644); err != nil { //nolint:gosec // a report is for everybody
+	if err := os.WriteFile(file, merged, 0o644); err != nil { //nolint:gosec // every user may read a report
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	print(out, specsOf(suites))

@@ -185,7 +185,8 @@ func (o Options) plans() (all []plan) {
 		{family: model.IPv6, sizes: o.SizesV6}, {family: model.IPv6, sizes: o.MixedV6, mixed: true},
 		{family: model.IPv4, sizes: o.Sizes, sticky: o.Clients > 0}, {family: model.IPv4, sizes: o.Mixed, mixed: true},
 	} {
-		if p.endpoints = endpoints; len(p.sizes) > 0 {
+		if len(p.sizes) > 0 {
+			p.endpoints = endpoints
 			all = append(all, p)
 		}
 	}

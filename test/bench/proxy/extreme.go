@@ -64,7 +64,8 @@ func (e Extreme) Run(ctx context.Context, quick bool, proxies []string, log *pro
 	if quick {
 		o = e.quick
 	}
-	if o.Proxies = proxies; len(proxies) == 0 {
+	o.Proxies = proxies
+	if len(proxies) == 0 {
 		o.Proxies = []string{oursLegacy, oursNFT, theirsLegacy, oursNative, theirsNFTable}
 	}
 	o.ChangesLimit = changeTimeout

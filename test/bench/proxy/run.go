@@ -218,8 +218,8 @@ func (b *bench) start(ctx context.Context, c *Case) (nodes []*testNode, err erro
 			return nodes, err
 		}
 		if f.Late > 0 {
-			err := errors.Join(s.killAll(), s.close())
-			if nodes = nodes[:len(nodes)-1]; err != nil {
+			nodes = nodes[:len(nodes)-1]
+			if err := errors.Join(s.killAll(), s.close()); err != nil {
 				return nodes, err
 			}
 		}

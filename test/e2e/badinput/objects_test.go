@@ -201,7 +201,7 @@ var _ = each("An agent that meets objects which no API server would take", func(
 			service := env.serve(ctx, fmt.Sprintf("corrupt-%d", i))
 			services = append(services, service)
 			env.Served(service)
-			DeferCleanup(func(ctx SpecContext) { // nobody else does so at once for a Service that is taken out of etcd
+			DeferCleanup(func(ctx SpecContext) { // no controller does so at once for a Service that is taken out of etcd
 				for _, address := range service.Spec.ClusterIPs {
 					err := env.Cluster.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})
 					Expect(err).To(Or(Not(HaveOccurred()), Satisfy(apierrors.IsNotFound)))

@@ -75,7 +75,8 @@ func (env *fixture) serve(ctx context.Context, i int) (*corev1.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	if created.Status.LoadBalancer = s.Status.LoadBalancer; len(s.Status.LoadBalancer.Ingress) > 0 {
+	if len(s.Status.LoadBalancer.Ingress) > 0 {
+		created.Status.LoadBalancer = s.Status.LoadBalancer
 		if created, err = env.Services().UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 			return nil, err
 		}

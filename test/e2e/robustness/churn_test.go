@@ -107,7 +107,7 @@ func (c *churn) create(ctx context.Context) {
 	}
 	created, err := c.env.Cluster.Client().CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{})
 	if apierrors.IsInvalid(err) {
-		return // somebody has the address
+		return // another Service has the address
 	}
 	Expect(err).NotTo(HaveOccurred())
 	c.alive = append(c.alive, created)

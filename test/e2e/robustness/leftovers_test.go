@@ -103,7 +103,10 @@ var _ = both("An agent that finds what an older one left", func(env *fixture) {
 		Expect(sets).NotTo(BeEmpty())
 		env.restart(ctx, func() {
 			for _, set := range sets {
-				family := map[bool]string{true: "inet6", false: "inet"}[strings.Contains(set, "-6-")]
+				family := "inet"
+				if strings.Contains(set, "-6-") {
+					family = "inet6"
+				}
 				env.Run(ctx, "ipset", "create", set, "hash:net,iface", "family", family)
 			}
 			feed(ctx, "*nat\n:CIPA-OLD - [0:0]\n-A CIPA-OLD -p tcp -m tcp --dport 7 -j RETURN\nCOMMIT\n")

@@ -83,7 +83,7 @@ var _ = Describe("The guards", Ordered, ContinueOnFailure, func() {
 		Expect(c.PatchService(ctx, "shrinking", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`)).Error().NotTo(HaveOccurred())
 		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 
-		for _, address := range []string{"10.96.0.77", "fd00:10:96::77"} { // static, so that nobody is given them
+		for _, address := range []string{"10.96.0.77", "fd00:10:96::77"} { // static, so that no Service is given them
 			c.CreateIPAddress(ctx, framework.NewIPAddress(address, cluster.Namespace, "never-was"))
 			Expect(relabel(ctx, address, asOurs)).To(Succeed())
 			Expect(alice.NetworkingV1().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).

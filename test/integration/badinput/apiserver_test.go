@@ -30,7 +30,7 @@ var _ = Describe("An API server that does not let the manager in", func() {
 	// Three managers wait: for a port without a listener, for a silent one, and with a forged token.
 	It("is waited for, and given up with its address and the remedy", func(ctx SpecContext) {
 		nobody, silent := c.AdminConfig(), c.AdminConfig()
-		nobody.Host = "https://127.0.0.1:9" // discard; a free port may be somebody's before the end
+		nobody.Host = "https://127.0.0.1:9" // discard; another program may take a free port before the end
 		silent.Host = "https://" + listening()
 		stranger := &rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: c.AdminConfig().CAData}, BearerToken: "forged"}
 

@@ -176,7 +176,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		for _, s := range built(3, 20) {
 			c.DeleteIPAddress(ctx, s.Spec.ClusterIP)
 		}
-		for i := range 10 { // each of these addresses goes from one Service to the next, faster than anybody looks
+		for i := range 10 { // each of these addresses goes from one Service to the next, faster than the operator looks
 			before := c.HoldAddress(ctx, fmt.Sprintf("giver-%d", i), fmt.Sprintf("10.96.0.%d", 50+i))
 			Eventually(c.Owner).WithArguments(ctx, before.Spec.ClusterIP).WithTimeout(cluster.Timeout).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
 			c.DeleteServices(ctx, before)
@@ -207,7 +207,7 @@ var _ = Describe("A cluster that allocates from the bitmap", Ordered, func() {
 		Expect(c.API.Kill()).To(Succeed()) // it would wait for the answers of a client that is frozen
 		Expect(c.Restart(ctx, framework.Options{
 			Version: framework.V137, ServiceClusterIPRange: twoFamilies,
-			Args: []string{"--runtime-config=networking.k8s.io/v1beta1=true"}, // what nobody remembers to take away
+			Args: []string{"--runtime-config=networking.k8s.io/v1beta1=true"}, // what is easily forgotten
 		})).To(Succeed())
 		// The repair runs over everything when it starts, and over each object as its watch delivers it.
 		Consistently(repairsSince).WithArguments(ctx).WithTimeout(15 * time.Second).WithPolling(time.Second).Should(BeEmpty())

@@ -168,7 +168,7 @@ var _ = Describe("console", Ordered, func() {
 		b.picture("ranges", "light")
 		b.picture("ranges", "dark")
 
-		c.CreateServiceCIDR(ctx, "fresh", "10.201.0.0/24") // nobody writes its status
+		c.CreateServiceCIDR(ctx, "fresh", "10.201.0.0/24") // no controller writes its status
 		eventually(func() string { return b.text("tr[data-range='10.201.0.0/24']") }).Should(ContainSubstring("fresh"))
 		tabTo(b, "fresh 10.201.0.0/24")
 		b.press(kb.Enter)

@@ -72,7 +72,7 @@ func open(ctx context.Context) string {
 func keep(name string, picture []byte) {
 	GinkgoHelper()
 	if folder := os.Getenv("CONSOLE_PICTURES"); folder != "" {
-		Expect(os.WriteFile(filepath.Join(folder, "console-"+name+".png"), picture, 0o644)).To(Succeed()) //nolint:gosec // pictures are for everybody
+		Expect(os.WriteFile(filepath.Join(folder, "console-"+name+".png"), picture, 0o644)).To(Succeed()) //nolint:gosec // every user may see pictures
 	}
 }
 

@@ -3,8 +3,8 @@
 // is repaired or reported.
 //
 // Two clusters live as long as the suite: with the operator, and with the operator beside
-// kube-controller-manager. What needs a cluster for itself (another range, counters at zero, repairs
-// that are timed) starts one.
+// kube-controller-manager. What needs a cluster for itself (another range, counters at zero,
+// repairs that are timed) starts one.
 //
 // Start with deletion_test.go; each file is one topic.
 package defects_test

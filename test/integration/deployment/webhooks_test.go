@@ -88,7 +88,7 @@ var _ = Describe("The match conditions", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		m = cluster.Start(ctx, cluster.Options{WithoutOperator: true})
 		Expect(m.InstallCRDs(ctx)).To(Succeed())
-		m.LeadWebhooks(ctx, manifests.Render(ctx, folder+"/webhook"), 9) // discard: nobody listens
+		m.LeadWebhooks(ctx, manifests.Render(ctx, folder+"/webhook"), 9) // discard: no program listens
 	})
 
 	// asked counts the calls that do leads to; no other request leads to any. The API server goes on

@@ -282,7 +282,7 @@ var _ = Describe("A bitmap", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("is mended while Services come and go", func(ctx SpecContext) {
-		robbed := w.freeAddress(ctx, "10.96.0.") // of the static band: without its bit, nobody draws it by chance
+		robbed := w.freeAddress(ctx, "10.96.0.") // of the static band: no API server draws it by chance without its bit
 		w.HoldAddress(ctx, "robbed", robbed)
 		lost := w.freeAddress(ctx, "10.96.0.")
 		w.etcd.flip(ctx, lost)

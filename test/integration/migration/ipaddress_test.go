@@ -22,7 +22,7 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 	const (
 		stranger = "somebody.example.com"
 		orphan   = "10.96.0.201"
-		reserved = "10.96.0.202" // somebody's reservation, which is no lie
+		reserved = "10.96.0.202" // another program's reservation, which is no lie
 	)
 	var (
 		w                                               *environment

@@ -62,7 +62,7 @@ var _ = Describe("status", Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) {
 			c.Kubectl(ctx, "delete", "deployment", "status", "-n", cluster.OperatorNamespace)
 		})
-		result := run(ctx, "status") // nobody runs its pods
+		result := run(ctx, "status") // no kubelet runs its pods
 		Expect(result.ExitCode).To(Equal(1), result.String())
 		Expect(result.Stdout).To(cluster.ContainAll("0 of 2 replicas are ready, image manager:v1", "trusts its CA until", "ServiceCIDRs, "))
 		Expect(result.Stdout).To(MatchRegexp(`leader +true`))
@@ -107,7 +107,7 @@ var _ = Describe("status", Ordered, func() {
 		here, err := network.MachineAddr()
 		Expect(err).NotTo(HaveOccurred())
 		runsAgent(ctx, "node-a", here.String(), true)
-		runsAgent(ctx, "node-b", "192.0.2.250", false) // nobody is there
+		runsAgent(ctx, "node-b", "192.0.2.250", false) // no agent is there
 
 		agents := read(admin(ctx, "-o", "json")).Agents
 		Expect(agents).To(HaveLen(2))
@@ -146,7 +146,10 @@ func runsAgent(ctx context.Context, node, address string, ready bool) {
 		Spec:       corev1.PodSpec{NodeName: node, HostNetwork: true, Containers: []corev1.Container{{Name: "agent", Image: "agent:v1"}}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready]
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
 	pod.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}, HostIP: address, HostIPs: []corev1.HostIP{{IP: address}},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now()}},

@@ -22,7 +22,7 @@ var _ = Describe("kubectl clusterip renumber, beside the operator", Label("all")
 		Expect(result.ExitCode).To(Equal(1), result.String())
 		Expect(result.Stdout).To(ContainSubstring("0 Services would be moved, 16 are left out"))
 		Expect(renumber(ctx, "plan", "-n", namespace, "--range=kubernetes", "--to=new").Stdout).To(ContainSubstring("others"))
-		succeed(ctx, append([]string{"run", "--from", file}, quick...)...) // of nobody
+		succeed(ctx, append([]string{"run", "--from", file}, quick...)...) // of no Service
 		expectWhole(ctx, "old", before)
 		c.DropPolicy(ctx, "others")
 

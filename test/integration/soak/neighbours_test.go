@@ -21,11 +21,14 @@ var _ = Describe("Replicas of two neighbouring versions", Label("soak"), func() 
 	DescribeTable("work together", func(ctx SpecContext, weLead bool) {
 		e, previous := startPrevious(ctx)
 		e.Install(ctx, "")
-		programs := map[bool][]string{false: {previous, ""}, true: {"", previous}}[weLead]
-		leader := e.launch(ctx, programs[0])
+		first, second := previous, ""
+		if weLead {
+			first, second = "", previous
+		}
+		leader := e.launch(ctx, first)
 		e.WaitServing(ctx)
 		e.divide(ctx)
-		follower := e.launch(ctx, programs[1])
+		follower := e.launch(ctx, second)
 		e.WaitServing(ctx)
 		Expect(e.Leaders(ctx)).To(ConsistOf(leader))
 

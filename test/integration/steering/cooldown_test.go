@@ -52,7 +52,7 @@ var _ = inOrder("An address that cools down", func() {
 		cooling := map[corev1.IPFamily][]string{} // the oldest first
 		sizes := map[corev1.IPFamily]int{corev1.IPv4Protocol: 62, corev1.IPv6Protocol: 63}
 		for i := range 63 + 20 { // more than there are in a family
-			for family, all := range cooling { // nobody is given an address at which its IPAddress is just being written
+			for family, all := range cooling { // no Service is given an address at which its IPAddress is just being written
 				if len(all) == sizes[family] {
 					Eventually(c.Purpose).WithArguments(ctx, all[0]).Should(Equal(cluster.Cooling), all[0])
 					c.ExpectNothingLeaked(ctx)

@@ -231,7 +231,8 @@ func (p snapshot) drift() (missing, leaked []string) {
 	owners, bits := p.owners(), map[string]bool{}
 	for i, key := range []string{rangeKeys + "serviceips", rangeKeys + "secondaryserviceips"} {
 		for _, address := range bitsOf(p.bitmaps[key], netip.MustParsePrefix(strings.Split(twoFamilies, ",")[i])) {
-			if bits[address] = true; len(owners[address]) == 0 {
+			bits[address] = true
+			if len(owners[address]) == 0 {
 				leaked = append(leaked, address)
 			}
 		}
@@ -249,7 +250,8 @@ func bitsOf(stored storage.Value, prefix netip.Prefix) (addresses []string) {
 	GinkgoHelper()
 	bits, address := new(big.Int).SetBytes(storage.Decode[*corev1.RangeAllocation](stored).Data), prefix.Addr()
 	for i := range bits.BitLen() {
-		if address = address.Next(); bits.Bit(i) == 1 {
+		address = address.Next()
+		if bits.Bit(i) == 1 {
 			addresses = append(addresses, address.String())
 		}
 	}

@@ -39,7 +39,8 @@ func balancer(text string) string {
 	for line := range strings.SplitSeq(text, "\n") {
 		if m := server.FindStringSubmatch(line); m != nil {
 			f := front(m[2])
-			if who, at = of[f.Addr()], m[1]+" "+f.String(); own[mark(m[1], f)] {
+			who, at = of[f.Addr()], m[1]+" "+f.String()
+			if own[mark(m[1], f)] {
 				who = devices[0]
 			}
 			if who == "" {

@@ -51,7 +51,7 @@ func (c *Cluster) WaitLookedAfter(ctx context.Context, names ...string) {
 			g.Expect(cidr.Finalizers).To(ContainElements(c.finalizers()))
 			ready := metav1.ConditionTrue
 			if name == "kubernetes" && c.Condition(ctx, name, Ready).Status == "" {
-				ready = "" // nobody says so as long as the bitmap is used
+				ready = "" // no API server says so as long as the bitmap is used
 			}
 			g.Expect(c.Condition(ctx, name, Ready).Status).To(Equal(ready))
 		}).Should(Succeed(), name)

@@ -13,8 +13,8 @@ import (
 // AuditLog is a log in which an API server notes what ServiceAccounts ask for.
 type AuditLog audit.Log
 
-// NewAuditLog makes a log of ServiceAccounts, "namespace:name", with the flags of [audit.New]. It has
-// who asked for what, not with which content.
+// NewAuditLog makes a log of ServiceAccounts, "namespace:name", with the flags of [audit.New]: who
+// asked for what, not with which content.
 func NewAuditLog(accounts ...string) (log AuditLog, flags []string) {
 	GinkgoHelper()
 	own, flags := audit.New("{level: Metadata, users: [system:serviceaccount:" + strings.Join(accounts, ", system:serviceaccount:") + "]}")
