@@ -22,6 +22,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // What `kubectl clusterip renumber run` does for a Service. That loses nothing for many of them,
@@ -70,8 +71,7 @@ var _ = Describe("A Service that is given other ClusterIPs", func() {
 // renumber gives a Service other ClusterIPs, and calls between when it is an ExternalName for now.
 func (env *fixture) renumber(ctx context.Context, s *corev1.Service, between func()) *corev1.Service {
 	GinkgoHelper()
-	api, err := client.NewWithWatch(env.Cluster.AdminConfig(), client.Options{})
-	Expect(err).NotTo(HaveOccurred())
+	api := suite.Must(client.NewWithWatch(env.Cluster.AdminConfig(), client.Options{}))
 	item := renumber.Item{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Type: s.Spec.Type}
 	for _, address := range s.Spec.ClusterIPs {
 		old := netip.MustParseAddr(address)
@@ -103,8 +103,7 @@ func (env *fixture) release(ctx context.Context, s *corev1.Service) {
 func (env *fixture) connect(s *corev1.Service) (all []net.Conn) {
 	GinkgoHelper()
 	for _, f := range network.Families {
-		c, err := env.Pod1.DialContext(context.Background(), "tcp", environment.VIP(s, f).String())
-		Expect(err).NotTo(HaveOccurred())
+		c := suite.Must(env.Pod1.DialContext(context.Background(), "tcp", environment.VIP(s, f).String()))
 		DeferCleanup(func() { _ = c.Close() })
 		stillThere(c)
 		all = append(all, c)
@@ -115,10 +114,8 @@ func (env *fixture) connect(s *corev1.Service) (all []net.Conn) {
 // stillThere wants an answer: the server greets once, and then says what it is told.
 func stillThere(c net.Conn) {
 	GinkgoHelper()
-	_, err := c.Write([]byte("?"))
-	Expect(err).NotTo(HaveOccurred())
-	_, err = c.Read(make([]byte, 1000))
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Write([]byte("?")))
+	suite.Must(c.Read(make([]byte, 1000)))
 }
 
 // dump is what the agent says about a Service.

@@ -99,8 +99,7 @@ func (env *fixture) give(ctx context.Context, s *corev1.Service, options ...fram
 func (env *fixture) address(ctx context.Context, address string, s *corev1.Service, options ...framework.IPAddressOption) {
 	GinkgoHelper()
 	ip := framework.NewIPAddress(address, s.Namespace, s.Name, options...)
-	_, err := env.Cluster.Networking().IPAddresses().Create(ctx, ip, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(env.Cluster.Networking().IPAddresses().Create(ctx, ip, metav1.CreateOptions{}))
 	if ip.Labels[networkingv1.LabelManagedBy] != framework.ManagedByUpstream {
 		DeferCleanup(func(ctx SpecContext) { env.withdraw(ctx, address) })
 	}
@@ -170,8 +169,7 @@ func (env *fixture) relabel(ctx context.Context, s *corev1.Service, labels map[s
 	GinkgoHelper()
 	now := env.Get(ctx, s.Name)
 	now.Labels = labels
-	_, err := env.Services().Update(ctx, now, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(env.Services().Update(ctx, now, metav1.UpdateOptions{}))
 }
 
 // disputed expects how many addresses are claimed by a Service that does not get them.
@@ -211,7 +209,6 @@ func (env *fixture) moveIn(ctx context.Context, address netip.Addr) {
 		env.Remote:    {"route", "add", to, "via", env.RemotePod.Addr(f).String()},
 		env.Node:      {"route", "add", to, "via", env.Remote.Addr(f).String()},
 	} {
-		_, err := in.Run(ctx, "ip", args...)
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(in.Run(ctx, "ip", args...))
 	}
 }

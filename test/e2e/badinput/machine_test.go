@@ -49,8 +49,7 @@ var _ = Describe("An agent", func() {
 		Expect(out).To(And(HavePrefix("error: "), ContainSubstring("iptables"), ContainSubstring("PATH"), Not(ContainSubstring("goroutine"))))
 		link := func(programs ...string) {
 			for _, program := range programs {
-				path, err := exec.LookPath(program)
-				Expect(err).NotTo(HaveOccurred())
+				path := suite.Must(exec.LookPath(program))
 				Expect(os.Symlink(path, filepath.Join(dir, program))).To(Succeed())
 			}
 		}
@@ -69,8 +68,7 @@ var _ = Describe("An agent", func() {
 	It("goes on trying a family that fails when it starts, and is not healthy meanwhile", func(ctx SpecContext) {
 		env, web := open(ctx, environment.Cluster, "nft")
 		dir := GinkgoT().TempDir()
-		save, err := exec.LookPath("ip6tables-nft-save")
-		Expect(err).NotTo(HaveOccurred())
+		save := suite.Must(exec.LookPath("ip6tables-nft-save"))
 		mended := filepath.Join(dir, "mended")
 		script := fmt.Sprintf("#!/bin/sh\n[ -e %s ] || exit 1\nexec %s \"$@\"\n", mended, save)
 		Expect(os.WriteFile(filepath.Join(dir, "ip6tables-nft-save"), []byte(script), 0o700)).To(Succeed())
@@ -97,8 +95,7 @@ var _ = Describe("An agent", func() {
 		for _, f := range network.Families {
 			environment.Reaches(env.Client, netip.AddrPortFrom(env.Node.Addr(f), uint16(web.Spec.Ports[0].NodePort)))
 		}
-		metrics, err := env.Agent.Metrics(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		metrics := suite.Must(env.Agent.Metrics(ctx))
 		_, found := metrics.Value("clusterip_proxyagent_build_info", "mode", mode, "mode_reason", reason)
 		Expect(found).To(BeTrue(), env.Agent.LogTail(5))
 	}
@@ -177,10 +174,8 @@ var _ = Describe("An agent", func() {
 
 	It("serves although its ports are taken, says so, and takes them when they are free", func(ctx SpecContext) {
 		env, web := open(ctx, environment.Cluster, "nft")
-		health, err := env.Node.Listen("tcp", ":10256")
-		Expect(err).NotTo(HaveOccurred())
-		metrics, err := env.Node.Listen("tcp", "127.0.0.1:10249")
-		Expect(err).NotTo(HaveOccurred())
+		health := suite.Must(env.Node.Listen("tcp", ":10256"))
+		metrics := suite.Must(env.Node.Listen("tcp", "127.0.0.1:10249"))
 		env.Options.NoWait = true
 		env.StartAgent(ctx)
 		env.Served(web)

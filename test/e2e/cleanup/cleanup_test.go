@@ -13,6 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 var _ = Describe("Cleanup", func() {
@@ -45,13 +46,10 @@ var _ = Describe("Cleanup", func() {
 	}, environment.EachMode("cleanup"))
 
 	It("does not even load tables where there is nothing", func(ctx SpecContext) {
-		topology, err := network.New(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		topology := suite.Must(network.New(ctx))
 		DeferCleanup(topology.Close)
 		raw := func() string {
-			out, err := topology.Node.Run(ctx, "sh", "-c", "nft list ruleset; cat /proc/net/ip_tables_names /proc/net/ip6_tables_names; ipset save")
-			Expect(err).NotTo(HaveOccurred())
-			return out
+			return suite.Must(topology.Node.Run(ctx, "sh", "-c", "nft list ruleset; cat /proc/net/ip_tables_names /proc/net/ip6_tables_names; ipset save"))
 		}
 		Expect(raw()).To(BeEmpty())
 		for _, args := range [][]string{{"cleanup"}, {"cleanup", "--kube-proxy"}, {"cleanup", "--dry-run"}} {

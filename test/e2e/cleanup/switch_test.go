@@ -16,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/ruleset"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // startKubeProxy starts kube-proxy; the spec has to take its rules away.
@@ -25,8 +26,7 @@ func (env *fixture) startKubeProxy(ctx context.Context, kind string) *framework.
 	if kind == environment.Balanced { // it takes away all virtual servers that it does not know
 		options.Config = map[string]any{"ipvs": map[string]any{"minSyncPeriod": "200ms", "excludeCIDRs": environment.ForeignRanges()}}
 	}
-	proxy, err := env.Cluster.StartKubeProxy(ctx, options)
-	Expect(err).NotTo(HaveOccurred())
+	proxy := suite.Must(env.Cluster.StartKubeProxy(ctx, options))
 	DeferCleanup(proxy.Kill)
 	return proxy
 }
@@ -131,8 +131,7 @@ var _ = Describe("An agent whose configuration no longer has a family", func() {
 
 var _ = Describe("An agent of the version before", Label("soak"), func() {
 	DescribeTable("gives way to this one and takes over again without a lost connection, and leaves nothing behind", func(ctx SpecContext, mode string) {
-		previous, err := framework.PreviousProgram(ctx, "proxyagent")
-		Expect(err).NotTo(HaveOccurred())
+		previous := suite.Must(framework.PreviousProgram(ctx, "proxyagent"))
 		env := open(ctx, mode)
 		env.Options.Program = previous
 		env.StartAgent(ctx)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // sightings are when a client of the API server saw the versions of the Service moving and of its
@@ -25,10 +26,8 @@ func (env *fixture) watch() *sightings {
 	s := &sightings{}
 	ctx, end := context.WithCancel(context.Background())
 	DeferCleanup(end)
-	services, err := env.Services().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + env.moving.Name})
-	Expect(err).NotTo(HaveOccurred())
-	slices, err := env.Slices().Watch(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + env.moving.Name})
-	Expect(err).NotTo(HaveOccurred())
+	services := suite.Must(env.Services().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + env.moving.Name}))
+	slices := suite.Must(env.Slices().Watch(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + env.moving.Name}))
 	for _, one := range []watch.Interface{services, slices} {
 		go func() {
 			for event := range one.ResultChan() {

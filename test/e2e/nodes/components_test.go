@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // overlay is config/default with components, as an administrator writes it.
@@ -87,15 +88,12 @@ var _ = Describe("config/default with components", Ordered, func() {
 		certificate, key, err := c.ServerCert([]string{"clusterip-operator-webhook.clusterip-operator-system.svc"})
 		Expect(err).NotTo(HaveOccurred())
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "clusterip-operator-webhook-tls"}, Data: map[string][]byte{"tls.crt": certificate, "tls.key": key}}
-		_, err = c.Client().CoreV1().Secrets(operatorNamespace).Create(ctx, secret, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(c.Client().CoreV1().Secrets(operatorNamespace).Create(ctx, secret, metav1.CreateOptions{}))
 		c.apply(ctx, c.overlay("cert-manager", "prometheus", "network-policy"))
 		file, _, _ := c.CA()
-		authority, err := os.ReadFile(file)
-		Expect(err).NotTo(HaveOccurred())
+		authority := suite.Must(os.ReadFile(file))
 		for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
-			patch, err := json.Marshal([]map[string]string{{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": base64.StdEncoding.EncodeToString(authority)}})
-			Expect(err).NotTo(HaveOccurred())
+			patch := suite.Must(json.Marshal([]map[string]string{{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": base64.StdEncoding.EncodeToString(authority)}}))
 			c.kubectl(ctx, "patch", kind, "clusterip-operator", "--type=json", "--patch="+string(patch))
 		}
 		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=20s")

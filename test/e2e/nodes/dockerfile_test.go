@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // stage is one of the Dockerfile: what its lines have made of a folder.
@@ -72,8 +73,7 @@ func (d *dockerfile) from(words []string) {
 	if strings.HasPrefix(words[0], "--platform=") {
 		words = words[1:]
 	}
-	root, err := os.MkdirTemp(d.scratch, "stage-")
-	Expect(err).NotTo(HaveOccurred())
+	root := suite.Must(os.MkdirTemp(d.scratch, "stage-"))
 	d.last = &stage{root: root, workdir: "/", settings: map[string]string{}}
 	if base := d.stages[words[0]]; base != nil {
 		Expect(os.CopyFS(root, os.DirFS(base.root))).To(Succeed())
@@ -130,11 +130,9 @@ func files(folders ...string) map[string]string {
 
 var _ = Describe("The Dockerfile", func() {
 	It("makes images of the same files as make images", func(ctx SpecContext) {
-		root, err := framework.ModuleRoot()
-		Expect(err).NotTo(HaveOccurred())
+		root := suite.Must(framework.ModuleRoot())
 		made := filepath.Join(cluster.Images(), runtime.GOARCH)
-		text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
-		Expect(err).NotTo(HaveOccurred())
+		text := suite.Must(os.ReadFile(filepath.Join(root, "Dockerfile")))
 		d := &dockerfile{source: root, scratch: GinkgoT().TempDir(), stages: map[string]*stage{}, args: map[string]string{
 			"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH, "VERSION": os.Getenv("VERSION"), // which make gives the images as well
 		}}

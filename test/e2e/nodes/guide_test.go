@@ -11,15 +11,14 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/guide"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // commandsOf are the blocks of commands under a guide's heading, as an admin would paste them.
 func commandsOf(name, heading string) (commands []string) {
 	GinkgoHelper()
-	root, err := framework.ModuleRoot()
-	Expect(err).NotTo(HaveOccurred())
-	blocks, err := guide.Read(filepath.Join(root, name))
-	Expect(err).NotTo(HaveOccurred())
+	root := suite.Must(framework.ModuleRoot())
+	blocks := suite.Must(guide.Read(filepath.Join(root, name)))
 	for _, block := range blocks {
 		if block.Heading == heading && !block.Given {
 			commands = append(commands, block.Commands)
@@ -32,8 +31,7 @@ func commandsOf(name, heading string) (commands []string) {
 // paste runs commands with the cluster's config/. All must succeed; a grep may find nothing.
 func (c testCluster) paste(ctx context.Context, block string) {
 	GinkgoHelper()
-	programs, err := framework.Assets("kubernetes-1.37", "kubectl")
-	Expect(err).NotTo(HaveOccurred())
+	programs := suite.Must(framework.Assets("kubernetes-1.37", "kubectl"))
 	cmd := exec.CommandContext(ctx, "bash", "-euc", "grep() { command grep \"$@\" || true; }\n"+block)
 	cmd.Dir = filepath.Dir(c.config)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+programs+":"+os.Getenv("PATH"))

@@ -13,6 +13,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // networkVariable has the descriptor by which this program still reaches the network it began in.
@@ -50,8 +52,7 @@ func observeMachine(ctx context.Context) machine {
 		m[what] = withoutCounters(inItsNetwork(ctx, strings.Fields(what)...))
 	}
 	m["sysctl"] = inItsNetwork(ctx, append([]string{"sysctl"}, settings...)...)
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	Expect(err).NotTo(HaveOccurred())
+	mounts := suite.Must(os.ReadFile("/proc/self/mountinfo"))
 	m["mounts"] = linesWith(string(mounts), "cgroup", "kubelet", "containerd", "clusterip-operator-", " /var/", " /run ", " /proc/sys") // others mount, too
 	return m
 }
@@ -59,8 +60,7 @@ func observeMachine(ctx context.Context) machine {
 // cgroupsOf lists the cgroups of a cluster's nodes.
 func cgroupsOf(ctx context.Context, dir string) string {
 	GinkgoHelper()
-	out, err := exec.CommandContext(ctx, "find", "/sys/fs/cgroup", "-name", filepath.Base(dir)+"-*").Output()
-	Expect(err).NotTo(HaveOccurred())
+	out := suite.Must(exec.CommandContext(ctx, "find", "/sys/fs/cgroup", "-name", filepath.Base(dir)+"-*").Output())
 	return string(out)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // The Jobs run on the control plane's node with etcd's certificates as kubeadm leaves them;
@@ -35,8 +36,7 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(is.Status.Conditions).To(ContainElement(HaveField("Type", BeElementOf(batchv1.JobComplete, batchv1.JobFailed))))
 		}, "60s").Should(Succeed())
-		pods, err := c.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "job-name=" + job})
-		Expect(err).NotTo(HaveOccurred())
+		pods := suite.Must(c.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "job-name=" + job}))
 		Expect(pods.Items).To(HaveLen(1))
 		Expect(pods.Items[0].Spec.NodeName).To(Equal(c.Nodes[0].Name))
 		log = c.kubectl(ctx, "--namespace="+namespace, "logs", "job/"+job)
@@ -45,8 +45,7 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 	}
 	create := func(ctx context.Context, name string) []string {
 		GinkgoHelper()
-		s, err := c.Client().CoreV1().Services(metav1.NamespaceDefault).Create(ctx, framework.NewService(metav1.NamespaceDefault, name, framework.RequireDualStack()), metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		s := suite.Must(c.Client().CoreV1().Services(metav1.NamespaceDefault).Create(ctx, framework.NewService(metav1.NamespaceDefault, name, framework.RequireDualStack()), metav1.CreateOptions{}))
 		return s.Spec.ClusterIPs
 	}
 	// owner is the Service that an IPAddress names.
@@ -106,8 +105,7 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 	It("is kept in step by the operator, where that runs", func(ctx SpecContext) {
 		const component = "service-cluster-ip-range"
 		file := filepath.Join(c.config, "components", component, "kustomization.yaml")
-		text, err := os.ReadFile(file)
-		Expect(err).NotTo(HaveOccurred())
+		text := suite.Must(os.ReadFile(file))
 		text = bytes.Replace(text, []byte("=10.96.0.0/16\n"), []byte("="+framework.DefaultServiceClusterIPRange+"\n"), 1) // what the component asks an administrator to do
 		Expect(os.WriteFile(file, text, 0o600)).To(Succeed())
 		c.apply(ctx, c.overlay(component))
@@ -143,8 +141,7 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		status, log := run(ctx, "finalize")
 		Expect(status).To(BeZero(), log)
 		Expect(bitmaps(ctx, c)).To(BeZero())
-		text, err := c.Nodes[0].Run(ctx, "cat", archive)
-		Expect(err).NotTo(HaveOccurred())
+		text := suite.Must(c.Nodes[0].Run(ctx, "cat", archive))
 		Expect(text).To(And(ContainSubstring("ranges/serviceips"), ContainSubstring("ranges/secondaryserviceips")))
 		create(ctx, "final")
 	}, SpecTimeout(2*time.Minute))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 const operatorNamespace = "clusterip-operator-system"
@@ -32,8 +33,7 @@ var _ = Describe("The operator in pods", Ordered, func() {
 	// run runs a target of the Makefile against the cluster.
 	run := func(ctx context.Context, target string) string {
 		GinkgoHelper()
-		programs, err := framework.Assets("kubernetes-1.37", "kubectl")
-		Expect(err).NotTo(HaveOccurred())
+		programs := suite.Must(framework.Assets("kubernetes-1.37", "kubectl"))
 		cmd := exec.CommandContext(ctx, "make", target)
 		cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECTL="+filepath.Join(programs, "kubectl"))
 		out, err := cmd.CombinedOutput()
@@ -64,9 +64,7 @@ var _ = Describe("The operator in pods", Ordered, func() {
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		var err error
-		root, err = framework.ModuleRoot()
-		Expect(err).NotTo(HaveOccurred())
+		root = suite.Must(framework.ModuleRoot())
 		c = start(ctx, cluster.Options{Images: images})
 		c.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(c.config, "proxyagent"))
 		run(ctx, "deploy")
@@ -99,8 +97,7 @@ var _ = Describe("The operator in pods", Ordered, func() {
 		created := startCreations(c)
 		for _, n := range c.Nodes {
 			if n.Name == killed.Spec.NodeName {
-				_, err := n.Run(ctx, "pkill", "-KILL", "--exact", "manager")
-				Expect(err).NotTo(HaveOccurred())
+				suite.Must(n.Run(ctx, "pkill", "-KILL", "--exact", "manager"))
 			}
 		}
 		restarts := func() string {

@@ -15,6 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // images are those of the product, a DNS server, and an application.
@@ -42,18 +43,14 @@ func start(ctx context.Context, options cluster.Options) testCluster {
 	GinkgoHelper()
 	within, cancel := context.WithTimeout(ctx, 3*time.Minute*deadlineFactor) // a SpecContext does not tell its deadline
 	defer cancel()
-	c, err := cluster.Start(within, options)
-	Expect(err).NotTo(HaveOccurred())
+	c := suite.Must(cluster.Start(within, options))
 	DeferCleanup(c.Stop)
-	config, err := c.Configuration()
-	Expect(err).NotTo(HaveOccurred())
+	config := suite.Must(c.Configuration())
 	return testCluster{c, config}
 }
 
 // kubectl runs kubectl, which must succeed, and returns what it prints.
 func (c testCluster) kubectl(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	out, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
-	Expect(err).NotTo(HaveOccurred())
-	return out
+	return suite.Must(framework.Kubectl(ctx, c.Kubeconfig(), args...))
 }

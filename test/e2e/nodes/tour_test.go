@@ -12,12 +12,12 @@ import (
 	"github.com/onsi/gomega/gbytes"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 var _ = Describe("make run CLUSTER=1", func() {
 	It("walks the tour in pods, beside what is left of one that was killed", func(ctx SpecContext) {
-		program, err := framework.TestProgram("./test/tour")
-		Expect(err).NotTo(HaveOccurred())
+		program := suite.Must(framework.TestProgram("./test/tour"))
 		folder := GinkgoT().TempDir()
 		// tour begins in a new network, or it would take this one, unused as yet. Its steps check all.
 		tour := func(ctx context.Context) (*exec.Cmd, *gbytes.Buffer) {
@@ -32,8 +32,7 @@ var _ = Describe("make run CLUSTER=1", func() {
 		Eventually(output, "2m").Should(gbytes.Say("node-2"))
 		Expect(killed.Process.Kill()).To(Succeed())
 		Expect(killed.Wait()).NotTo(Succeed())
-		left, err := filepath.Glob(filepath.Join(folder, "clusterip-operator-[0-9]*"))
-		Expect(err).NotTo(HaveOccurred())
+		left := suite.Must(filepath.Glob(filepath.Join(folder, "clusterip-operator-[0-9]*")))
 		Expect(left).To(HaveLen(1))
 		Expect(cgroupsOf(ctx, left[0])).NotTo(BeEmpty())
 

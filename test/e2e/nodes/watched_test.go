@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // clients are pods on every node that ask a Service again and again, at both families' addresses.
@@ -47,8 +48,7 @@ func watch(ctx context.Context, c testCluster) *watched {
 	s := framework.NewService(metav1.NamespaceDefault, "web", framework.RequireDualStack())
 	s.Spec.Selector = map[string]string{"app": "demo"}
 	s.Spec.Ports = []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}
-	s, err := c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	s = suite.Must(c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{}))
 	for _, a := range s.Spec.ClusterIPs {
 		w.urls = append(w.urls, "http://"+net.JoinHostPort(a, "80"))
 		for _, n := range c.Nodes {
@@ -73,8 +73,7 @@ func (w *watched) asked(ctx context.Context) (all []int) {
 		Expect(log).NotTo(ContainSubstring("lost:"), pod)
 		found := counts.FindAllStringSubmatch(log, -1)
 		Expect(found).NotTo(BeEmpty(), pod)
-		n, err := strconv.Atoi(found[len(found)-1][1])
-		Expect(err).NotTo(HaveOccurred())
+		n := suite.Must(strconv.Atoi(found[len(found)-1][1]))
 		all = append(all, n)
 	}
 	Expect(all).To(HaveLen(len(w.Nodes)))
@@ -99,8 +98,7 @@ func (c testCluster) rules(ctx context.Context, word string) (all string) {
 	GinkgoHelper()
 	const list = `for v in nft legacy; do for f in iptables ip6tables; do $f-$v-save | sed "s/^/$v /"; done; done; ipset save; nft list tables`
 	for _, n := range c.Nodes {
-		out, err := n.Run(ctx, "bash", "-c", "set -eo pipefail; "+list)
-		Expect(err).NotTo(HaveOccurred())
+		out := suite.Must(n.Run(ctx, "bash", "-c", "set -eo pipefail; "+list))
 		all += linesWith(out, word)
 	}
 	return all

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // inEach runs specs in each mode of the agent, one after the other on the same Services.
@@ -83,8 +84,7 @@ var _ = inEach("when something is killed", func(env *fixture) {
 // runsInPod writes what the API server needs to reach an installed agent: its DaemonSet, and a pod.
 func (env *fixture) runsInPod(ctx context.Context) {
 	GinkgoHelper()
-	at, err := env.Node.Expose("127.0.0.1:10256")
-	Expect(err).NotTo(HaveOccurred())
+	at := suite.Must(env.Node.Expose("127.0.0.1:10256"))
 	labels := map[string]string{"app.kubernetes.io/name": "clusterip-operator", "app.kubernetes.io/component": "proxyagent"}
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(int32(at.Port()))}}}
 	spec := corev1.PodSpec{NodeName: env.Name, HostNetwork: true, Containers: []corev1.Container{{Name: "agent", Image: "agent", ReadinessProbe: probe,
@@ -96,13 +96,10 @@ func (env *fixture) runsInPod(ctx context.Context) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent", Labels: labels}, Spec: appsv1.DaemonSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: anywhere},
 	}}
-	_, err = sets.Create(ctx, set, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	pod, err := pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Labels: labels}, Spec: spec}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(sets.Create(ctx, set, metav1.CreateOptions{}))
+	pod := suite.Must(pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Labels: labels}, Spec: spec}, metav1.CreateOptions{}))
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: at.Addr().String(), PodIPs: []corev1.PodIP{{IP: at.Addr().String()}}}
-	_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}))
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(sets.Delete(ctx, "agent", metav1.DeleteOptions{})).To(Succeed())
 		Expect(pods.Delete(ctx, "agent", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})).To(Succeed())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // services is how many there are, sampled how many of them are in use: two of each kind.
@@ -94,10 +95,8 @@ func (env *fixture) serve(ctx context.Context, i int) (*corev1.Service, error) {
 func (env *fixture) sameBut(ctx context.Context, prefixes ...string) {
 	GinkgoHelper()
 	Expect(env.countIn(ctx, prefixes...)).To(Equal(services))
-	all, err := env.Services().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	addresses, err := cluster.Networking().IPAddresses().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	all := suite.Must(env.Services().List(ctx, metav1.ListOptions{}))
+	addresses := suite.Must(cluster.Networking().IPAddresses().List(ctx, metav1.ListOptions{}))
 	named := map[string]string{}
 	for _, ip := range addresses.Items {
 		named[ip.Name] = ip.Spec.ParentRef.Name

@@ -66,11 +66,9 @@ func open(ctx context.Context, mode string) *fixture {
 	env := &fixture{Environment: environment.Open(ctx, cluster, mode)}
 	Expect(env.Node.Sysctl(shortFlows)).To(Succeed())
 	env.populate(ctx)
-	_, err := cidrs().Create(ctx, framework.NewServiceCIDR("new", to...), metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(cidrs().Create(ctx, framework.NewServiceCIDR("new", to...), metav1.CreateOptions{}))
 	Eventually(func() []metav1.Condition {
-		o, err := cidrs().Get(ctx, "new", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		o := suite.Must(cidrs().Get(ctx, "new", metav1.GetOptions{}))
 		return o.Status.Conditions
 	}).Should(ContainElement(And(HaveField("Type", networkingv1.ServiceCIDRConditionReady), HaveField("Status", metav1.ConditionTrue))))
 	return env
@@ -93,9 +91,7 @@ func withdraw(ctx SpecContext) {
 // renumber runs the command to its end.
 func (env *fixture) renumber(ctx context.Context, args ...string) framework.PluginResult {
 	GinkgoHelper()
-	result, err := cluster.RunPlugin(ctx, framework.PluginOptions{Args: append([]string{"renumber"}, args...)})
-	Expect(err).NotTo(HaveOccurred())
-	return result
+	return suite.Must(cluster.RunPlugin(ctx, framework.PluginOptions{Args: append([]string{"renumber"}, args...)}))
 }
 
 // makePlan has all Services moved to the new range.
@@ -110,8 +106,7 @@ func (env *fixture) makePlan(ctx context.Context, keep string) {
 func (env *fixture) start(ctx context.Context, verb string) *framework.Plugin {
 	GinkgoHelper()
 	By(verb)
-	command, err := cluster.StartPlugin(ctx, framework.PluginOptions{Args: []string{"renumber", verb, "--from", env.plan, "--wait=false", "--qps=50", "--workers=8"}})
-	Expect(err).NotTo(HaveOccurred())
+	command := suite.Must(cluster.StartPlugin(ctx, framework.PluginOptions{Args: []string{"renumber", verb, "--from", env.plan, "--wait=false", "--qps=50", "--workers=8"}}))
 	DeferCleanup(func() error { return command.Kill() })
 	return command
 }
@@ -129,8 +124,7 @@ func (env *fixture) complete(ctx context.Context, command *framework.Plugin) {
 // drain starts a command again that gives up old addresses as soon as no client uses them.
 func (env *fixture) drain(ctx context.Context, verb string, args ...string) *framework.Plugin {
 	GinkgoHelper()
-	command, err := cluster.StartPlugin(ctx, framework.PluginOptions{Args: append([]string{"renumber", verb, "--from", env.plan, "--dns-ttl=0s", "--quiet=1ms", "--qps=0"}, args...)})
-	Expect(err).NotTo(HaveOccurred())
+	command := suite.Must(cluster.StartPlugin(ctx, framework.PluginOptions{Args: append([]string{"renumber", verb, "--from", env.plan, "--dns-ttl=0s", "--quiet=1ms", "--qps=0"}, args...)}))
 	DeferCleanup(func() error { return command.Kill() })
 	return command
 }
@@ -157,8 +151,7 @@ func (env *fixture) halfway(ctx context.Context, command *framework.Plugin, pref
 // countIn counts the Services with an address in a range.
 func (env *fixture) countIn(ctx context.Context, prefixes ...string) (n int) {
 	GinkgoHelper()
-	all, err := env.Services().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	all := suite.Must(env.Services().List(ctx, metav1.ListOptions{}))
 	for _, s := range all.Items {
 		for _, p := range prefixes {
 			if len(s.Spec.ClusterIPs) > 0 && netip.MustParsePrefix(p).Contains(netip.MustParseAddr(s.Spec.ClusterIPs[0])) {
@@ -172,8 +165,7 @@ func (env *fixture) countIn(ctx context.Context, prefixes ...string) (n int) {
 // held are the addresses that are kept for Services.
 func (env *fixture) held(ctx context.Context) (all []string) {
 	GinkgoHelper()
-	list, err := cluster.Networking().IPAddresses().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	list := suite.Must(cluster.Networking().IPAddresses().List(ctx, metav1.ListOptions{}))
 	for _, ip := range list.Items {
 		if len(ip.Finalizers) > 0 && ip.Spec.ParentRef.Namespace == env.Name {
 			Expect(ip.Finalizers).To(ConsistOf(v1alpha1.FinalizerFormer))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // timeout is for one proxy: a quarter of an hour on two cores, 36 minutes beside other work.
@@ -21,19 +22,15 @@ const timeout = SpecTimeout(90 * time.Minute)
 func withAgent(configuration string) func(context.Context, *cluster.Cluster) {
 	return func(ctx context.Context, c *cluster.Cluster) {
 		GinkgoHelper()
-		config, err := c.Configuration()
-		Expect(err).NotTo(HaveOccurred())
-		file, err := os.OpenFile(filepath.Join(config, "proxyagent", "config.yaml"), os.O_APPEND|os.O_WRONLY, 0)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = file.WriteString(configuration + "\n")
-		Expect(err).NotTo(HaveOccurred())
+		config := suite.Must(c.Configuration())
+		file := suite.Must(os.OpenFile(filepath.Join(config, "proxyagent", "config.yaml"), os.O_APPEND|os.O_WRONLY, 0))
+		suite.Must(file.WriteString(configuration + "\n"))
 		Expect(file.Close()).To(Succeed())
 		for _, args := range [][]string{
 			{"apply", "--server-side", "-k", filepath.Join(config, "proxyagent")},
 			{"--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", "--timeout=90s"},
 		} {
-			_, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
-			Expect(err).NotTo(HaveOccurred())
+			suite.Must(framework.Kubectl(ctx, c.Kubeconfig(), args...))
 		}
 	}
 }

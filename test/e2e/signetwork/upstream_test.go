@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // island has the specs, agnhost, and the ginkgo that runs specs in parallel processes.
@@ -37,8 +38,7 @@ func nameImages(ctx context.Context, c *cluster.Cluster) {
 	GinkgoHelper()
 	for _, n := range c.Nodes {
 		for name, ours := range names {
-			_, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "tag", registry+"/"+ours+":dev", registry+"/"+name)
-			Expect(err).NotTo(HaveOccurred())
+			suite.Must(n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "tag", registry+"/"+ours+":dev", registry+"/"+name))
 		}
 	}
 }
@@ -46,24 +46,20 @@ func nameImages(ctx context.Context, c *cluster.Cluster) {
 // run runs the specs in the first node's network, this one, and leaves a report in bin/sig-network.
 func run(ctx context.Context, c *cluster.Cluster, name string) types.Report {
 	GinkgoHelper()
-	kubectl, err := framework.Assets("kubernetes-1.37", "kubectl")
-	Expect(err).NotTo(HaveOccurred())
-	programs, err := framework.Assets(island)
-	Expect(err).NotTo(HaveOccurred())
-	root, err := framework.ModuleRoot()
-	Expect(err).NotTo(HaveOccurred())
+	kubectl := suite.Must(framework.Assets("kubernetes-1.37", "kubectl"))
+	programs := suite.Must(framework.Assets(island))
+	root := suite.Must(framework.ModuleRoot())
 	folder := filepath.Join(root, "bin", "sig-network")
 	Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
 
-	suite := filepath.Join(c.Dir(), "sig-network.test") // by this name ginkgo knows what it runs
-	Expect(os.Symlink(filepath.Join(programs, "sig-network"), suite)).To(Succeed())
+	program := filepath.Join(c.Dir(), "sig-network.test") // by this name ginkgo knows what it runs
+	Expect(os.Symlink(filepath.Join(programs, "sig-network"), program)).To(Succeed())
 	images := filepath.Join(c.Dir(), "images.yaml")
 	Expect(os.WriteFile(images, []byte(strings.ReplaceAll("promoterE2eRegistry: $\ngcRegistry: $\nbuildImageRegistry: $\n", "$", registry)), 0o600)).To(Succeed())
-	log, err := os.Create(filepath.Join(folder, name+".log"))
-	Expect(err).NotTo(HaveOccurred())
+	log := suite.Must(os.Create(filepath.Join(folder, name+".log")))
 
 	cmd := exec.CommandContext(ctx, filepath.Join(programs, "ginkgo"), "--procs=4", "--timeout=85m", "--no-color", "--silence-skips", "--keep-going",
-		`--focus=\[sig-network\]`, "--skip="+skipped, "--label-filter="+selected, "--output-dir="+folder, "--json-report="+name+".json", suite, "--",
+		`--focus=\[sig-network\]`, "--skip="+skipped, "--label-filter="+selected, "--output-dir="+folder, "--json-report="+name+".json", program, "--",
 		"--kubeconfig="+c.Kubeconfig(), "--provider=local", "--num-nodes=6", "--allowed-not-ready-nodes=-1", "--dump-logs-on-failure=false")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir(), log, log
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, time.Minute // ginkgo ends its processes
@@ -75,8 +71,7 @@ func run(ctx context.Context, c *cluster.Cluster, name string) types.Report {
 
 func readReport(file string) types.Report {
 	GinkgoHelper()
-	text, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(os.ReadFile(file))
 	var reports []types.Report
 	Expect(json.Unmarshal(text, &reports)).To(Succeed())
 	Expect(reports).To(HaveLen(1))

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // Registry begins all keys of an API server.
@@ -33,10 +34,9 @@ type Storage struct{ Client *clientv3.Client }
 // Open connects to an etcd until the calling node ends.
 func Open(etcd *framework.Etcd) Storage {
 	GinkgoHelper()
-	client, err := clientv3.New(clientv3.Config{
+	client := suite.Must(clientv3.New(clientv3.Config{
 		Endpoints: []string{etcd.URL()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second, BackoffWaitBetween: 20 * time.Millisecond,
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	DeferCleanup(client.Close)
 	return Storage{client}
 }
@@ -65,8 +65,7 @@ func (s Storage) Below(ctx context.Context, prefix string) Values {
 
 func (s Storage) read(ctx context.Context, key string, options ...clientv3.OpOption) Values {
 	GinkgoHelper()
-	got, err := s.Client.Get(ctx, key, options...)
-	Expect(err).NotTo(HaveOccurred())
+	got := suite.Must(s.Client.Get(ctx, key, options...))
 	all := Values{}
 	for _, kv := range got.Kvs {
 		all[string(kv.Key)] = Value{kv.Value, kv.ModRevision, kv.Version}
@@ -77,16 +76,14 @@ func (s Storage) read(ctx context.Context, key string, options ...clientv3.OpOpt
 // Count is how many keys with a prefix there are.
 func (s Storage) Count(ctx context.Context, prefix string) int {
 	GinkgoHelper()
-	got, err := s.Client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	Expect(err).NotTo(HaveOccurred())
+	got := suite.Must(s.Client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))
 	return int(got.Count)
 }
 
 // Revision is that of the last write of any client.
 func (s Storage) Revision(ctx context.Context) int64 {
 	GinkgoHelper()
-	got, err := s.Client.Get(ctx, "nothing", clientv3.WithCountOnly())
-	Expect(err).NotTo(HaveOccurred())
+	got := suite.Must(s.Client.Get(ctx, "nothing", clientv3.WithCountOnly()))
 	return got.Header.Revision
 }
 

@@ -50,6 +50,13 @@ func Manager(ctx context.Context, cp *framework.ControlPlane, options framework.
 	return manager
 }
 
+// Must returns a value, and fails the calling node with the error if there is one.
+func Must[T any](value T, err error) T {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return value
+}
+
 // ExpectNoCrash expects that a process logged no panic, recovered or not, and no data race.
 func ExpectNoCrash(process *framework.Process) {
 	ginkgo.GinkgoHelper()

@@ -217,9 +217,7 @@ func allShow(ctx context.Context, c *cluster.Cluster) error {
 
 func secret(ctx context.Context, c *cluster.Cluster) *corev1.Secret {
 	GinkgoHelper()
-	s, err := c.Client().CoreV1().Secrets(cluster.OperatorNamespace).Get(ctx, cluster.CertificateSecret, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return s
+	return suite.Must(c.Client().CoreV1().Secrets(cluster.OperatorNamespace).Get(ctx, cluster.CertificateSecret, metav1.GetOptions{}))
 }
 
 // changeSecret edits the Secret, and tries again when a replica has written it at the same time.
@@ -279,8 +277,7 @@ func keepCalling(ctx context.Context, c *cluster.Cluster) (calls *atomic.Int64, 
 // certificate. A call also fails if its connection is closed meanwhile: keepCalling causes that.
 func distrusted(c *cluster.Cluster) (lines []string) {
 	GinkgoHelper()
-	text, err := os.ReadFile(c.API.LogFile())
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(os.ReadFile(c.API.LogFile()))
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, "failing open") && (strings.Contains(line, "tls:") || strings.Contains(line, "x509:")) {
 			lines = append(lines, line)
@@ -299,9 +296,7 @@ func issued(name string, until time.Duration, more ...string) map[string][]byte 
 		Host: name, AlternateDNS: more, MaxAge: time.Hour + until, // it began an hour ago
 	})
 	Expect(err).NotTo(HaveOccurred())
-	chain, err := cert.ParseCertsPEM(text)
-	Expect(err).NotTo(HaveOccurred())
-	ca, err := cert.EncodeCertificates(chain[1])
-	Expect(err).NotTo(HaveOccurred())
+	chain := suite.Must(cert.ParseCertsPEM(text))
+	ca := suite.Must(cert.EncodeCertificates(chain[1]))
 	return map[string][]byte{certKey: text, keyKey: key, authorityKey: ca}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
@@ -215,8 +216,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		Expect(c.API.Kill()).To(Succeed())
 		Expect(c.API.Start(ctx)).To(Succeed(), "it waits for our webhook")
 		Expect(asked()).NotTo(ContainElement(HavePrefix("system:apiserver ")))
-		kubernetes, err := c.Client().CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		kubernetes := suite.Must(c.Client().CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
 		Expect(kubernetes.Spec.ClusterIP).To(Equal("10.96.0.1"))
 		c.DeleteServices(ctx, c.CreateService(ctx, "asked-about"))
 		Expect(asked()).To(ContainElement(HaveSuffix(" services")))
@@ -235,10 +235,8 @@ func changeWebhooks(
 ) {
 	GinkgoHelper()
 	api := c.Client().AdmissionregistrationV1()
-	mutating, err := api.MutatingWebhookConfigurations().Get(ctx, cluster.WebhookConfiguration, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	validating, err := api.ValidatingWebhookConfigurations().Get(ctx, cluster.WebhookConfiguration, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	mutating := suite.Must(api.MutatingWebhookConfigurations().Get(ctx, cluster.WebhookConfiguration, metav1.GetOptions{}))
+	validating := suite.Must(api.ValidatingWebhookConfigurations().Get(ctx, cluster.WebhookConfiguration, metav1.GetOptions{}))
 	for i := range mutating.Webhooks {
 		mutating.Webhooks[i].ClientConfig, mutating.Webhooks[i].FailurePolicy = to, &failurePolicy
 	}
@@ -248,8 +246,7 @@ func changeWebhooks(
 	for resource, webhooks := range map[string]any{
 		"mutatingwebhookconfigurations": mutating.Webhooks, "validatingwebhookconfigurations": validating.Webhooks,
 	} {
-		patch, err := json.Marshal(map[string]any{"webhooks": webhooks})
-		Expect(err).NotTo(HaveOccurred())
+		patch := suite.Must(json.Marshal(map[string]any{"webhooks": webhooks}))
 		Expect(api.RESTClient().Patch(types.MergePatchType).Resource(resource).Name(cluster.WebhookConfiguration).Body(patch).Do(ctx).Error()).To(Succeed())
 	}
 	time.Sleep(time.Second) // until the API server goes by it

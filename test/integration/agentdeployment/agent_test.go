@@ -23,6 +23,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
@@ -67,10 +68,8 @@ func arguments(m manifests.Manifests, kubeconfig, mode string) []string {
 // inside writes a kubeconfig by which a namespace's programs reach the API server as the agent.
 func inside(ctx context.Context, n *network.Namespace) string {
 	GinkgoHelper()
-	as, err := c.ConfigForServiceAccount(ctx, namespace, account)
-	Expect(err).NotTo(HaveOccurred())
-	address, err := n.Forward(strings.TrimPrefix(as.Host, "https://"))
-	Expect(err).NotTo(HaveOccurred())
+	as := suite.Must(c.ConfigForServiceAccount(ctx, namespace, account))
+	address := suite.Must(n.Forward(strings.TrimPrefix(as.Host, "https://")))
 	as.Host = "https://" + address
 	return cluster.KubeconfigOf(as)
 }
@@ -114,24 +113,20 @@ func serve(ctx context.Context, topology *network.Topology, name string, change 
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	service.Spec.Ports = []corev1.ServicePort{{Port: int32(port)}}
 	change(service)
-	service, err := c.Client().CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	_, err = c.Client().DiscoveryV1().EndpointSlices(cluster.Namespace).Create(ctx, &discoveryv1.EndpointSlice{
+	service = suite.Must(c.Client().CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{}))
+	suite.Must(c.Client().DiscoveryV1().EndpointSlices(cluster.Namespace).Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new(""), Protocol: new(corev1.ProtocolTCP), Port: new(int32(port))}},
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{topology.Pod1.Addr(model.IPv4).String()}, NodeName: new(node)}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	return netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), port)
 }
 
 // built is the program, which the framework builds once.
 func built() string {
 	GinkgoHelper()
-	path, err := framework.ProxyAgentProgram()
-	Expect(err).NotTo(HaveOccurred())
-	return path
+	return suite.Must(framework.ProxyAgentProgram())
 }
 
 var _ = Describe("The agent as it is deployed", Ordered, func() {
@@ -141,12 +136,9 @@ var _ = Describe("The agent as it is deployed", Ordered, func() {
 		if os.Geteuid() != 0 {
 			Skip("network namespaces need root")
 		}
-		var err error
-		topology, err = network.New(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		topology = suite.Must(network.New(ctx))
 		DeferCleanup(topology.Close)
-		_, err = c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}))
 	})
 
 	reached := func(to netip.AddrPort) func() string {
@@ -211,11 +203,9 @@ func cleanUp(ctx context.Context, n *network.Namespace) string {
 func claim(ctx context.Context, addresses ...corev1.LoadBalancerIngress) {
 	GinkgoHelper()
 	services := c.Client().CoreV1().Services(cluster.Namespace)
-	service, err := services.Get(ctx, "greedy", metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	service := suite.Must(services.Get(ctx, "greedy", metav1.GetOptions{}))
 	service.Status.LoadBalancer.Ingress = addresses
-	_, err = services.UpdateStatus(ctx, service, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(services.UpdateStatus(ctx, service, metav1.UpdateOptions{}))
 }
 
 // disputes counts the claimed addresses that the agent beside kube-proxy does not serve.

@@ -6,13 +6,13 @@ import (
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/watch"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // nodeName is the Node that agents believe to run on.
@@ -37,14 +37,12 @@ func startAgent(config *rest.Config, o watch.Options) *agent {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	client, err := kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
+	client := suite.Must(kubernetes.NewForConfig(config))
 
 	a := &agent{ended: make(chan error, 1)}
 	a.state.Services, a.state.Allocations = map[model.ServiceName]model.Service{}, map[netip.Addr]model.Allocation{}
 	o.NodeName, o.Logger = nodeName, GinkgoLogr
-	a.Source, err = watch.New(client, o)
-	Expect(err).NotTo(HaveOccurred())
+	a.Source = suite.Must(watch.New(client, o))
 
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -66,8 +66,7 @@ var _ = Describe("An agent and Kubernetes 1.37", Ordered, func() {
 
 		Expect(c.API.Kill()).To(Succeed())
 		Expect(other.Client().CoreV1().Services(namespace).Delete(ctx, "leaves", metav1.DeleteOptions{})).To(Succeed())
-		_, err := other.Client().CoreV1().Services(namespace).Create(ctx, framework.NewService(namespace, "comes"), metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(other.Client().CoreV1().Services(namespace).Create(ctx, framework.NewService(namespace, "comes"), metav1.CreateOptions{}))
 		patchSlice(ctx, other.Access, "stays-1", `{"endpoints":[{"addresses":["10.0.0.2"]}]}`)
 		compact(ctx, c)
 		Expect(c.API.Start(ctx)).To(Succeed())

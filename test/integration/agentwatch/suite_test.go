@@ -17,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -49,13 +50,11 @@ func createSlice(ctx context.Context, a *framework.Access, name, service string,
 	for _, address := range addresses {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
 	}
-	_, err := a.Client().DiscoveryV1().EndpointSlices(namespace).Create(ctx, slice, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(a.Client().DiscoveryV1().EndpointSlices(namespace).Create(ctx, slice, metav1.CreateOptions{}))
 }
 
 func patchSlice(ctx context.Context, a *framework.Access, name, patch string) {
 	GinkgoHelper()
-	_, err := a.Client().DiscoveryV1().EndpointSlices(namespace).
-		Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(a.Client().DiscoveryV1().EndpointSlices(namespace).
+		Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
 }

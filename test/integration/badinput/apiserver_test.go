@@ -18,8 +18,7 @@ import (
 // behind a firewall or on a frozen machine.
 func listening() (address string) {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	listener := suite.Must(net.Listen("tcp4", "127.0.0.1:0"))
 	DeferCleanup(listener.Close)
 	return listener.Addr().String()
 }

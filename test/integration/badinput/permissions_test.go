@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
 // trimmed is the kubeconfig of a ServiceAccount with config/rbac's permissions except lost.
 func trimmed(ctx context.Context, name string, lost map[string][]string) string {
 	GinkgoHelper()
-	content, err := os.ReadFile("../../../config/rbac/role.yaml")
-	Expect(err).NotTo(HaveOccurred())
+	content := suite.Must(os.ReadFile("../../../config/rbac/role.yaml"))
 	role := rbacv1.ClusterRole{}
 	Expect(yaml.UnmarshalStrict(content, &role)).To(Succeed())
 	role.ObjectMeta = metav1.ObjectMeta{Name: name}
@@ -27,12 +27,10 @@ func trimmed(ctx context.Context, name string, lost map[string][]string) string 
 		role.Rules[i].Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return slices.Contains(lost[rule.Resources[0]], verb) })
 	}
 	role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return len(rule.Verbs) == 0 })
-	_, err = c.Client().RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Client().RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}))
 	c.Kubectl(ctx, "create", "serviceaccount", name)
 	c.Kubectl(ctx, "create", "clusterrolebinding", name, "--clusterrole="+name, "--serviceaccount="+cluster.Namespace+":"+name)
-	config, err := c.ConfigForServiceAccount(ctx, cluster.Namespace, name)
-	Expect(err).NotTo(HaveOccurred())
+	config := suite.Must(c.ConfigForServiceAccount(ctx, cluster.Namespace, name))
 	return cluster.KubeconfigOf(config)
 }
 

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
@@ -35,8 +36,7 @@ var c *cluster.Cluster
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	c = cluster.Start(ctx, cluster.Options{WithoutOperator: true})
-	_, err := inventory.Settled(ctx, c.AdminConfig())
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(inventory.Settled(ctx, c.AdminConfig()))
 }, NodeTimeout(time.Minute))
 
 // untouched wants do to leave every object of the cluster as it was. A manager that got to work
@@ -45,8 +45,7 @@ func untouched(ctx context.Context, do func()) {
 	GinkgoHelper()
 	work := framework.NewServiceCIDR("", "10.200.0.0/24")
 	work.GenerateName = "waiting-"
-	_, err := c.Networking().ServiceCIDRs().Create(ctx, work, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Networking().ServiceCIDRs().Create(ctx, work, metav1.CreateOptions{}))
 	c.Untouched(ctx, do)
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -33,8 +34,7 @@ var _ = Describe("Services that misspell their addresses", Ordered, func() {
 	// What the API server itself creates anew, three minutes after its start or after it found none,
 	// is not counted: on a slow machine that falls into this spec.
 	It("are left to the API server: the operator writes no IPAddress of theirs", func(ctx SpecContext) {
-		watch, err := c.Networking().IPAddresses().Watch(ctx, metav1.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		watch := suite.Must(c.Networking().IPAddresses().Watch(ctx, metav1.ListOptions{}))
 		defer watch.Stop()
 		// The API server deletes two of these IPAddresses in the end.
 		for _, address := range []string{single, dual, four} {
@@ -84,7 +84,6 @@ var _ = Describe("Services that misspell their addresses", Ordered, func() {
 // check is what `kubectl clusterip check` prints.
 func check(ctx context.Context, c *cluster.Cluster) string {
 	GinkgoHelper()
-	result, err := c.RunPlugin(ctx, framework.PluginOptions{Args: []string{"check"}})
-	Expect(err).NotTo(HaveOccurred())
+	result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Args: []string{"check"}}))
 	return result.Stdout
 }

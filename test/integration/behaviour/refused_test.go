@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -56,12 +57,10 @@ var _ = It("Band labels that the platform refuses are not tried for each IPAddre
 // denied is how many requests the platform's policy has refused.
 func denied(ctx context.Context, c *cluster.Cluster) (n float64) {
 	GinkgoHelper()
-	text, err := c.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(c.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx))
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "apiserver_validating_admission_policy_check_total{") && strings.Contains(line, `enforcement_action="deny"`) && strings.Contains(line, `policy="platform"`) {
-			value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
-			Expect(err).NotTo(HaveOccurred())
+			value := suite.Must(strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64))
 			n += value
 		}
 	}

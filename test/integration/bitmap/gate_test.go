@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -39,8 +40,7 @@ var _ = Describe("An API server 1.33 without MultiCIDRServiceAllocator", Ordered
 	}
 	expectAllocator := func(ctx context.Context, want string) {
 		GinkgoHelper()
-		result, err := c.RunPlugin(ctx, framework.PluginOptions{Args: append([]string{"migrate", "check", "-o", "json"}, c.EtcdArgs()...)})
-		Expect(err).NotTo(HaveOccurred())
+		result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Args: append([]string{"migrate", "check", "-o", "json"}, c.EtcdArgs()...)}))
 		Expect(migrate.Decode(result.Stdout).Allocator).To(Equal(want), result.String())
 	}
 	expectEnd := func(why string) {
@@ -76,8 +76,7 @@ var _ = Describe("An API server 1.33 without MultiCIDRServiceAllocator", Ordered
 
 	// A 1.32 API server that changes the ServiceCIDR beside this one drops the field managers of v1.
 	It("is recognised also when nobody knows any more who has written the condition Ready", func(ctx SpecContext) {
-		_, err := c.Networking().ServiceCIDRs().Patch(ctx, "kubernetes", types.MergePatchType, []byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(c.Networking().ServiceCIDRs().Patch(ctx, "kubernetes", types.MergePatchType, []byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{}))
 		Expect(c.Operator.Kill()).To(Succeed())
 		Expect(c.Operator.Start(ctx)).To(Succeed())
 		expectEnd("allocates from the bitmap has changed to false")
@@ -87,10 +86,9 @@ var _ = Describe("An API server 1.33 without MultiCIDRServiceAllocator", Ordered
 
 	It("allocates from the bitmap after the way back, and forth again", func(ctx SpecContext) {
 		Expect(c.API.Kill()).To(Succeed())
-		back, err := c.RunPlugin(ctx, framework.PluginOptions{
+		back := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{
 			Kubeconfig: framework.NoKubeconfig, Args: append([]string{"migrate", "rollback", "--offline", "--yes"}, c.EtcdArgs()...),
-		})
-		Expect(err).NotTo(HaveOccurred())
+		}))
 		Expect(back.ExitCode).To(BeZero(), back.String())
 		restart(ctx, false)
 		expectEnd("allocates from the bitmap has changed to true")

@@ -11,31 +11,29 @@ import (
 	"github.com/chromedp/chromedp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // get asks as a program does.
 func get(where string, headers map[string]string) (code int, body string) {
 	GinkgoHelper()
-	request, err := http.NewRequest(http.MethodGet, where, nil)
-	Expect(err).NotTo(HaveOccurred())
+	request := suite.Must(http.NewRequest(http.MethodGet, where, nil))
 	for name, value := range headers {
 		request.Header.Set(name, value)
 	}
 	if host := headers["Host"]; host != "" {
 		request.Host = host
 	}
-	response, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
+	response := suite.Must(http.DefaultClient.Do(request))
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(io.ReadAll(response.Body))
 	return response.StatusCode, string(text)
 }
 
 var _ = Describe("a stranger to the console", func() {
 	It("gets nothing without the token", func() {
-		where, err := url.Parse(address)
-		Expect(err).NotTo(HaveOccurred())
+		where := suite.Must(url.Parse(address))
 		for _, path := range []string{"/", "/app.js", "/api/ranges", "//api/ranges", strings.ToLower(where.Path) + "api/ranges", where.Path[:len(where.Path)-2] + "/api/ranges"} {
 			code, body := get("http://"+where.Host+path, nil)
 			Expect(code).To(Equal(http.StatusForbidden), path)

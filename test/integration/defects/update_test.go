@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -27,11 +28,9 @@ var _ = Describe("An update that gives a ClusterIP up", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		c = cluster.Start(ctx, cluster.Options{})
-		line, err := framework.Stretch(c.Etcd.URL(), far, 0)
-		Expect(err).NotTo(HaveOccurred())
+		line := suite.Must(framework.Stretch(c.Etcd.URL(), far, 0))
 		DeferCleanup(line.Close)
-		remote, err = c.AddAPIServer(ctx, framework.Options{Args: []string{"--etcd-servers-overrides=/services#" + line.URL()}})
-		Expect(err).NotTo(HaveOccurred())
+		remote = suite.Must(c.AddAPIServer(ctx, framework.Options{Args: []string{"--etcd-servers-overrides=/services#" + line.URL()}}))
 	})
 
 	// Ages are told in seconds; an IPAddress of a Service that is older than five is restored at once.

@@ -16,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
@@ -31,10 +32,9 @@ var _ = It("The migration Jobs do their work under the account that they come wi
 	run := func(step string, exitCode int) framework.PluginResult {
 		GinkgoHelper()
 		install(ctx, old, steps+"/"+step)
-		result, err := old.RunPlugin(ctx, framework.PluginOptions{
+		result := suite.Must(old.RunPlugin(ctx, framework.PluginOptions{
 			Race: true, Kubeconfig: as(ctx, old, migrationNamespace, migrationAccount), Args: commandOf(ctx, old, steps+"/"+step),
-		})
-		Expect(err).NotTo(HaveOccurred())
+		}))
 		Expect(result.ExitCode).To(Equal(exitCode), result.String())
 		return result
 	}
@@ -53,10 +53,9 @@ var _ = It("The migration Jobs do their work under the account that they come wi
 	verify := manifests.Render(ctx, steps+"/verify")
 	Expect(verify).NotTo(ContainElement(HaveField("GetKind()", "Job")), "etcd's key is for the others")
 	container := manifests.Only[appsv1.Deployment](verify, "Deployment").Spec.Template.Spec.Containers[0]
-	keeper, err := old.StartPlugin(ctx, framework.PluginOptions{
+	keeper := suite.Must(old.StartPlugin(ctx, framework.PluginOptions{
 		Race: true, Kubeconfig: as(ctx, old, migrationNamespace, migrationAccount), Args: slices.Concat(container.Command[1:], container.Args),
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	late := old.CreateService(ctx, "late").Spec.ClusterIP
 	Eventually(old.Owner).WithArguments(ctx, late).Should(Equal("default/late"))
 	Expect(keeper.Stop()).To(Succeed())

@@ -47,8 +47,7 @@ func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) (
 		}
 	}
 	Expect(args).To(ContainElement(HavePrefix("--leader-elect")))
-	config, err := c.ConfigForServiceAccount(ctx, cluster.OperatorNamespace, cluster.OperatorAccount)
-	Expect(err).NotTo(HaveOccurred())
+	config := suite.Must(c.ConfigForServiceAccount(ctx, cluster.OperatorNamespace, cluster.OperatorAccount))
 	namespaces = openGate(config, "namespaces")
 	c.Operator = suite.Manager(ctx, c.ControlPlane, framework.ManagerOptions{
 		Kubeconfig: cluster.KubeconfigOf(namespaces.config(config)), Args: args, Env: environment(container), Race: true, SecureMetrics: true, Webhooks: true,
@@ -84,9 +83,7 @@ func scraper(ctx context.Context, name, role string) string {
 	if role != "" {
 		c.Kubectl(ctx, "create", "clusterrolebinding", name, "--clusterrole="+role, "--serviceaccount=default:"+name)
 	}
-	token, err := c.TokenFor(ctx, "default", name)
-	Expect(err).NotTo(HaveOccurred())
-	return token
+	return suite.Must(c.TokenFor(ctx, "default", name))
 }
 
 // The manager does its whole work once, with the permissions of config/rbac and the arguments of
@@ -248,8 +245,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	It("gives its Lease back at the end", func(ctx SpecContext) {
 		Expect(c.Operator.Stop()).To(Succeed())
 		Expect(c.Operator.ExitCode()).To(BeZero())
-		lease, err := c.Client().CoordinationV1().Leases(cluster.OperatorNamespace).Get(ctx, "clusterip-operator", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		lease := suite.Must(c.Client().CoordinationV1().Leases(cluster.OperatorNamespace).Get(ctx, "clusterip-operator", metav1.GetOptions{}))
 		Expect(*lease.Spec.HolderIdentity).To(BeEmpty())
 	})
 
@@ -285,8 +281,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 
 	It("was refused nothing", func() {
 		Expect(witness.Refused(cluster.OperatorAccount)).To(BeEmpty())
-		log, err := os.ReadFile(c.Operator.LogFile())
-		Expect(err).NotTo(HaveOccurred())
+		log := suite.Must(os.ReadFile(c.Operator.LogFile()))
 		Expect(strings.ToLower(string(log))).NotTo(ContainSubstring("forbidden"))
 	})
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
@@ -49,11 +50,8 @@ func overlay(patches string, components ...string) string {
 	dir := GinkgoT().TempDir()
 	relative := func(path string) string {
 		GinkgoHelper()
-		absolute, err := filepath.Abs(path)
-		Expect(err).NotTo(HaveOccurred())
-		rel, err := filepath.Rel(dir, absolute)
-		Expect(err).NotTo(HaveOccurred())
-		return rel
+		absolute := suite.Must(filepath.Abs(path))
+		return suite.Must(filepath.Rel(dir, absolute))
 	}
 	content := "resources:\n- " + relative(defaults) + "\ncomponents:\n"
 	for _, component := range components {
@@ -116,9 +114,7 @@ var _ = DescribeTable("Applying a second time changes nothing", func(ctx SpecCon
 		GinkgoHelper()
 		ctx, cancel := context.WithTimeout(ctx, cluster.Timeout)
 		defer cancel()
-		objects, err := inventory.Settled(ctx, c.AdminConfig())
-		Expect(err).NotTo(HaveOccurred())
-		return objects
+		return suite.Must(inventory.Settled(ctx, c.AdminConfig()))
 	}
 	// The samples' ranges take a moment to reach the API server, then their fixed addresses are taken.
 	Eventually(func() error {
@@ -167,8 +163,7 @@ var _ = Describe("The NetworkPolicy of the manager", func() {
 	It("selects its pods, and opens the ports that they serve and no others", func(ctx SpecContext) {
 		m := manifests.Render(ctx, defaults)
 		policy, pod := policyOf(m), manifests.Only[appsv1.Deployment](m, "Deployment").Spec.Template
-		selector, err := metav1.LabelSelectorAsSelector(&policy.PodSelector)
-		Expect(err).NotTo(HaveOccurred())
+		selector := suite.Must(metav1.LabelSelectorAsSelector(&policy.PodSelector))
 		Expect(selector.Matches(labels.Set(pod.Labels))).To(BeTrue())
 		Expect(policy.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress))
 		var served, open []int32
@@ -197,8 +192,7 @@ var _ = Describe("The NetworkPolicy of the manager", func() {
 
 	// The patch stands in a comment of the manifest, for admins to take.
 	It("is closed to all but API servers and replicas by the patch that it shows", func(ctx SpecContext) {
-		text, err := os.ReadFile(filepath.Join(folder, "base/network_policy.yaml"))
-		Expect(err).NotTo(HaveOccurred())
+		text := suite.Must(os.ReadFile(filepath.Join(folder, "base/network_policy.yaml")))
 		_, shown, _ := strings.Cut(string(text), "#   patches:\n")
 		shown, _, _ = strings.Cut(shown, "apiVersion:")
 		dir := overlay("\npatches:\n" + strings.ReplaceAll(shown, "#   ", ""))

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -51,8 +52,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 
 	run := func(ctx context.Context, code int, args ...string) framework.PluginResult {
 		GinkgoHelper()
-		result, err := c.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: append([]string{"dual-stack"}, args...)})
-		Expect(err).NotTo(HaveOccurred())
+		result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: append([]string{"dual-stack"}, args...)}))
 		Expect(result.ExitCode).To(Equal(code), result.String())
 		return result
 	}
@@ -107,8 +107,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 			ObjectMeta:  metav1.ObjectMeta{Name: "manual", Labels: map[string]string{discoveryv1.LabelServiceName: "manual"}},
 			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
 		}
-		_, err := c.Client().DiscoveryV1().EndpointSlices(cluster.Namespace).Create(ctx, slice, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(c.Client().DiscoveryV1().EndpointSlices(cluster.Namespace).Create(ctx, slice, metav1.CreateOptions{}))
 		before = services(ctx)
 	})
 
@@ -151,8 +150,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 		}
 		editing := edit(ctx, c, 4, names)
 
-		command, err := c.StartPlugin(ctx, framework.PluginOptions{Race: true, Args: []string{"dual-stack", "run", "--from", file, "--qps=100", "--workers=8"}})
-		Expect(err).NotTo(HaveOccurred())
+		command := suite.Must(c.StartPlugin(ctx, framework.PluginOptions{Race: true, Args: []string{"dual-stack", "run", "--from", file, "--qps=100", "--workers=8"}}))
 		Eventually(short).WithArguments(ctx).Should(WithTransform(func(names []string) int { return len(names) }, BeNumerically("<", 400)))
 		Expect(command.Running()).To(BeTrue())
 		Expect(command.Kill()).To(Succeed())
@@ -162,10 +160,8 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 		gone, anew, wish, refused := cluster.StockName(many-4), cluster.StockName(many-3), cluster.StockName(many-2), cluster.StockName(many-1)
 		c.DeleteServices(ctx, framework.NewService(cluster.Namespace, gone), framework.NewService(cluster.Namespace, anew))
 		c.CreateServiceOnceFree(ctx, anew, framework.WithFamilies(corev1.IPv4Protocol))
-		_, err = c.PatchService(ctx, wish, `{"spec":{"ipFamilyPolicy":"SingleStack"}}`)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = c.PatchService(ctx, refused, `{"metadata":{"labels":{"refuse":"me"}}}`)
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(c.PatchService(ctx, wish, `{"spec":{"ipFamilyPolicy":"SingleStack"}}`))
+		suite.Must(c.PatchService(ctx, refused, `{"metadata":{"labels":{"refuse":"me"}}}`))
 
 		result := run(ctx, 1, "run", "--from", file)
 		Expect(result.Stdout).To(MatchRegexp(`^\d+ Services gained a family, [1-9]\d* had it, 3 are left as they are, 1 were refused\n`))
@@ -175,8 +171,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 		))
 		edits := editing.end()
 		Expect(short(ctx)).To(HaveExactElements("listed", "manual", refused))
-		_, err = c.PatchService(ctx, refused, `{"metadata":{"labels":{"refuse":null}}}`)
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(c.PatchService(ctx, refused, `{"metadata":{"labels":{"refuse":null}}}`))
 		Expect(run(ctx, 0, "run", "--from", file).Stdout).To(HavePrefix("1 Services gained a family, 500 had it, 3 are left as they are, 0 were refused\n"))
 
 		after := services(ctx)
@@ -228,16 +223,14 @@ func givePod(ctx context.Context, c *cluster.Cluster, app string, addresses ...s
 	GinkgoHelper()
 	pods := c.Client().CoreV1().Pods(cluster.Namespace)
 	token := false
-	p, err := pods.Create(ctx, &corev1.Pod{
+	p := suite.Must(pods.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: app + "-", Labels: map[string]string{"app": app}},
 		Spec:       corev1.PodSpec{AutomountServiceAccountToken: &token, Containers: []corev1.Container{{Name: "a", Image: "a"}}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	p.Status.Phase = corev1.PodRunning
 	for _, a := range addresses {
 		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a})
 	}
 	p.Status.PodIP = addresses[0]
-	_, err = pods.UpdateStatus(ctx, p, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}))
 }

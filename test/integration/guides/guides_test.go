@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -136,10 +137,8 @@ var _ = It("replaces the default range", Label("all"), func(ctx SpecContext) {
 
 // A reader of a guide that is not in the table above would be the first to try it.
 var _ = It("has no guide that nobody follows", func() {
-	files, err := filepath.Glob(filepath.Join(cluster.Repository, "docs/guides/*.md"))
-	Expect(err).NotTo(HaveOccurred())
-	source, err := os.ReadFile("guides_test.go")
-	Expect(err).NotTo(HaveOccurred())
+	files := suite.Must(filepath.Glob(filepath.Join(cluster.Repository, "docs/guides/*.md")))
+	source := suite.Must(os.ReadFile("guides_test.go"))
 	Expect(slices.DeleteFunc(files, func(file string) bool {
 		return strings.Contains(string(source), `"docs/guides/`+filepath.Base(file)+`")`)
 	})).To(BeEmpty())

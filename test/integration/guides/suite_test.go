@@ -24,6 +24,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/guide"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
@@ -45,15 +46,11 @@ func newEnvironment(ctx context.Context, options cluster.Options) *environment {
 	options.WithoutOperator = true
 	options.Args = append(options.Args, "--allow-privileged=true") // as most clusters have it, for node agents
 	e := &environment{Cluster: cluster.Start(ctx, options)}
-	var err error
-	e.Balancer, err = e.StartBalancer()
-	Expect(err).NotTo(HaveOccurred())
+	e.Balancer = suite.Must(e.StartBalancer())
 
 	home, programs, checkout := GinkgoT().TempDir(), GinkgoT().TempDir(), GinkgoT().TempDir()
-	kubectl, err := framework.Assets("kubernetes-1.37", "kubectl")
-	Expect(err).NotTo(HaveOccurred())
-	plugin, err := framework.PluginProgram()
-	Expect(err).NotTo(HaveOccurred())
+	kubectl := suite.Must(framework.Assets("kubernetes-1.37", "kubectl"))
+	plugin := suite.Must(framework.PluginProgram())
 	Expect(os.Symlink(filepath.Join(kubectl, "kubectl"), filepath.Join(programs, "kubectl"))).To(Succeed())
 	Expect(os.Symlink(plugin, filepath.Join(programs, "kubectl-clusterip"))).To(Succeed())
 	Expect(os.CopyFS(filepath.Join(checkout, "config"), os.DirFS(filepath.Join(cluster.Repository, "config")))).To(Succeed())
@@ -67,8 +64,7 @@ func newEnvironment(ctx context.Context, options cluster.Options) *environment {
 // follow runs the commands of a guide, and does what notHere says in the place of those in it.
 func (e *environment) follow(ctx context.Context, name string) {
 	GinkgoHelper()
-	blocks, err := guide.Read(filepath.Join(cluster.Repository, name))
-	Expect(err).NotTo(HaveOccurred())
+	blocks := suite.Must(guide.Read(filepath.Join(cluster.Repository, name)))
 	e.shell.Name = name
 	seen := map[string]bool{}
 	for _, block := range blocks {
@@ -96,24 +92,20 @@ func (e *environment) actAsNodes(ctx context.Context) {
 		return
 	}
 	apps := e.Client().AppsV1()
-	deployments, err := apps.Deployments("").List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	deployments := suite.Must(apps.Deployments("").List(ctx, metav1.ListOptions{}))
 	for _, d := range deployments.Items {
 		if n := *d.Spec.Replicas; d.Status.ObservedGeneration != d.Generation {
-			_, err := apps.Deployments(d.Namespace).Patch(ctx, d.Name, types.MergePatchType, status(appsv1.DeploymentStatus{
+			suite.Must(apps.Deployments(d.Namespace).Patch(ctx, d.Name, types.MergePatchType, status(appsv1.DeploymentStatus{
 				ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
-			}), metav1.PatchOptions{}, "status")
-			Expect(err).NotTo(HaveOccurred())
+			}), metav1.PatchOptions{}, "status"))
 		}
 	}
-	sets, err := apps.DaemonSets("").List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	sets := suite.Must(apps.DaemonSets("").List(ctx, metav1.ListOptions{}))
 	for _, d := range sets.Items {
 		if d.Status.ObservedGeneration != d.Generation {
-			_, err := apps.DaemonSets(d.Namespace).Patch(ctx, d.Name, types.MergePatchType, status(appsv1.DaemonSetStatus{
+			suite.Must(apps.DaemonSets(d.Namespace).Patch(ctx, d.Name, types.MergePatchType, status(appsv1.DaemonSetStatus{
 				ObservedGeneration: d.Generation, DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 2, NumberAvailable: 2,
-			}), metav1.PatchOptions{}, "status")
-			Expect(err).NotTo(HaveOccurred())
+			}), metav1.PatchOptions{}, "status"))
 		}
 	}
 	e.emptyNamespaces(ctx)
@@ -124,28 +116,23 @@ func (e *environment) actAsNodes(ctx context.Context) {
 func (e *environment) emptyNamespaces(ctx context.Context) {
 	GinkgoHelper()
 	core := e.Client().CoreV1()
-	namespaces, err := core.Namespaces().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	namespaces := suite.Must(core.Namespaces().List(ctx, metav1.ListOptions{}))
 	for _, n := range namespaces.Items {
 		if n.DeletionTimestamp == nil {
 			continue
 		}
-		services, err := core.Services(n.Name).List(ctx, metav1.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		services := suite.Must(core.Services(n.Name).List(ctx, metav1.ListOptions{}))
 		for _, s := range services.Items {
 			e.DeleteServices(ctx, &s)
 		}
 		n.Spec.Finalizers = nil
-		_, err = core.Namespaces().Finalize(ctx, &n, metav1.UpdateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(core.Namespaces().Finalize(ctx, &n, metav1.UpdateOptions{}))
 	}
 }
 
 func status(of any) []byte {
 	GinkgoHelper()
-	patch, err := json.Marshal(map[string]any{"status": of})
-	Expect(err).NotTo(HaveOccurred())
-	return patch
+	return suite.Must(json.Marshal(map[string]any{"status": of}))
 }
 
 // runReplicas runs a replica if one is wanted, and leads applied webhooks to a port of loopback.
@@ -169,12 +156,9 @@ func (e *environment) runReplicas(ctx context.Context, wanted bool) {
 func (e *environment) objects(ctx context.Context) (names []string) {
 	GinkgoHelper()
 	client := e.Client()
-	services, err := client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	sets, err := client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	services := suite.Must(client.CoreV1().Services("").List(ctx, metav1.ListOptions{}))
+	namespaces := suite.Must(client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}))
+	sets := suite.Must(client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{}))
 	add := func(kind string, o metav1.ObjectMeta) {
 		if o.DeletionTimestamp == nil && o.Labels["app.kubernetes.io/name"] != "clusterip-operator" {
 			names = append(names, kind+" "+o.Namespace+"/"+o.Name)

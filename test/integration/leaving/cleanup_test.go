@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
@@ -82,11 +83,10 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 	// condition still says that the operator wrote it.
 	It("knows conditions by their names, whoever wrote them", func(ctx SpecContext) {
 		layOut(ctx, c, "restored")
-		_, err := c.Networking().ServiceCIDRs().Patch(ctx, "restored", types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"conditions":[
+		suite.Must(c.Networking().ServiceCIDRs().Patch(ctx, "restored", types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"conditions":[
 			{"type":"%s","status":"False","reason":"EnoughFree","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"},
 			{"type":"example.com/Announced","status":"True","reason":"Bgp","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
-			cluster.NearlyFull), metav1.PatchOptions{FieldManager: "backup"}, "status")
-		Expect(err).NotTo(HaveOccurred())
+			cluster.NearlyFull), metav1.PatchOptions{FieldManager: "backup"}, "status"))
 		for _, want := range []OmegaMatcher{ContainElement(ContainSubstring(cluster.NearlyFull)), BeEmpty()} {
 			said, status := cleanUp(ctx, c)
 			Expect(status).To(Equal(done))
@@ -100,9 +100,8 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 	It("takes kube-controller-manager's finalizer where an operator has written it, and nowhere else", func(ctx SpecContext) {
 		for name, manager := range map[string]string{"lent": "clusterip-operator-servicecidr", "upstreams": "kube-controller-manager"} {
 			layOut(ctx, c, name)
-			_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.StrategicMergePatchType,
-				fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, cluster.UpstreamFinalizer), metav1.PatchOptions{FieldManager: manager})
-			Expect(err).NotTo(HaveOccurred())
+			suite.Must(c.Networking().ServiceCIDRs().Patch(ctx, name, types.StrategicMergePatchType,
+				fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, cluster.UpstreamFinalizer), metav1.PatchOptions{FieldManager: manager}))
 		}
 		_, status := cleanUp(ctx, c)
 		Expect(status).To(Equal(done))
@@ -168,9 +167,8 @@ func layOut(ctx context.Context, c *cluster.Cluster, name string) {
 	if c.ServiceCIDR(ctx, name) == nil {
 		c.CreateServiceCIDR(ctx, name, "10.150.0.0/24")
 	}
-	_, err := c.Networking().ServiceCIDRs().Patch(ctx, name, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"finalizers":["%s"]}}`, cluster.OurFinalizer), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Networking().ServiceCIDRs().Patch(ctx, name, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"finalizers":["%s"]}}`, cluster.OurFinalizer), metav1.PatchOptions{}))
 }
 
 // lease writes the Lease of a manager.
@@ -178,13 +176,12 @@ func lease(ctx context.Context, c *cluster.Cluster, holder string, renewed time.
 	GinkgoHelper()
 	leases := c.Client().CoordinationV1().Leases(cluster.Namespace)
 	Expect(leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
-	_, err := leases.Create(ctx, &coordinationv1.Lease{
+	suite.Must(leases.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "clusterip-operator"},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: renewed},
 		},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 }
 
 // crowd creates n IPAddresses from many clients at once.

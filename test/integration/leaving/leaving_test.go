@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
@@ -183,11 +184,9 @@ func live(ctx context.Context, c *cluster.Cluster) {
 	c.CreateIPAddress(ctx, reserved(foreign, widgets))
 	c.PatchIPAddress(ctx, foreign, marks)
 	c.PatchIPAddress(ctx, "10.102.0.30", `{"metadata":{"labels":{"team":"shop"},"annotations":{"example.com/note":"keep me"}}}`)
-	_, err := c.Networking().ServiceCIDRs().Patch(ctx, "theirs", types.StrategicMergePatchType, []byte(marks), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	_, err = c.PatchService(ctx, "in-theirs", fmt.Sprintf(`{"metadata":{"annotations":{"%s":"%s","%s":"ours","example.com/note":"keep me"}}}`,
-		oldList, own, cluster.AdditionalFrom))
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Networking().ServiceCIDRs().Patch(ctx, "theirs", types.StrategicMergePatchType, []byte(marks), metav1.PatchOptions{}))
+	suite.Must(c.PatchService(ctx, "in-theirs", fmt.Sprintf(`{"metadata":{"annotations":{"%s":"%s","%s":"ours","example.com/note":"keep me"}}}`,
+		oldList, own, cluster.AdditionalFrom)))
 	c.Kubectl(ctx, "create", "secret", "generic", cluster.CertificateSecret)
 	c.CreateIPAddress(ctx, reserved(own, cluster.ManagedByUs))
 	c.CreateIPAddress(ctx, reserved(ownSix, cluster.ManagedByUs, framework.WithIPLabel(cluster.BandLabel, "dynamic")))

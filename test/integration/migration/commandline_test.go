@@ -17,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -64,8 +65,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 	})
 
 	It("because that is not its etcd", func(ctx SpecContext) {
-		other, err := framework.StartEtcd(ctx, GinkgoT().TempDir())
-		Expect(err).NotTo(HaveOccurred())
+		other := suite.Must(framework.StartEtcd(ctx, GinkgoT().TempDir()))
 		DeferCleanup(other.Stop)
 		for _, command := range []string{"check", "run", "verify"} {
 			refusedWith(ctx, w.options(command, "--etcd-servers="+other.URL()), "kube-system")
@@ -87,11 +87,9 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 	// Absent and silent servers look alike: each gets ten seconds, all at once. So does an API server
 	// whose lease in etcd says that it lives, when a command is about to write to its storage.
 	It("because nobody is there", func(ctx SpecContext) {
-		port, err := framework.FreePort()
-		Expect(err).NotTo(HaveOccurred())
+		port := suite.Must(framework.FreePort())
 		nobody := fmt.Sprintf("127.0.0.1:%d", port)
-		listener, err := net.Listen("tcp4", "127.0.0.1:0")
-		Expect(err).NotTo(HaveOccurred())
+		listener := suite.Must(net.Listen("tcp4", "127.0.0.1:0"))
 		DeferCleanup(listener.Close)
 		silent := listener.Addr().String()
 		config := w.AdminConfig()
@@ -133,19 +131,15 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 		account := func(ctx SpecContext, name string, rules ...rbacv1.PolicyRule) string {
 			GinkgoHelper()
 			meta, rbac := metav1.ObjectMeta{Name: name}, w.Client().RbacV1()
-			_, err := w.Client().CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			suite.Must(w.Client().CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{}))
+			suite.Must(rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{}))
+			suite.Must(rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 				ObjectMeta: meta,
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: name}},
-			}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			}, metav1.CreateOptions{}))
 			w.granted(ctx, "system:serviceaccount:default:"+name, rules)
-			config, err := w.ConfigForServiceAccount(ctx, "default", name)
-			Expect(err).NotTo(HaveOccurred())
+			config := suite.Must(w.ConfigForServiceAccount(ctx, "default", name))
 			path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 			Expect(framework.WriteKubeconfig(path, config)).To(Succeed())
 			return path

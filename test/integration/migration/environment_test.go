@@ -23,6 +23,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
@@ -64,8 +65,7 @@ func newEnvironment(ctx context.Context, options framework.Options, services int
 	GinkgoHelper()
 	w := &environment{Cluster: cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true}), started: time.Now()}
 	w.etcd = etcd{storage.Open(w.Etcd)}
-	_, err := inventory.Settled(ctx, w.AdminConfig())
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(inventory.Settled(ctx, w.AdminConfig()))
 	w.populate(ctx, services)
 	return w
 }
@@ -75,8 +75,7 @@ func (w *environment) restart(ctx context.Context, options framework.Options) {
 	GinkgoHelper()
 	Expect(w.Restart(ctx, options)).To(Succeed())
 	w.started = time.Now()
-	_, err := inventory.Settled(ctx, w.AdminConfig())
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(inventory.Settled(ctx, w.AdminConfig()))
 }
 
 // calm leaves time to spoil a bitmap: old API servers mend theirs every three minutes from start.
@@ -209,9 +208,7 @@ func (w *environment) plugin(ctx context.Context, options framework.PluginOption
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
-	result, err := w.RunPlugin(ctx, options)
-	Expect(err).NotTo(HaveOccurred())
-	return result
+	return suite.Must(w.RunPlugin(ctx, options))
 }
 
 // together is migrate for several commands at once that only read: they mostly wait.
@@ -251,8 +248,7 @@ func watched(options framework.PluginOptions) framework.PluginOptions {
 // begin starts a command and does not wait. It is killed with the calling node.
 func (w *environment) begin(ctx context.Context, options framework.PluginOptions) *framework.Plugin {
 	GinkgoHelper()
-	plugin, err := w.StartPlugin(ctx, options)
-	Expect(err).NotTo(HaveOccurred())
+	plugin := suite.Must(w.StartPlugin(ctx, options))
 	DeferCleanup(plugin.Kill)
 	return plugin
 }
@@ -262,8 +258,7 @@ func ends(ctx context.Context, plugin *framework.Plugin) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
-	code, err := plugin.Wait(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	code := suite.Must(plugin.Wait(ctx))
 	Expect(code).To(Equal(clean), func() string { return plugin.LogTail(60) })
 }
 

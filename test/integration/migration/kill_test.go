@@ -19,6 +19,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -58,8 +59,7 @@ func (w *environment) killed(ctx context.Context, command func(round int) framew
 func (w *environment) killAfter(ctx context.Context, options framework.PluginOptions, delay time.Duration) (took time.Duration, hit bool) {
 	GinkgoHelper()
 	began := time.Now()
-	plugin, err := w.StartPlugin(ctx, options)
-	Expect(err).NotTo(HaveOccurred())
+	plugin := suite.Must(w.StartPlugin(ctx, options))
 	select {
 	case <-plugin.Done():
 	case <-time.After(delay):
@@ -275,8 +275,7 @@ func isMissing(breach string) bool { return strings.HasSuffix(breach, "has no IP
 // archived wants a file to hold these values to the byte. It reads text: the format is private.
 func archived(path string, values ...[]byte) {
 	GinkgoHelper()
-	content, err := os.ReadFile(path)
-	Expect(err).NotTo(HaveOccurred())
+	content := suite.Must(os.ReadFile(path))
 	var anything map[string]any
 	Expect(yaml.Unmarshal(content, &anything)).To(Succeed(), "it is not whole")
 	for _, value := range values {

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -30,8 +31,7 @@ var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 	})
 	content := func() string {
 		GinkgoHelper()
-		text, err := os.ReadFile(path)
-		Expect(err).NotTo(HaveOccurred())
+		text := suite.Must(os.ReadFile(path))
 		return string(text)
 	}
 	refusedFrom := func(ctx context.Context, content string, words ...string) {
@@ -55,8 +55,7 @@ var _ = Describe("A plan in a file", Ordered, ContinueOnFailure, func() {
 			Expect(r.Kind).To(Equal("MigrationPlan"))
 			Expect(r.Todo()).To(ContainElements("CreateServiceCIDR "+range4+","+range6, "DeleteIPAddress "+listed, "DeleteIPAddress "+moved))
 			Expect(r.Todo()).To(HaveLen(1 + 2 + len(w.owners(ctx))))
-			text, err := os.ReadFile(asJSON)
-			Expect(err).NotTo(HaveOccurred())
+			text := suite.Must(os.ReadFile(asJSON))
 			for _, other := range []string{string(text), answers[2].Stdout, answers[3].Stdout} {
 				Expect(migrate.Decode(other).Todo()).To(Equal(r.Todo()))
 			}

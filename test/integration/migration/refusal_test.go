@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
 
@@ -90,8 +91,7 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 	})
 
 	It("finalize is refused while one API server of several is too old", func(ctx SpecContext) {
-		second, err := w.AddAPIServer(ctx, old)
-		Expect(err).NotTo(HaveOccurred())
+		second := suite.Must(w.AddAPIServer(ctx, old))
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(second.Stop()).To(Succeed())
 			migrate.Publish(ctx, w.Cluster, w.etcd.Storage, w.URL())
@@ -102,8 +102,7 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 	})
 
 	It("finalize is refused while one API server of several is silent", func(ctx SpecContext) {
-		port, err := framework.FreePort()
-		Expect(err).NotTo(HaveOccurred())
+		port := suite.Must(framework.FreePort())
 		migrate.Publish(ctx, w.Cluster, w.etcd.Storage, w.URL(), "https://127.0.0.1:"+strconv.Itoa(port))
 		DeferCleanup(func(ctx SpecContext) { migrate.Publish(ctx, w.Cluster, w.etcd.Storage, w.URL()) })
 		refusedWith(ctx, func() framework.PluginResult { return w.migrate(ctx, "finalize", "--yes", "--archive="+newFile()) },
@@ -120,8 +119,7 @@ var _ = Describe("On a cluster that has flipped", Ordered, ContinueOnFailure, fu
 	It("finalize brings nothing back from a file that was changed", func(ctx SpecContext) {
 		before, archive := w.etcd.Below(ctx, ""), newFile()
 		with(clean, w.migrate(ctx, "finalize", "--yes", "--archive="+archive))
-		content, err := os.ReadFile(archive)
-		Expect(err).NotTo(HaveOccurred())
+		content := suite.Must(os.ReadFile(archive))
 		text, value := string(content), base64.StdEncoding.EncodeToString(before[primaryKey].Raw)
 		for what, broken := range map[string]string{
 			"nothing": "", "something else": "{", "half of it": text[:len(text)/2], "more than it": text + "surprise: true\n",
@@ -214,7 +212,6 @@ func swap(text, was, now string) string {
 // clusterOf is how a cluster is told from another.
 func clusterOf(ctx context.Context, w *environment) types.UID {
 	GinkgoHelper()
-	system, err := w.Client().CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	system := suite.Must(w.Client().CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{}))
 	return system.UID
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -26,16 +27,13 @@ var _ = Describe("check and repair", Ordered, func() {
 
 	admin := func(ctx context.Context, args ...string) framework.PluginResult {
 		GinkgoHelper()
-		result, err := damaged.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: args})
-		Expect(err).NotTo(HaveOccurred())
-		return result
+		return suite.Must(damaged.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: args}))
 	}
 	// plain prints without the race detector, which other runs of the command have: here are many.
 	plain := func(ctx context.Context) func(args ...string) string {
 		return func(args ...string) string {
 			GinkgoHelper()
-			result, err := damaged.RunPlugin(ctx, framework.PluginOptions{Args: args})
-			Expect(err).NotTo(HaveOccurred())
+			result := suite.Must(damaged.RunPlugin(ctx, framework.PluginOptions{Args: args}))
 			return result.Stdout
 		}
 	}
@@ -125,8 +123,7 @@ var _ = Describe("check and repair", Ordered, func() {
 			"IPAddressMissing service/default/victim-0", "IPAddressMissing service/default/victim-1", "IPAddressWrongLabels service/default/victim-2",
 			"ClusterIPDuplicate service/default/victim-3", "ClusterIPOutOfRange service/default/left"))
 		Expect(admin(ctx, "check", "-o", report).ExitCode).To(Equal(1))
-		content, err := os.ReadFile(report)
-		Expect(err).NotTo(HaveOccurred())
+		content := suite.Must(os.ReadFile(report))
 		drawn := map[string]string{}
 		for _, service := range services {
 			drawn[service.Spec.ClusterIP] = "<" + service.Name + ">"
@@ -158,8 +155,7 @@ var _ = Describe("check and repair", Ordered, func() {
 		Expect(damaged.Restart(ctx, options)).To(Succeed()) // as above
 		var gone []string
 		for i := range 100 {
-			service, err := damaged.Client().CoreV1().Services(cluster.Namespace).Get(ctx, cluster.StockName(i), metav1.GetOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			service := suite.Must(damaged.Client().CoreV1().Services(cluster.Namespace).Get(ctx, cluster.StockName(i), metav1.GetOptions{}))
 			for _, address := range service.Spec.ClusterIPs {
 				damaged.DeleteIPAddress(ctx, address)
 				gone = append(gone, address)
@@ -167,8 +163,7 @@ var _ = Describe("check and repair", Ordered, func() {
 		}
 		report := filepath.Join(GinkgoT().TempDir(), "report.yaml")
 		Expect(admin(ctx, "check", "-o", report).ExitCode).To(Equal(1))
-		plugin, err := damaged.StartPlugin(ctx, framework.PluginOptions{Args: []string{"repair", "--from", report}})
-		Expect(err).NotTo(HaveOccurred())
+		plugin := suite.Must(damaged.StartPlugin(ctx, framework.PluginOptions{Args: []string{"repair", "--from", report}}))
 		Expect(plugin.WaitPrinted(ctx, "did create")).To(Succeed())
 		Expect(plugin.Kill()).To(Succeed())
 		result := admin(ctx, "repair", "--from", report)
@@ -202,13 +197,11 @@ var _ = It("takes the bitmap of Kubernetes 1.32 for no drift", Label("all", "1.3
 	for command, words := range map[string]string{
 		"check": "Nothing is wrong.", "ranges": "No resources found", "addresses": address, "why service/default/web": address + " is the ClusterIP of Service default/web",
 	} {
-		result, err := old.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: strings.Fields(command)})
-		Expect(err).NotTo(HaveOccurred())
+		result := suite.Must(old.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: strings.Fields(command)}))
 		Expect(result.ExitCode).To(BeZero(), command+": "+result.String())
 		Expect(result.Stdout).To(And(ContainSubstring(words), Not(ContainSubstring("problem"))), command)
 	}
 	old.CreateServiceCIDR(ctx, "kubernetes", "10.96.0.0/16")
-	result, err := old.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: []string{"ranges"}})
-	Expect(err).NotTo(HaveOccurred())
+	result := suite.Must(old.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: []string{"ranges"}}))
 	Expect(result.Stdout).To(MatchRegexp(`kubernetes +10.96.0.0/16 +65534 +2 \(0%\) .* <unknown> `), "without the operator's counts, those of the Services")
 })

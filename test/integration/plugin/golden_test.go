@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -59,8 +60,7 @@ func golden(run func(args ...string) string, name string, args []string) {
 // UPDATE_GOLDEN=1 writes the files anew.
 func compare(file, got string, drawn map[string]string) {
 	GinkgoHelper()
-	host, err := os.Hostname()
-	Expect(err).NotTo(HaveOccurred())
+	host := suite.Must(os.Hostname())
 	for address, word := range drawn {
 		got = regexp.MustCompile(regexp.QuoteMeta(address)+`\b`).ReplaceAllLiteralString(got, word)
 	}
@@ -74,8 +74,7 @@ func compare(file, got string, drawn map[string]string) {
 		Expect(os.MkdirAll(filepath.Dir(file), 0o755)).To(Succeed())
 		Expect(os.WriteFile(file, []byte(got), 0o600)).To(Succeed())
 	}
-	want, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
+	want := suite.Must(os.ReadFile(file))
 	Expect(got).To(Equal(string(want)), file)
 }
 

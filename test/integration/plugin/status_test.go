@@ -19,6 +19,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -43,9 +44,7 @@ type told struct {
 var _ = Describe("status", Ordered, func() {
 	admin := func(ctx context.Context, args ...string) framework.PluginResult {
 		GinkgoHelper()
-		result, err := c.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: append([]string{"status"}, args...)})
-		Expect(err).NotTo(HaveOccurred())
-		return result
+		return suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: append([]string{"status"}, args...)}))
 	}
 	read := func(result framework.PluginResult) (t told) {
 		GinkgoHelper()
@@ -71,8 +70,7 @@ var _ = Describe("status", Ordered, func() {
 	})
 
 	It("tries whether the API server reaches the webhooks, and leaves nothing behind", func(ctx SpecContext) {
-		host, err := os.Hostname()
-		Expect(err).NotTo(HaveOccurred())
+		host := suite.Must(os.Hostname())
 		before := c.Kubectl(ctx, "get", "services,ipaddresses", "-A", "-o", "name")
 		reached := read(admin(ctx, "-o", "json")).Webhooks
 		Expect(reached.Reached).To(HaveField("Replica", strings.ToLower(host)))
@@ -104,8 +102,7 @@ var _ = Describe("status", Ordered, func() {
 			c.Kubectl(ctx, "delete", "daemonset/agents", "configmap/agents", "-n", "kube-system")
 			c.Kubectl(ctx, "delete", "pod", "-l", "agent=a", "-n", "kube-system", "--grace-period=0", "--force")
 		})
-		here, err := network.MachineAddr()
-		Expect(err).NotTo(HaveOccurred())
+		here := suite.Must(network.MachineAddr())
 		runsAgent(ctx, "node-a", here.String(), true)
 		runsAgent(ctx, "node-b", "192.0.2.250", false) // no agent is there
 
@@ -127,8 +124,7 @@ func answering(ctx context.Context) int {
 	agent := healthz.New([]model.Family{model.IPv4, model.IPv6}, "nftables", func(string, int) {})
 	agent.Updated(model.IPv4)
 	agent.Updated(model.IPv6)
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":0")
-	Expect(err).NotTo(HaveOccurred())
+	l := suite.Must((&net.ListenConfig{}).Listen(ctx, "tcp", ":0"))
 	server := httptest.NewUnstartedServer(agent.Handler())
 	Expect(server.Listener.Close()).To(Succeed())
 	server.Listener = l
@@ -141,11 +137,10 @@ func answering(ctx context.Context) int {
 func runsAgent(ctx context.Context, node, address string, ready bool) {
 	GinkgoHelper()
 	pods := c.Client().CoreV1().Pods("kube-system")
-	pod, err := pods.Create(ctx, &corev1.Pod{
+	pod := suite.Must(pods.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + node, Labels: map[string]string{"agent": "a"}},
 		Spec:       corev1.PodSpec{NodeName: node, HostNetwork: true, Containers: []corev1.Container{{Name: "agent", Image: "agent:v1"}}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	status := corev1.ConditionFalse
 	if ready {
 		status = corev1.ConditionTrue
@@ -154,6 +149,5 @@ func runsAgent(ctx context.Context, node, address string, ready bool) {
 		Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}, HostIP: address, HostIPs: []corev1.HostIP{{IP: address}},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now()}},
 	}
-	_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}))
 }

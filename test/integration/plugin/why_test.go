@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -136,12 +137,10 @@ var _ = Describe("why", Ordered, func() {
 		refuses(ctx, `"10.96" is neither an address nor`, "why", "10.96")
 		refuses(ctx, "names no Service; write service/NAMESPACE/NAME", "why", "service/web")
 		refuses(ctx, `ServiceCIDR "none": there is no such object`, "ranges", "none")
-		config, err := c.ConfigForUser("stranger")
-		Expect(err).NotTo(HaveOccurred())
+		config := suite.Must(c.ConfigForUser("stranger"))
 		stranger := cluster.KubeconfigOf(config)
 		for _, args := range [][]string{{"ranges"}, {"why", "10.96.0.1"}} {
-			result, err := c.RunPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: stranger, Args: args})
-			Expect(err).NotTo(HaveOccurred())
+			result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: stranger, Args: args}))
 			Expect(result.ExitCode).To(Equal(2))
 			Expect(result.Stderr).To(cluster.ContainAll("forbidden", "the ClusterRole clusterip-operator-view has what this command reads"))
 		}

@@ -16,6 +16,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 func TestRelease(t *testing.T) {
@@ -33,8 +35,7 @@ func release(ctx context.Context, folder, version string) (output string, err er
 
 func read(path ...string) string {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join(path...))
-	Expect(err).NotTo(HaveOccurred())
+	content := suite.Must(os.ReadFile(filepath.Join(path...)))
 	return string(content)
 }
 
@@ -99,8 +100,7 @@ var _ = It("is the same when it is made again", func(ctx SpecContext) {
 	for _, p := range krew.Spec.Platforms {
 		sum := sha256.Sum256([]byte(read(first, filepath.Base(p.URI))))
 		Expect(p.Sha256).To(Equal(hex.EncodeToString(sum[:])), p.URI)
-		listed, err := exec.CommandContext(ctx, "tar", "-tzf", filepath.Join(first, filepath.Base(p.URI))).Output()
-		Expect(err).NotTo(HaveOccurred())
+		listed := suite.Must(exec.CommandContext(ctx, "tar", "-tzf", filepath.Join(first, filepath.Base(p.URI))).Output())
 		Expect(strings.Fields(string(listed))).To(ConsistOf("./", "./LICENSE", "./"+p.Bin))
 	}
 	for image, files := range map[string][]string{

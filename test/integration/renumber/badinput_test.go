@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -65,10 +66,8 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 		offer(ctx)
 		file, result := plan(ctx, namespace)
 		Expect(result.ExitCode).To(BeZero(), result.String())
-		text, err := os.ReadFile(file)
-		Expect(err).NotTo(HaveOccurred())
-		ns, err := c.Client().CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		text := suite.Must(os.ReadFile(file))
+		ns := suite.Must(c.Client().CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{}))
 		old := before[0].Spec.ClusterIPs[0]
 		changed := func(what, by string) string {
 			GinkgoHelper()
@@ -107,8 +106,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 	It("an API server that allocates from the bitmap", Label("1.32"), func(ctx SpecContext) {
 		old := cluster.Start(ctx, cluster.Options{Options: framework.Options{Version: framework.V132}, WithoutOperator: true})
 		old.CreateServiceCIDR(ctx, "new", "10.200.0.0/22")
-		result, err := old.RunPlugin(ctx, framework.PluginOptions{Args: []string{"renumber", "plan", "--range=10.96.0.0/16", "--to=new", "--keep=none"}})
-		Expect(err).NotTo(HaveOccurred())
+		result := suite.Must(old.RunPlugin(ctx, framework.PluginOptions{Args: []string{"renumber", "plan", "--range=10.96.0.0/16", "--to=new", "--keep=none"}}))
 		Expect(result.ExitCode).To(Equal(2), result.String())
 		Expect(result.Stderr).To(ContainSubstring("the API server allocates from the bitmap in etcd"))
 	})
@@ -151,8 +149,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 			file, result := plan(ctx, namespace, args...)
 			Expect(result.ExitCode).To(Equal(1), result.String())
 			Expect(result.Stdout).To(ContainSubstring("1 Services would be moved, 1 are left out"))
-			text, err := os.ReadFile(file)
-			Expect(err).NotTo(HaveOccurred())
+			text := suite.Must(os.ReadFile(file))
 			Expect(strings.Join(strings.Fields(string(text)), " ")).To(ContainSubstring("ValidatingWebhookConfiguration judge refuses changes of Services"))
 		}
 	})

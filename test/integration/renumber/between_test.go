@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // proxy is between the command and the API server, and sees every request that writes something.
@@ -33,10 +34,8 @@ type proxy struct {
 func newProxy() *proxy {
 	GinkgoHelper()
 	p := &proxy{kubeconfig: filepath.Join(GinkgoT().TempDir(), "kubeconfig")}
-	to, err := url.Parse(c.URL())
-	Expect(err).NotTo(HaveOccurred())
-	transport, err := rest.TransportFor(c.AdminConfig())
-	Expect(err).NotTo(HaveOccurred())
+	to := suite.Must(url.Parse(c.URL()))
+	transport := suite.Must(rest.TransportFor(c.AdminConfig()))
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		Transport:     transport,
@@ -82,16 +81,13 @@ func (p *proxy) watch(before func(n int, r *http.Request), after func(n int)) {
 // start starts the command behind the proxy.
 func (p *proxy) start(ctx context.Context, args ...string) *framework.Plugin {
 	GinkgoHelper()
-	plugin, err := c.StartPlugin(ctx, framework.PluginOptions{Kubeconfig: p.kubeconfig, Args: append([]string{"renumber"}, args...)})
-	Expect(err).NotTo(HaveOccurred())
-	return plugin
+	return suite.Must(c.StartPlugin(ctx, framework.PluginOptions{Kubeconfig: p.kubeconfig, Args: append([]string{"renumber"}, args...)}))
 }
 
 // wait waits until a command has ended, and returns what it printed.
 func wait(ctx context.Context, plugin *framework.Plugin) (code int, printed string) {
 	GinkgoHelper()
-	code, err := plugin.Wait(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	code = suite.Must(plugin.Wait(ctx))
 	return code, plugin.LogTail(1000)
 }
 

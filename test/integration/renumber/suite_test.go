@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -47,32 +48,25 @@ func offer(ctx context.Context) {
 // newNamespace creates a namespace of its own for a spec.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
-	ns, err := c.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	ns := suite.Must(c.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}, metav1.CreateOptions{}))
 	return ns.Name
 }
 
 // create creates a Service and returns it as the API server has it.
 func create(ctx context.Context, s *corev1.Service) *corev1.Service {
 	GinkgoHelper()
-	s, err := c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return s
+	return suite.Must(c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{}))
 }
 
 func get(ctx context.Context, namespace, name string) *corev1.Service {
 	GinkgoHelper()
-	s, err := c.Client().CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return s
+	return suite.Must(c.Client().CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}))
 }
 
 // renumber runs the command to its end.
 func renumber(ctx context.Context, args ...string) framework.PluginResult {
 	GinkgoHelper()
-	result, err := c.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: append([]string{"renumber"}, args...)})
-	Expect(err).NotTo(HaveOccurred())
-	return result
+	return suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: append([]string{"renumber"}, args...)}))
 }
 
 // plan writes a file with the plan to move a namespace's Services from the default range to new.

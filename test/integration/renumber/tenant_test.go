@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // theirs are another network's addresses, which clusters keep tenants from using as external IPs.
@@ -19,8 +20,7 @@ const theirs = "203.0.113.7,2001:db8::7"
 // annotated is a merge patch of annotations.
 func annotated(annotations map[string]string) string {
 	GinkgoHelper()
-	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}}))
 	return string(text)
 }
 
@@ -48,15 +48,14 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 		GinkgoHelper()
 		spec := was.Spec.DeepCopy()
 		spec.Type, spec.LoadBalancerIP, spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, "203.0.113.7", []string{"203.0.113.7"}
-		record, err := json.Marshal(map[string]any{"nonce": "x", "type": spec.Type, "clusterIPs": spec.ClusterIPs, "spec": spec})
-		Expect(err).NotTo(HaveOccurred())
+		record := suite.Must(json.Marshal(map[string]any{"nonce": "x", "type": spec.Type, "clusterIPs": spec.ClusterIPs, "spec": spec}))
 		return string(record)
 	}
 
 	It("restores nothing that the owner has written itself", func(ctx SpecContext) {
 		was, file := one(ctx, nil)
 		record := forged(was)
-		alias, err := json.Marshal(map[string]any{
+		alias := suite.Must(json.Marshal(map[string]any{
 			"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRenumbering: record, v1alpha1.AnnotationFormerIPs: theirs}},
 			"spec":     map[string]any{"type": "ExternalName", "externalName": v1alpha1.ExternalNameRenumbering},
 			// The API server does not take the status with the Service.
@@ -64,8 +63,7 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 				Type: v1alpha1.ConditionRenumbering, Status: metav1.ConditionTrue, Reason: "BeingMoved", LastTransitionTime: metav1.Now(),
 				Message: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(record))),
 			}}},
-		})
-		Expect(err).NotTo(HaveOccurred())
+		}))
 		edit(ctx, was.Namespace, was.Name, string(alias))
 		lies := get(ctx, was.Namespace, was.Name)
 		Expect(lies.Status.Conditions).To(BeEmpty())
@@ -109,8 +107,7 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 	It("gives a load balancer no status that it does not have", func(ctx SpecContext) {
 		was, _ := one(ctx, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, "--include-load-balancers")
 		was.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.78"}}
-		was, err := c.Client().CoreV1().Services(was.Namespace).UpdateStatus(ctx, was, metav1.UpdateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		was = suite.Must(c.Client().CoreV1().Services(was.Namespace).UpdateStatus(ctx, was, metav1.UpdateOptions{}))
 		file, result := plan(ctx, was.Namespace, "--include-load-balancers")
 		Expect(result.ExitCode).To(BeZero(), result.String())
 		// Then the address is free for another tenant.

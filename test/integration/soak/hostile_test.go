@@ -19,6 +19,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/hostile"
@@ -197,8 +198,7 @@ func (h *hour) look(ctx context.Context) {
 		h.strangers[intruder] = true
 	}
 	for _, replica := range h.Replicas() {
-		bytes, err := replica.RSS()
-		Expect(err).NotTo(HaveOccurred())
+		bytes := suite.Must(replica.RSS())
 		h.memory = max(h.memory, bytes)
 	}
 	h.depth = max(h.depth, h.queued(ctx))
@@ -353,10 +353,8 @@ metadata: {name: %[2]s, namespace: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[2]s}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[2]s}]
 `, f.namespace, user, label))
-	config, err := c.ConfigForUser(user)
-	Expect(err).NotTo(HaveOccurred())
-	f.services, err = kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
+	config := suite.Must(c.ConfigForUser(user))
+	f.services = suite.Must(kubernetes.NewForConfig(config))
 	Eventually(func() error {
 		_, err := f.services.CoreV1().Services(f.namespace).Create(ctx, framework.NewService(f.namespace, "rights", framework.Headless()), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err

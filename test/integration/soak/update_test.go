@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // preStop is how long a pod of config/manager goes on to answer when it is deleted.
@@ -73,10 +74,8 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 // returns that version's manager.
 func startPrevious(ctx context.Context) (e *environment, manager string) {
 	GinkgoHelper()
-	tree, err := framework.PreviousVersion(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	manager, err = framework.PreviousProgram(ctx, "manager")
-	Expect(err).NotTo(HaveOccurred())
+	tree := suite.Must(framework.PreviousVersion(ctx))
+	manager = suite.Must(framework.PreviousProgram(ctx, "manager"))
 	return start(ctx, 1, tree), manager
 }
 
@@ -90,8 +89,7 @@ func (e *environment) launch(ctx context.Context, program string) *framework.Man
 // each, also when it stops and serves no metrics any more.
 func unsteeredBy(replica *framework.Manager) int {
 	GinkgoHelper()
-	log, err := os.ReadFile(replica.LogFile())
-	Expect(err).NotTo(HaveOccurred())
+	log := suite.Must(os.ReadFile(replica.LogFile()))
 	return strings.Count(string(log), "A Service passes unsteered")
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
@@ -55,16 +56,14 @@ func expectUnchanged(ctx context.Context, do func()) {
 
 func apply(ctx context.Context, manifest string, flags ...string) {
 	GinkgoHelper()
-	_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), manifest, append([]string{"apply", "-f", "-"}, flags...)...)
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(framework.KubectlWithInput(ctx, c.Kubeconfig(), manifest, append([]string{"apply", "-f", "-"}, flags...)...))
 }
 
 // manifest is a Service as people write it.
 func manifest(service *corev1.Service) string {
 	GinkgoHelper()
 	service.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}
-	text, err := yaml.Marshal(service)
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(yaml.Marshal(service))
 	return strings.Replace(string(text), "status:\n  loadBalancer: {}\n", "", 1)
 }
 
@@ -113,8 +112,7 @@ var _ = inOrder("What changes nothing", func() {
 		services := c.Client().CoreV1().Services("blue")
 		update := func(name string, how func(*corev1.Service)) {
 			GinkgoHelper()
-			service, err := services.Get(ctx, name, metav1.GetOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			service := suite.Must(services.Get(ctx, name, metav1.GetOptions{}))
 			how(service)
 			Expect(services.Update(ctx, service, metav1.UpdateOptions{DryRun: dryRun})).Error().NotTo(HaveOccurred())
 		}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
@@ -91,9 +92,7 @@ func whileDown(ctx context.Context, do func()) {
 // fill creates Services from a few clients: they get what replicas choose, and not what is left.
 func fill(ctx context.Context, n int, build func(i int) *corev1.Service) []*corev1.Service {
 	GinkgoHelper()
-	services, err := framework.CreateServices(ctx, c.Client(), n, 4, build)
-	Expect(err).NotTo(HaveOccurred())
-	return services
+	return suite.Must(framework.CreateServices(ctx, c.Client(), n, 4, build))
 }
 
 // propagation is how much later than the status a change of labels may be known to all replicas.
@@ -105,9 +104,7 @@ func lower(family corev1.IPFamily) string { return strings.ToLower(string(family
 // change updates a Service and returns what the API server made of it.
 func change(ctx context.Context, service *corev1.Service, how func(*corev1.Service)) *corev1.Service {
 	GinkgoHelper()
-	changed, err := tryChange(ctx, service, how)
-	Expect(err).NotTo(HaveOccurred())
-	return changed
+	return suite.Must(tryChange(ctx, service, how))
 }
 
 func tryChange(ctx context.Context, service *corev1.Service, how func(*corev1.Service)) (changed *corev1.Service, err error) {

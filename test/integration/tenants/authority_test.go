@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/hostile"
 )
 
@@ -39,9 +40,7 @@ var _ = Describe("No authority lent: an admin's command does not write what a te
 	}
 	get := func(ctx context.Context, name string) *corev1.Service {
 		GinkgoHelper()
-		s, err := c.Client().CoreV1().Services(mallory.Namespace).Get(ctx, name, metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		return s
+		return suite.Must(c.Client().CoreV1().Services(mallory.Namespace).Get(ctx, name, metav1.GetOptions{}))
 	}
 
 	It("as external IPs, from an annotation with former addresses", func(ctx SpecContext) {
@@ -81,8 +80,7 @@ var _ = Describe("No authority lent: an admin's command does not write what a te
 // renumber runs the command as an admin who reads what it says.
 func renumber(ctx context.Context, args ...string) {
 	GinkgoHelper()
-	result, err := c.RunPlugin(ctx, framework.PluginOptions{Args: append([]string{"renumber"}, args...)})
-	Expect(err).NotTo(HaveOccurred())
+	result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Args: append([]string{"renumber"}, args...)}))
 	GinkgoWriter.Println(result.String())
 }
 

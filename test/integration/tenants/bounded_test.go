@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/hostile"
 )
@@ -27,14 +28,12 @@ const mebibyte = 1 << 20
 func heap(ctx context.Context) (most float64) {
 	GinkgoHelper()
 	padding := hostile.Large("padding", "padding", hostile.Long(hostile.LargeAnnotations))
-	text, err := json.Marshal(padding)
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(json.Marshal(padding))
 	service := &corev1.Service{}
 	Expect(json.Unmarshal(text, service)).To(Succeed())
 	service.Namespace = "default"
 	for range 20 {
-		_, err := c.Client().CoreV1().Services("default").Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(c.Client().CoreV1().Services("default").Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
 	}
 	for _, replica := range c.Replicas() {
 		bytes := cluster.MetricOf(ctx, replica, "go_memstats_heap_alloc_bytes")
@@ -50,8 +49,7 @@ func statusOf(ctx context.Context, policy string) string {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "clusterip-operator.io", Version: "v1alpha1", Kind: "ServiceCIDRPolicy"})
 	Expect(c.Policies().Get(ctx, client.ObjectKey{Name: policy}, o)).To(Succeed())
-	text, err := json.Marshal(o.Object["status"])
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(json.Marshal(o.Object["status"]))
 	return string(text)
 }
 

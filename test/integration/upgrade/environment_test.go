@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -69,8 +70,7 @@ func (s *environment) plugin(ctx context.Context, status int, options framework.
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	options.Race, options.Args = true, append([]string{"migrate"}, options.Args...)
-	result, err := s.RunPlugin(ctx, options)
-	Expect(err).NotTo(HaveOccurred())
+	result := suite.Must(s.RunPlugin(ctx, options))
 	Expect(result.ExitCode).To(Equal(status), func() string { return fmt.Sprint(options.Args, "\n", shortened(result.String())) })
 	Expect(result.Stderr).NotTo(ContainSubstring("panic:"), "which also ends with 2")
 	if status == refused {
@@ -92,10 +92,9 @@ func shortened(text string) string {
 // watch starts `verify --watch` and waits until all is in step. It is killed with the calling node.
 func (s *environment) watch(ctx context.Context, args ...string) *framework.Plugin {
 	GinkgoHelper()
-	plugin, err := s.StartPlugin(ctx, framework.PluginOptions{
+	plugin := suite.Must(s.StartPlugin(ctx, framework.PluginOptions{
 		Race: true, Args: slices.Concat([]string{"migrate", "verify", "--watch"}, args, s.EtcdArgs()),
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	DeferCleanup(func() {
 		if CurrentSpecReport().Failed() {
 			AddReportEntry("the end of verify --watch", plugin.LogTail(60))
@@ -123,8 +122,7 @@ var complaints = []string{
 // complaintsSince are the lines of the API server's log, from an offset on, that complain.
 func (s *environment) complaintsSince(offset int64) (found []string) {
 	GinkgoHelper()
-	log, err := os.ReadFile(s.API.LogFile())
-	Expect(err).NotTo(HaveOccurred())
+	log := suite.Must(os.ReadFile(s.API.LogFile()))
 	for line := range strings.Lines(string(log[offset:])) {
 		if slices.ContainsFunc(complaints, func(words string) bool { return strings.Contains(line, words) }) {
 			found = append(found, line)

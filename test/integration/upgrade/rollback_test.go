@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -99,11 +100,9 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 			s.expectNew(ctx, "forth", 20)
 		},
 		Entry("which serves IPAddresses", old, func(ctx context.Context, s *environment) {
-			listed, err := framework.Kubectl(ctx, s.Kubeconfig(), "get", "ipaddresses", "--no-headers")
-			Expect(err).NotTo(HaveOccurred())
+			listed := suite.Must(framework.Kubectl(ctx, s.Kubeconfig(), "get", "ipaddresses", "--no-headers"))
 			Expect(strings.Count(listed, "\n")).To(Equal(len(s.snapshot(ctx).addresses)))
-			listed, err = framework.Kubectl(ctx, s.Kubeconfig(), "get", "servicecidrs", "--no-headers")
-			Expect(err).NotTo(HaveOccurred())
+			listed = suite.Must(framework.Kubectl(ctx, s.Kubeconfig(), "get", "servicecidrs", "--no-headers"))
 			Expect(listed).To(ContainSubstring("kubernetes"))
 			for _, service := range s.Services(ctx)[100:140] { // their IPAddresses stay, for the old allocator knows none
 				if service.Name != "kubernetes" {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/migrate"
 )
@@ -47,8 +48,7 @@ type rolling struct {
 // startRolling begins to write.
 func (s *environment) startRolling(ctx context.Context) *rolling {
 	GinkgoHelper()
-	entrance, err := s.StartBalancer()
-	Expect(err).NotTo(HaveOccurred())
+	entrance := suite.Must(s.StartBalancer())
 	r := &rolling{environment: s, work: s.startChurn(ctx), entrance: entrance}
 	r.admit(s.API)
 	return r
@@ -66,9 +66,7 @@ func backendOf(api *framework.APIServer) string { return strings.TrimPrefix(api.
 // the bitmap: without webhooks, and with the API servers' range.
 func (r *rolling) installOperator(ctx context.Context) {
 	GinkgoHelper()
-	var err error
-	r.Balancer, err = r.StartBalancer()
-	Expect(err).NotTo(HaveOccurred())
+	r.Balancer = suite.Must(r.StartBalancer())
 	r.Install(ctx, "")
 	config := cluster.OperatorConfig(r.Access)
 	config.Host = fmt.Sprintf("https://127.0.0.1:%d", r.entrance.Port())

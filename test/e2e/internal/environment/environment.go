@@ -122,14 +122,12 @@ type Environment struct {
 // Open makes an Environment without an agent. It and its Services end with the calling Ginkgo node.
 func Open(ctx context.Context, cp *framework.ControlPlane, mode string) *Environment {
 	GinkgoHelper()
-	topology, err := network.New(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	topology := suite.Must(network.New(ctx))
 	DeferCleanup(func() { Expect(topology.Close()).To(Succeed()) })
 	s := &Environment{Gomega: NewGomega(Fail), Cluster: cp, Topology: topology, Mode: mode, Name: fmt.Sprintf("env-%d", environments.Add(1))}
 	s.Options = framework.ProxyAgentOptions{Namespace: topology.Node, Node: s.Name, Mode: mode, Race: mode != Balanced} // in the emulated machine that would take too long
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
-	_, err = cp.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(cp.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
 	s.createNode(ctx)
 	DeferCleanup(s.clear)
 	return s
@@ -142,13 +140,11 @@ func (s *Environment) createNode(ctx context.Context) {
 		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, network.PodCIDR(f).String())
 	}
 	node.Spec.PodCIDR = node.Spec.PodCIDRs[0]
-	node, err := s.Cluster.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	node = suite.Must(s.Cluster.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}))
 	for _, f := range network.Families {
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: s.Node.Addr(f).String()})
 	}
-	_, err = s.Cluster.Client().CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(s.Cluster.Client().CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}))
 }
 
 // clear deletes what later Environments on the same control plane would have to program.

@@ -86,9 +86,7 @@ func Start(ctx context.Context, options Options) *Cluster {
 	}
 	switch {
 	case options.Installed:
-		var err error
-		c.Balancer, err = c.StartBalancer()
-		Expect(err).NotTo(HaveOccurred())
+		c.Balancer = suite.Must(c.StartBalancer())
 		c.Install(ctx, options.Tree)
 		c.AddWebhooks(ctx)
 		c.AddReplicas(ctx, options.Replicas)

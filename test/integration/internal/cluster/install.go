@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
@@ -85,8 +86,7 @@ func (c *Cluster) WithoutWebhooks(ctx context.Context, do func()) {
 // Apply applies manifests as an administrator.
 func (c *Cluster) Apply(ctx context.Context, text string, flags ...string) {
 	GinkgoHelper()
-	_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), text, append([]string{"apply", "--server-side", "-f", "-"}, flags...)...)
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(framework.KubectlWithInput(ctx, c.Kubeconfig(), text, append([]string{"apply", "--server-side", "-f", "-"}, flags...)...))
 }
 
 // ApplyForNow is Apply of what is deleted with the calling node.
@@ -94,17 +94,14 @@ func (c *Cluster) ApplyForNow(ctx context.Context, text string) {
 	GinkgoHelper()
 	c.Apply(ctx, text)
 	DeferCleanup(func(ctx SpecContext) {
-		_, err := framework.KubectlWithInput(ctx, c.Kubeconfig(), text, "delete", "--ignore-not-found", "-f", "-")
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(framework.KubectlWithInput(ctx, c.Kubeconfig(), text, "delete", "--ignore-not-found", "-f", "-"))
 	})
 }
 
 // Kubectl runs kubectl as an administrator.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	output, err := framework.Kubectl(ctx, c.Kubeconfig(), args...)
-	Expect(err).NotTo(HaveOccurred())
-	return output
+	return suite.Must(framework.Kubectl(ctx, c.Kubeconfig(), args...))
 }
 
 // LeadWebhooks applies the webhook configurations among objects, with a port of loopback instead of
@@ -149,10 +146,8 @@ func (c *Cluster) Authorities(ctx context.Context) (bundles [][]byte) {
 func (c *Cluster) ClientConfigs(ctx context.Context) (all []admissionregistrationv1.WebhookClientConfig) {
 	GinkgoHelper()
 	configurations := c.Client().AdmissionregistrationV1()
-	mutating, err := configurations.MutatingWebhookConfigurations().Get(ctx, WebhookConfiguration, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	validating, err := configurations.ValidatingWebhookConfigurations().Get(ctx, WebhookConfiguration, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	mutating := suite.Must(configurations.MutatingWebhookConfigurations().Get(ctx, WebhookConfiguration, metav1.GetOptions{}))
+	validating := suite.Must(configurations.ValidatingWebhookConfigurations().Get(ctx, WebhookConfiguration, metav1.GetOptions{}))
 	for _, webhook := range mutating.Webhooks {
 		all = append(all, webhook.ClientConfig)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
@@ -23,17 +24,14 @@ func (c *Cluster) IPAddress(ctx context.Context, address string) *networkingv1.I
 // IPAddresses returns all IPAddresses of the cluster.
 func (c *Cluster) IPAddresses(ctx context.Context) []networkingv1.IPAddress {
 	GinkgoHelper()
-	list, err := c.Networking().IPAddresses().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	list := suite.Must(c.Networking().IPAddresses().List(ctx, metav1.ListOptions{}))
 	return list.Items
 }
 
 // CreateIPAddress creates an IPAddress.
 func (c *Cluster) CreateIPAddress(ctx context.Context, ip *networkingv1.IPAddress) *networkingv1.IPAddress {
 	GinkgoHelper()
-	created, err := c.Networking().IPAddresses().Create(ctx, ip, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return created
+	return suite.Must(c.Networking().IPAddresses().Create(ctx, ip, metav1.CreateOptions{}))
 }
 
 // DeleteIPAddress deletes an IPAddress.
@@ -45,8 +43,7 @@ func (c *Cluster) DeleteIPAddress(ctx context.Context, address string) {
 // PatchIPAddress merges a patch into an IPAddress.
 func (c *Cluster) PatchIPAddress(ctx context.Context, address, patch string) {
 	GinkgoHelper()
-	_, err := c.Networking().IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Networking().IPAddresses().Patch(ctx, address, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
 }
 
 // Owner returns which Service an IPAddress names, as namespace/name; if it names another object,
@@ -76,16 +73,13 @@ func (c *Cluster) Labels(ctx context.Context, address string) map[string]string 
 // Breaches lists what is wrong with the relation between the addresses of Services and IPAddresses.
 func (c *Cluster) Breaches(ctx context.Context) []string {
 	GinkgoHelper()
-	breaches, err := inventory.Findings(ctx, c.Access)
-	Expect(err).NotTo(HaveOccurred())
-	return breaches
+	return suite.Must(inventory.Findings(ctx, c.Access))
 }
 
 // Everything takes down all objects but those of the resources left out.
 func (c *Cluster) Everything(ctx context.Context, leftOut ...string) inventory.Objects {
 	GinkgoHelper()
-	objects, err := inventory.Everything(ctx, c.AdminConfig())
-	Expect(err).NotTo(HaveOccurred())
+	objects := suite.Must(inventory.Everything(ctx, c.AdminConfig()))
 	return objects.Without(leftOut...)
 }
 

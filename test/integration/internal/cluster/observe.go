@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // Events are what was reported, in the order in which the API server lists them.
@@ -21,8 +22,7 @@ type Events []eventsv1.Event
 // Events returns all events of the cluster.
 func (c *Cluster) Events(ctx context.Context) Events {
 	GinkgoHelper()
-	list, err := c.Client().EventsV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	list := suite.Must(c.Client().EventsV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}))
 	return list.Items
 }
 
@@ -135,9 +135,7 @@ func MetricOf(ctx context.Context, manager *framework.Manager, name string, labe
 
 func scrape(ctx context.Context, manager *framework.Manager) framework.Metrics {
 	GinkgoHelper()
-	metrics, err := manager.Metrics(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	return metrics
+	return suite.Must(manager.Metrics(ctx))
 }
 
 // Decisions returns how many Services the replicas decided on; if result is not empty, with result.
@@ -156,11 +154,8 @@ func (c *Cluster) Decisions(ctx context.Context, result string) (sum float64) {
 // ScrapeAPIServer returns the metrics of an API server.
 func ScrapeAPIServer(ctx context.Context, api *framework.Access) framework.Metrics {
 	GinkgoHelper()
-	text, err := api.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	metrics, err := framework.ParseMetrics(string(text))
-	Expect(err).NotTo(HaveOccurred())
-	return metrics
+	text := suite.Must(api.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx))
+	return suite.Must(framework.ParseMetrics(string(text)))
 }
 
 // FailedOpen returns how often an API server has gone on without our answer about a Service.

@@ -63,9 +63,7 @@ func (c *Cluster) OperatorKubeconfig(api *framework.Access) string {
 func OperatorConfig(api *framework.Access) *rest.Config {
 	GinkgoHelper()
 	const group = "system:serviceaccounts"
-	config, err := api.ConfigForUser("system:serviceaccount:"+OperatorNamespace+":"+OperatorAccount, group, group+":"+OperatorNamespace)
-	Expect(err).NotTo(HaveOccurred())
-	return config
+	return suite.Must(api.ConfigForUser("system:serviceaccount:"+OperatorNamespace+":"+OperatorAccount, group, group+":"+OperatorNamespace))
 }
 
 // Replicas returns the managers of ours that run, paused ones included.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
@@ -33,9 +34,7 @@ func (c *Cluster) TryService(ctx context.Context, name string, options ...framew
 // CreateService creates a Service.
 func (c *Cluster) CreateService(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
 	GinkgoHelper()
-	service, err := c.TryService(ctx, name, options...)
-	Expect(err).NotTo(HaveOccurred())
-	return service
+	return suite.Must(c.TryService(ctx, name, options...))
 }
 
 // settling is how long the API server's own repair loop may be busy with a Service that is new.
@@ -75,9 +74,7 @@ func (c *Cluster) HoldAddress(ctx context.Context, name string, addresses ...str
 // CreateServices creates the Services build(0) to build(n-1) from many clients at once.
 func (c *Cluster) CreateServices(ctx context.Context, n int, build func(i int) *corev1.Service) []*corev1.Service {
 	GinkgoHelper()
-	services, err := framework.CreateServices(ctx, c.Client(), n, workers, build)
-	Expect(err).NotTo(HaveOccurred())
-	return services
+	return suite.Must(framework.CreateServices(ctx, c.Client(), n, workers, build))
 }
 
 // CreateSettledServices is CreateServices for settled Services: see CreateSettledService.
@@ -104,8 +101,7 @@ func (c *Cluster) DeleteServices(ctx context.Context, services ...*corev1.Servic
 // Services returns all Services of the cluster.
 func (c *Cluster) Services(ctx context.Context) []corev1.Service {
 	GinkgoHelper()
-	list, err := c.Client().CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	list := suite.Must(c.Client().CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}))
 	return list.Items
 }
 
@@ -113,8 +109,7 @@ func (c *Cluster) Services(ctx context.Context) []corev1.Service {
 func (c *Cluster) CreateNamespace(ctx context.Context, name string, labels map[string]string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	_, err := c.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
 }
 
 // Dual builds a Service with addresses of both families.
@@ -151,9 +146,7 @@ func unlessRefused(service *corev1.Service, err error) (*corev1.Service, error) 
 // Create creates a Service.
 func (c *Cluster) Create(ctx context.Context, service *corev1.Service) *corev1.Service {
 	GinkgoHelper()
-	created, err := c.Try(ctx, service)
-	Expect(err).NotTo(HaveOccurred())
-	return created
+	return suite.Must(c.Try(ctx, service))
 }
 
 // PatchService merges a patch into a Service of Namespace.

@@ -21,13 +21,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // CreateServiceCIDR creates a ServiceCIDR and waits for no controller.
 func (c *Cluster) CreateServiceCIDR(ctx context.Context, name string, cidrs ...string) {
 	GinkgoHelper()
-	_, err := c.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR(name, cidrs...), metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR(name, cidrs...), metav1.CreateOptions{}))
 }
 
 // finalizers are those that a ServiceCIDR gets from the controllers of the cluster.
@@ -76,8 +76,7 @@ func (c *Cluster) ServiceCIDR(ctx context.Context, name string) *networkingv1.Se
 // ServiceCIDRs returns all ServiceCIDRs of the cluster.
 func (c *Cluster) ServiceCIDRs(ctx context.Context) []networkingv1.ServiceCIDR {
 	GinkgoHelper()
-	list, err := c.Networking().ServiceCIDRs().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	list := suite.Must(c.Networking().ServiceCIDRs().List(ctx, metav1.ListOptions{}))
 	return list.Items
 }
 
@@ -117,8 +116,7 @@ func (c *Cluster) OfferRange(ctx context.Context, name string, labels map[string
 	GinkgoHelper()
 	object := framework.NewServiceCIDR(name, cidrs...)
 	object.Labels = labels
-	_, err := c.Networking().ServiceCIDRs().Create(ctx, object, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Networking().ServiceCIDRs().Create(ctx, object, metav1.CreateOptions{}))
 	c.WaitLookedAfter(ctx, name)
 	time.Sleep(known)
 	client := ClientAs(c.Access, "system:apiserver")
@@ -166,8 +164,7 @@ func (c *Cluster) Uncounted(ctx context.Context) (names []string) {
 		var usage v1alpha1.ServiceCIDRUsage
 		counted := json.Unmarshal([]byte(o.Annotations[UsageAnnotation]), &usage) == nil
 		for _, r := range usage.Ranges {
-			offered, err := allocator.ParseRange(r.CIDR)
-			Expect(err).NotTo(HaveOccurred())
+			offered := suite.Must(allocator.ParseRange(r.CIDR))
 			in := 0
 			for _, ip := range addresses {
 				if offered.Contains(netip.MustParseAddr(ip.Name)) {

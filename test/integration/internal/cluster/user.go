@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // Warnings are what an API server adds to its answers, each text once for each answer. They may be
@@ -41,11 +42,8 @@ func (w *Warnings) Texts() []string {
 // ClientAs returns a client of a user who may do everything, at one API server.
 func ClientAs(api *framework.Access, user string) kubernetes.Interface {
 	GinkgoHelper()
-	config, err := api.ConfigForUser(user, "system:masters")
-	Expect(err).NotTo(HaveOccurred())
-	client, err := kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
-	return client
+	config := suite.Must(api.ConfigForUser(user, "system:masters"))
+	return suite.Must(kubernetes.NewForConfig(config))
 }
 
 // KubeconfigOf writes a kubeconfig that goes with the calling node.
@@ -61,12 +59,10 @@ func KubeconfigOf(config *rest.Config) string {
 func (c *Cluster) Admin(ctx context.Context, name string) (kubernetes.Interface, *Warnings) {
 	GinkgoHelper()
 	c.Kubectl(ctx, "create", "clusterrolebinding", "test-"+name, "--clusterrole=cluster-admin", "--user="+name)
-	config, err := c.ConfigForUser(name)
-	Expect(err).NotTo(HaveOccurred())
+	config := suite.Must(c.ConfigForUser(name))
 	warnings := &Warnings{}
 	config.WarningHandler = warnings
-	client, err := kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
+	client := suite.Must(kubernetes.NewForConfig(config))
 	question := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"},
 	}}
@@ -85,13 +81,11 @@ func (c *Cluster) CreateNode(ctx context.Context, name string, podCIDRs []string
 	if len(podCIDRs) > 0 {
 		node.Spec.PodCIDR = podCIDRs[0]
 	}
-	node, err := c.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	node = suite.Must(c.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}))
 	for _, address := range addresses {
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
 	}
-	_, err = c.Client().CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Client().CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}))
 }
 
 // DeleteNode deletes a Node.

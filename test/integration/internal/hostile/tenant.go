@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -51,15 +52,12 @@ func New(ctx context.Context, c *cluster.Cluster, namespace string, labels map[s
 	c.CreateNamespace(ctx, namespace, labels)
 	c.Kubectl(ctx, "create", "role", "tenant", "-n", namespace, "--verb=create,update,patch,delete", "--resource=services")
 	c.Kubectl(ctx, "create", "rolebinding", "tenant", "-n", namespace, "--role=tenant", "--user="+namespace)
-	config, err := c.ConfigForUser(namespace)
-	Expect(err).NotTo(HaveOccurred())
+	config := suite.Must(c.ConfigForUser(namespace))
 	config.WarningHandler = rest.NoWarnings{}
 	t := &Tenant{Namespace: namespace, url: config.Host}
-	t.http, err = rest.HTTPClientFor(config)
-	Expect(err).NotTo(HaveOccurred())
+	t.http = suite.Must(rest.HTTPClientFor(config))
 	t.http.Timeout = requestTimeout
-	t.Client, err = kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
+	t.Client = suite.Must(kubernetes.NewForConfig(config))
 	Eventually(func() int {
 		return t.DryRun(ctx, Service{"metadata": Fields{"name": "rights"}, "spec": Fields{"clusterIP": "None"}}).Code
 	}).

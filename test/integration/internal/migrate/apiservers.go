@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -63,8 +64,7 @@ func Publish(ctx context.Context, c *cluster.Cluster, etcd storage.Storage, urls
 
 func put(ctx context.Context, etcd storage.Storage, key string, object any) {
 	GinkgoHelper()
-	text, err := json.Marshal(object)
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(json.Marshal(object))
 	etcd.Put(ctx, key, text)
 }
 
@@ -83,7 +83,6 @@ func addressOf(url string) (host string, port int32) {
 	GinkgoHelper()
 	host, text, err := net.SplitHostPort(strings.TrimPrefix(url, "https://"))
 	Expect(err).NotTo(HaveOccurred())
-	number, err := strconv.ParseInt(text, 10, 32)
-	Expect(err).NotTo(HaveOccurred())
+	number := suite.Must(strconv.ParseInt(text, 10, 32))
 	return host, int32(number)
 }
