@@ -68,15 +68,11 @@ func open(ctx context.Context, mode string) *fixture {
 	env.Run(ctx, "ipset", "create", "XCIPA-1", "hash:ip")
 	env.Feed(ctx, "add table inet mine\nadd chain inet mine input { type filter hook input priority 5; }\n", "nft", "-f", "-")
 	env.before = env.Rules(ctx)
-	env.web = env.Serve(ctx, "web", env.servers(), environment.BothProtocols, framework.WithType(corev1.ServiceTypeNodePort))
+	env.web = env.Serve(ctx, "web", env.Servers(), environment.BothProtocols, framework.WithType(corev1.ServiceTypeNodePort))
 	env.Serve(ctx, "empty", nil, framework.WithType(corev1.ServiceTypeNodePort))
-	env.Serve(ctx, "sticky", env.servers(), func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
-	env.Serve(ctx, "here", env.servers()[2:], framework.WithType(corev1.ServiceTypeLoadBalancer), balanced)
+	env.Serve(ctx, "sticky", env.Servers(), func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
+	env.Serve(ctx, "here", env.Servers()[2:], framework.WithType(corev1.ServiceTypeLoadBalancer), balanced)
 	return env
-}
-
-func (env *fixture) servers() []environment.Endpoint {
-	return []environment.Endpoint{{Of: env.Pod1}, {Of: env.Pod2}, {Of: env.RemotePod}}
 }
 
 // balanced makes a Service for clients from outside that are served here or not at all.

@@ -141,7 +141,7 @@ var _ = Describe("An agent of the version before", Label("soak"), func() {
 			Expect(env.Agent.Stop()).To(Succeed())
 			env.Options.Program = program
 			env.StartAgent(ctx)
-			env.Served(env.Serve(ctx, fmt.Sprintf("new-%d", i), env.servers()))
+			env.Served(env.Serve(ctx, fmt.Sprintf("new-%d", i), env.Servers()))
 			traffic.Flows()
 		}
 		traffic.LostNothing()
@@ -156,8 +156,8 @@ var _ = Describe("An agent beside kube-proxy", func() {
 
 	DescribeTable("serves the Services with its name, which kube-proxy does not", func(ctx SpecContext, mode, kind string) {
 		env := open(ctx, mode)
-		ours := env.Serve(ctx, "ours", env.servers(), framework.WithLabel(label, name))
-		foreign := env.Serve(ctx, "of-a-third", env.servers(), framework.WithLabel(label, "third"))
+		ours := env.Serve(ctx, "ours", env.Servers(), framework.WithLabel(label, name))
+		foreign := env.Serve(ctx, "of-a-third", env.Servers(), framework.WithLabel(label, "third"))
 		env.startKubeProxy(ctx, kind)
 		env.startBeside(ctx, "--service-proxy-name="+name)
 		env.Served(env.web)
@@ -168,7 +168,7 @@ var _ = Describe("An agent beside kube-proxy", func() {
 		env.serves(ctx, env.served, foreign, false)
 
 		By("moving one that is in use")
-		moving := env.Serve(ctx, "moving", env.servers())
+		moving := env.Serve(ctx, "moving", env.Servers())
 		env.Served(moving)
 		for range 2 {
 			env.Update(ctx, moving.Name, func(s *corev1.Service) { s.Labels = map[string]string{label: name} })

@@ -90,8 +90,8 @@ func (env *fixture) open(ctx context.Context, mode string) {
 	GinkgoT().Setenv("GOGC", "100") // as in a pod, whatever hack/test.sh says for the sake of speed
 	prompt := map[string]any{"minSyncPeriod": "10ms"}
 	env.Options.Config = map[string]any{"iptables": prompt, "nftables": prompt}
-	env.steady = env.Serve(ctx, "steady", env.servers(), framework.WithType(corev1.ServiceTypeNodePort), environment.BothProtocols)
-	env.moving = env.Serve(ctx, "moving", env.servers(), func(s *corev1.Service) {
+	env.steady = env.Serve(ctx, "steady", env.Servers(), framework.WithType(corev1.ServiceTypeNodePort), environment.BothProtocols)
+	env.moving = env.Serve(ctx, "moving", env.Servers(), func(s *corev1.Service) {
 		environment.BothProtocols(s)
 		s.Spec.Ports[1].Port = firstPort
 	})
@@ -104,10 +104,6 @@ func (env *fixture) open(ctx context.Context, mode string) {
 	env.seen = env.watch()
 	env.changes(ctx, warmUp)
 	env.calm = env.footprint(ctx)
-}
-
-func (env *fixture) servers() []environment.Endpoint {
-	return []environment.Endpoint{{Of: env.Pod1}, {Of: env.Pod2}, {Of: env.RemotePod}}
 }
 
 // pods are those whose further addresses serve as endpoints.

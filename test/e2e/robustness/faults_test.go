@@ -21,7 +21,7 @@ var _ = both("An agent whose iptables fails", func(env *fixture) {
 	DescribeTable("loses neither a change nor a connection", func(ctx SpecContext, order func(int) error) {
 		traffic := env.Traffic(env.busy, env.calls)
 		Expect(order(4)).To(Succeed())
-		service := env.Serve(ctx, "in-trouble", env.servers())
+		service := env.Serve(ctx, "in-trouble", env.Servers())
 		env.move(ctx, env.Pod2, 9)
 		env.Served(service)
 		env.answersFrom(env.Pod2, 9)
@@ -59,7 +59,7 @@ var _ = both("An agent whose iptables fails", func(env *fixture) {
 
 var _ = both("An agent whose kernel refuses the rules of one Service", func(env *fixture) {
 	It("serves everybody else, says what it does without, and serves that one when the kernel takes its rules", func(ctx SpecContext) {
-		service := env.Serve(ctx, "refused", env.servers())
+		service := env.Serve(ctx, "refused", env.Servers())
 		env.Served(service)
 		v4, v6 := environment.VIP(service, model.IPv4), environment.VIP(service, model.IPv6)
 		degraded := func(ctx context.Context) float64 { return env.Metric(ctx, "degraded_service_ports") }
@@ -70,7 +70,7 @@ var _ = both("An agent whose kernel refuses the rules of one Service", func(env 
 		env.Endpoints(ctx, service, environment.Endpoint{Of: env.Pod2, Extra: 14})
 		env.move(ctx, env.Pod2, 13)
 		env.answersFrom(env.Pod2, 13)
-		env.Served(env.Serve(ctx, "beside-it", env.servers()))
+		env.Served(env.Serve(ctx, "beside-it", env.Servers()))
 		environment.Ends(env.Pod1, v4, network.Refused)
 		environment.Answers(env.Pod1, v6, environment.Endpoint{Of: env.Pod2, Extra: 14})
 		Eventually(degraded).WithContext(ctx).WithTimeout(environment.Soon).Should(BeEquivalentTo(1))

@@ -41,11 +41,11 @@ var _ = everywhere("An agent that ends and starts", func(env *fixture) {
 
 	It("knows at once what happened while it was away", func(ctx SpecContext) {
 		traffic := env.Traffic(env.busy, env.calls)
-		leaves := env.Serve(ctx, "leaves", env.servers())
+		leaves := env.Serve(ctx, "leaves", env.Servers())
 		env.Served(leaves)
 		Expect(env.Agent.Kill()).To(Succeed())
 		env.Delete(ctx, leaves.Name)
-		comes := env.Serve(ctx, "comes", env.servers())
+		comes := env.Serve(ctx, "comes", env.Servers())
 		defer env.Delete(ctx, comes.Name)
 		env.move(ctx, env.Pod2, 3)
 		Expect(env.Agent.Start(ctx)).To(Succeed())
@@ -67,7 +67,7 @@ var _ = both("An agent that ends while it writes", func(env *fixture) {
 		for i := range 3 {
 			started := env.programs.Started()
 			Expect(env.programs.Close()).To(Succeed())
-			passing := env.Serve(ctx, fmt.Sprintf("passing-%d", i), env.servers())
+			passing := env.Serve(ctx, fmt.Sprintf("passing-%d", i), env.Servers())
 			Eventually(env.programs.Started).WithTimeout(environment.Soon).Should(BeNumerically(">", started))
 			Expect(env.Pod1.Dial(network.Probe{To: environment.VIP(passing, model.IPv4)})).NotTo(environment.End(network.Connected))
 			Expect(env.Agent.Kill()).To(Succeed())
@@ -117,7 +117,7 @@ var _ = every("An agent whose API server goes away", func(env *fixture) {
 		Consistently(func() string { return before.Diff(env.Ours(ctx)) }).WithTimeout(2 * time.Second).Should(BeEmpty())
 		Expect(env.Agent.Healthy(ctx, "/healthz")).To(Succeed())
 		Expect(env.Cluster.API.Start(ctx)).To(Succeed())
-		later := env.Serve(ctx, "later", env.servers())
+		later := env.Serve(ctx, "later", env.Servers())
 		env.Served(later)
 		env.Delete(ctx, later.Name)
 		env.gone(later.Spec.ClusterIPs...)

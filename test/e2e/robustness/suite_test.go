@@ -53,10 +53,10 @@ func newFixture(ctx context.Context, cluster *framework.ControlPlane, mode strin
 	Expect(err).NotTo(HaveOccurred())
 	env.Options.Env = append(env.Options.Env, "PATH="+env.programs.Path())
 	env.plantForeign(ctx)
-	env.busy = env.Serve(ctx, "busy", env.servers(), framework.WithType(corev1.ServiceTypeNodePort), named)
-	env.calls = env.Serve(ctx, "calls", env.servers(), environment.BothProtocols)
+	env.busy = env.Serve(ctx, "busy", env.Servers(), framework.WithType(corev1.ServiceTypeNodePort), named)
+	env.calls = env.Serve(ctx, "calls", env.Servers(), environment.BothProtocols)
 	for i := range 8 {
-		env.Serve(ctx, fmt.Sprintf("other-%d", i), env.servers()[:i%4])
+		env.Serve(ctx, fmt.Sprintf("other-%d", i), env.Servers()[:i%4])
 	}
 	env.StartAgent(ctx)
 	env.Served(env.busy)
@@ -66,10 +66,6 @@ func newFixture(ctx context.Context, cluster *framework.ControlPlane, mode strin
 // named gives the port its name at once, so that other ports can come later: a renamed port has no
 // endpoints until EndpointSlices know the name, and refuses meanwhile as it must.
 func named(s *corev1.Service) { s.Spec.Ports[0].Name = "main" }
-
-func (env *fixture) servers() []environment.Endpoint {
-	return []environment.Endpoint{{Of: env.Pod1}, {Of: env.Pod2}, {Of: env.RemotePod}}
-}
 
 // sets returns the names of the agent's sets.
 func (env *fixture) sets(ctx context.Context) (sets []string) {
@@ -92,7 +88,7 @@ func (env *fixture) reset(ctx context.Context) {
 	Expect(env.programs.NoMore()).To(Succeed())
 	env.move(ctx, env.Pod2, 30) // it keeps up, whatever it had to wait for
 	env.answersFrom(env.Pod2, 30)
-	env.Endpoints(ctx, env.busy, env.servers()...)
+	env.Endpoints(ctx, env.busy, env.Servers()...)
 	for _, f := range network.Families {
 		Eventually(func() netip.Addr {
 			return env.Pod1.Dial(network.Probe{To: environment.VIP(env.busy, f)}).Endpoint.Addr()

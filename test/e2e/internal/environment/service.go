@@ -167,6 +167,11 @@ func (s *Environment) endpoint(e Endpoint, f model.Family) discoveryv1.Endpoint 
 	return object
 }
 
+// Servers are an endpoint in each pod of the network.
+func (s *Environment) Servers() []Endpoint {
+	return []Endpoint{{Of: s.Pod1}, {Of: s.Pod2}, {Of: s.RemotePod}}
+}
+
 // Get reads a Service.
 func (s *Environment) Get(ctx context.Context, name string) *corev1.Service {
 	GinkgoHelper()
