@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // echo starts a backend that sends every line back, and tells what it heard.
@@ -18,21 +20,13 @@ func echo(t *testing.T) (Backend, <-chan string) {
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	heard := make(chan string, 10)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				for lines := bufio.NewScanner(conn); lines.Scan(); {
-					heard <- lines.Text()
-					_, _ = fmt.Fprintln(conn, lines.Text())
-				}
-				_ = conn.Close()
-			}()
+	go network.Accept(listener, func(conn net.Conn) {
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			heard <- lines.Text()
+			_, _ = fmt.Fprintln(conn, lines.Text())
 		}
-	}()
+		_ = conn.Close()
+	})
 	return Backend{Address: listener.Addr().String(), Ready: func(context.Context) error { return nil }}, heard
 }
 

@@ -18,7 +18,7 @@ func (n *Namespace) Forward(target string) (address string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("forwarding to %s: %w", target, err)
 	}
-	go pipeAll(listener, func() (net.Conn, error) { return net.Dial("tcp", target) })
+	go Accept(listener, func(conn net.Conn) { pipe(conn, func() (net.Conn, error) { return net.Dial("tcp", target) }) })
 	return listener.Addr().String(), nil
 }
 
@@ -34,7 +34,9 @@ func (n *Namespace) Expose(target string) (netip.AddrPort, error) {
 		return netip.AddrPort{}, fmt.Errorf("leading to %s: %w", target, err)
 	}
 	n.closeLater(listener.Close)
-	go pipeAll(listener, func() (net.Conn, error) { return n.DialContext(context.Background(), "tcp", target) })
+	go Accept(listener, func(conn net.Conn) {
+		pipe(conn, func() (net.Conn, error) { return n.DialContext(context.Background(), "tcp", target) })
+	})
 	return addrPort(listener.Addr()), nil
 }
 
@@ -50,14 +52,14 @@ func MachineAddr() (netip.Addr, error) {
 	return netip.Addr{}, errors.Join(errors.New("this machine has no address but those of loopback"), err)
 }
 
-// pipeAll pipes each connection that a listener accepts, until it is closed.
-func pipeAll(listener net.Listener, dial func() (net.Conn, error)) {
+// Accept serves each connection of a listener in a goroutine of its own, until that is closed.
+func Accept(listener net.Listener, serve func(net.Conn)) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		go pipe(conn, dial)
+		go serve(conn)
 	}
 }
 

@@ -64,21 +64,13 @@ func (s *Server) serveTCP(n *Namespace, port uint16) error {
 		return err
 	}
 	s.closers = append(s.closers, listener.Close)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			s.seen.Add(1)
-			go s.talk(conn)
-		}
-	}()
+	go Accept(listener, s.talk)
 	return nil
 }
 
 func (s *Server) talk(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
+	s.seen.Add(1)
 	if _, err := io.WriteString(conn, s.greeting(addrPort(conn.LocalAddr()), addrPort(conn.RemoteAddr()))); err != nil {
 		return
 	}

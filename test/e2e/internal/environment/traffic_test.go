@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // faulty serves TCP and UDP on loopback. A fault makes it hang up, or over UDP change its name.
@@ -24,24 +26,16 @@ func faulty(t *testing.T) (address string, fault *atomic.Bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = listener.Close(), packets.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = conn.Close() }()
-				if fault.Load() {
-					return
-				}
-				_, _ = fmt.Fprintln(conn, "me", conn.LocalAddr())
-				for lines := bufio.NewScanner(conn); lines.Scan() && !fault.Load(); {
-					_, _ = fmt.Fprintln(conn, lines.Text())
-				}
-			}()
+	go network.Accept(listener, func(conn net.Conn) {
+		defer func() { _ = conn.Close() }()
+		if fault.Load() {
+			return
 		}
-	}()
+		_, _ = fmt.Fprintln(conn, "me", conn.LocalAddr())
+		for lines := bufio.NewScanner(conn); lines.Scan() && !fault.Load(); {
+			_, _ = fmt.Fprintln(conn, lines.Text())
+		}
+	})
 	go func() {
 		for buffer := make([]byte, 100); ; {
 			_, from, err := packets.ReadFrom(buffer)
