@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -81,6 +82,24 @@ func newBalancer() (*Balancer, error) {
 	b.running.Go(b.accept)
 	return b, nil
 }
+
+// Stretch leads to the server of a URL until Stop. Requests are late by there, answers by back, and
+// all bytes alike, so that a test can hit the moment between two requests.
+func Stretch(url string, there, back time.Duration) (*Balancer, error) {
+	b, err := newBalancer()
+	if err != nil {
+		return nil, err
+	}
+	_, target, _ := strings.Cut(url, "://")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.backends = []*backend{{Backend: Backend{Address: target}, ready: true}}
+	b.trouble = Trouble{SlowRequests: there, SlowReplies: back}
+	return b, nil
+}
+
+// URL is where clients are sent to, without TLS.
+func (b *Balancer) URL() string { return "http://" + b.listener.Addr().String() }
 
 // Port returns the port on which clients connect.
 func (b *Balancer) Port() int { return b.listener.Addr().(*net.TCPAddr).Port }
@@ -218,25 +237,42 @@ func (b *Balancer) forget(l *link) {
 }
 
 // carry hands on what one side says, late if Trouble wants, and tells the other when that ends.
+// Pieces wait independently: a delay limits no throughput.
 func (b *Balancer) carry(from, to net.Conn, late func(Trouble) time.Duration) {
-	_, err := io.Copy(writer(func(piece []byte) (int, error) {
-		b.mu.Lock()
-		trouble := b.trouble
-		b.mu.Unlock()
-		b.pause(late(trouble))
-		return to.Write(piece)
-	}), from)
-	if err != nil {
+	type piece struct {
+		bytes []byte
+		due   time.Time
+	}
+	pieces := make(chan piece, 1024)
+	var read error // known once pieces is closed
+	go func() {
+		defer close(pieces)
+		for read == nil {
+			var n int
+			buffer := make([]byte, 32<<10)
+			if n, read = from.Read(buffer); n > 0 {
+				b.mu.Lock()
+				trouble := b.trouble
+				b.mu.Unlock()
+				pieces <- piece{buffer[:n], time.Now().Add(late(trouble))}
+			}
+		}
+	}()
+	var written error
+	for p := range pieces { // to the end: the reader must not be left waiting
+		if written == nil {
+			b.pause(time.Until(p.due))
+			if _, written = to.Write(p.bytes); written != nil {
+				_ = from.Close()
+			}
+		}
+	}
+	if written != nil || !errors.Is(read, io.EOF) {
 		_, _ = from.Close(), to.Close()
 		return
 	}
 	_ = to.(*net.TCPConn).CloseWrite()
 }
-
-// writer is a function that writes.
-type writer func([]byte) (int, error)
-
-func (w writer) Write(piece []byte) (int, error) { return w(piece) }
 
 // pause waits, at most until the balancer stops.
 func (b *Balancer) pause(d time.Duration) {

@@ -29,7 +29,7 @@ var _ = Describe("An update that gives a ClusterIP up", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		c = cluster.Start(ctx, cluster.Options{})
 		line := suite.Must(framework.Stretch(c.Etcd.URL(), far, 0))
-		DeferCleanup(line.Close)
+		DeferCleanup(line.Stop)
 		remote = suite.Must(c.AddAPIServer(ctx, framework.Options{Args: []string{"--etcd-servers-overrides=/services#" + line.URL()}}))
 	})
 

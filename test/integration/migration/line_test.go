@@ -10,10 +10,10 @@ import (
 )
 
 // stretch leads to the server of a URL, whose answers come late, until the calling node ends.
-func stretch(url string, delay time.Duration) *framework.Line {
+func stretch(url string, delay time.Duration) *framework.Balancer {
 	GinkgoHelper()
 	line, err := framework.Stretch(url, 0, delay)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(line.Close)
+	DeferCleanup(line.Stop)
 	return line
 }

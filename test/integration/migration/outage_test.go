@@ -109,7 +109,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		for round := range 2 {
 			By(fmt.Sprintf("round %d", round))
 			w.etcd.restore(ctx, addressesKey, before)
-			lost := w.etcd.happens(ctx, addressesKey, slow.Cut)
+			lost := w.etcd.happens(ctx, addressesKey, func() { slow.Cut() })
 			options := w.options("seed", "--etcd", "--offline", "--etcd-servers="+slow.URL())
 			options.Kubeconfig = framework.NoKubeconfig
 			with(clean, w.plugin(ctx, options))
@@ -159,7 +159,7 @@ var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func(
 		want := spoil(ctx)
 		alone(ctx)
 		slow := stretch(w.Etcd.URL(), 60*time.Millisecond)
-		lost := w.etcd.happens(ctx, primaryKey, slow.Cut)
+		lost := w.etcd.happens(ctx, primaryKey, func() { slow.Cut() })
 		with(clean, w.plugin(ctx, rollback(slow.URL(), filepath.Join(GinkgoT().TempDir(), "archive"))))
 		Eventually(lost).WithTimeout(cluster.Timeout).Should(BeClosed(), "the connection was never cut")
 		rolledBack(ctx, want)
