@@ -51,7 +51,8 @@ func (o owners) live(t *testing.T, p *Pool, tiers []*Tier, who int64) (kept int6
 
 // get draws or chooses an address; it returns none if there is none.
 func get(t *testing.T, p *Pool, tiers []*Tier, rng *rand.Rand) netip.Addr {
-	if a := shifted(addr("10.0.0.1"), rng.Int64N(254)); rng.IntN(4) == 0 {
+	a := shifted(addr("10.0.0.1"), rng.Int64N(254))
+	if rng.IntN(4) == 0 {
 		if p.Assume(a) {
 			return a
 		}

@@ -185,11 +185,13 @@ func (s poolStep) do(real *Pool, slow *slowPool) error {
 			slow.set(a, Assumed, time.Time{})
 		}
 	case forget:
-		if real.Forget(a); was == Assumed {
+		real.Forget(a)
+		if was == Assumed {
 			slow.set(a, Free, time.Time{})
 		}
 	case release:
-		if real.Release(a); was != Assumed {
+		real.Release(a)
+		if was != Assumed {
 			slow.set(a, Free, time.Time{})
 		}
 	case cool:

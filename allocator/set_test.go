@@ -91,11 +91,15 @@ func runSet(w world, steps []setStep, every int) error {
 			a := w.at(at)
 			had := slow[a]
 			if s[0]&1 == 1 {
-				if delete(slow, a); real.delete(a) != had {
+				delete(slow, a)
+				if real.delete(a) != had {
 					return fmt.Errorf("step %d: deleting %s, which was there: %t", i, a, had)
 				}
-			} else if slow[a] = true; real.insert(a) == had {
-				return fmt.Errorf("step %d: inserting %s, which was there: %t", i, a, had)
+			} else {
+				slow[a] = true
+				if real.insert(a) == had {
+					return fmt.Errorf("step %d: inserting %s, which was there: %t", i, a, had)
+				}
 			}
 			if real.contains(a) != slow[a] || real.n != uint64(len(slow)) {
 				return fmt.Errorf("step %d: %s is a member: %t, of %d", i, a, real.contains(a), real.n)

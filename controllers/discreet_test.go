@@ -131,7 +131,8 @@ var _ = Describe("A tenant that asks for one address after another", func() {
 			Expect(admin.List(ctx, list)).To(Succeed())
 			for _, e := range list.Items {
 				of, _, _ := unstructured.NestedString(e.Object, "regarding", "name")
-				if note, _, _ := unstructured.NestedString(e.Object, "note"); e.Object["reason"] == "ServiceRefused" && of == "discreet" {
+				if e.Object["reason"] == "ServiceRefused" && of == "discreet" {
+					note, _, _ := unstructured.NestedString(e.Object, "note")
 					notes = append(notes, note)
 				}
 			}

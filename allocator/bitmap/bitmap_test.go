@@ -240,7 +240,8 @@ func TestAddRefuses(t *testing.T) {
 		if err := b.Add(a); err == nil || err.Error() != want {
 			t.Errorf("Add(%s): %v, want %s", a, err, want)
 		}
-		if b.Remove(a); b.Len() != 0 || b.Contains(a) || len(b.Data()) != 0 {
+		b.Remove(a)
+		if b.Len() != 0 || b.Contains(a) || len(b.Data()) != 0 {
 			t.Error("something was added all the same")
 		}
 	}

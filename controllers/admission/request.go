@@ -123,7 +123,8 @@ func parseAll(texts []string) (all []netip.Addr, ok bool) {
 	ok = true
 	for _, text := range texts {
 		a, valid := addressindex.ParseClusterIP(text)
-		if ok = ok && valid; valid {
+		ok = ok && valid
+		if valid {
 			all = append(all, a)
 		}
 	}

@@ -172,7 +172,8 @@ func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a
 }
 
 func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal, dryRun bool) admission.Response {
-	if m := in.service.Metadata; r.Policy != "" && !dryRun {
+	if r.Policy != "" && !dryRun {
+		m := in.service.Metadata
 		name := m.Namespace + "/" + cmp.Or(m.Name, m.GenerateName+"*") // of one without a name yet: what it will begin with
 		h.Refusals.Add(r.Policy, v1alpha1.PolicyRefusal{Time: metav1.NewMicroTime(h.Clock.Now()), Service: name, Message: r.Why()})
 	}

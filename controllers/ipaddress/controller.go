@@ -142,8 +142,8 @@ func (r *Reconciler) gather(ctx context.Context, a netip.Addr, addresses, servic
 	}
 	names := r.Index.Claims(a)
 	var parent types.NamespacedName
-	if in.object = ip; ip != nil {
-		in.restored = r.wasRestored(ip)
+	if ip != nil {
+		in.object, in.restored = ip, r.wasRestored(ip)
 		if parent = upstream.Service(ip); parent.Name != "" && !slices.Contains(names, parent) {
 			names = append(names, parent)
 		}

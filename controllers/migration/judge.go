@@ -226,7 +226,8 @@ func (b *addressIndex) putIPAddress(ip *IPAddress) {
 func (b *addressIndex) dropIPAddress(a netip.Addr) { b.set(a, entry{claims: b.entries[a].claims}) }
 
 func (b *addressIndex) set(a netip.Addr, e entry) {
-	if b.entries[a] = e; e.object == nil && len(e.claims) == 0 {
+	b.entries[a] = e
+	if e.object == nil && len(e.claims) == 0 {
 		delete(b.entries, a)
 	}
 }

@@ -209,7 +209,8 @@ func (m *memory) commit(writes []Write) (int64, error) {
 			v.Raw = encoded(w.Object, w.APIVersion)
 		}
 		m.history = append(m.history, v)
-		if m.keys[w.Key] = v; v.Raw == nil {
+		m.keys[w.Key] = v
+		if v.Raw == nil {
 			delete(m.keys, w.Key)
 		}
 	}

@@ -108,7 +108,8 @@ func (p *Plan) contradicted(ranges []netip.Prefix) bool {
 
 // judgeGiven guards against a wrong --service-cluster-ip-range, by which all else would be judged.
 func (p *Plan) judgeGiven() {
-	if first, _ := p.apiServerAddress(); p.contradicted(p.Snapshot.Given) {
+	first, _ := p.apiServerAddress()
+	if p.contradicted(p.Snapshot.Given) {
 		p.block(RangeContradicted, fmt.Sprintf("it has %s, --service-cluster-ip-range is %s", first, prefixes(p.Snapshot.Given)),
 			"give the range as kube-apiserver is started with it, the primary one first", "Service default/kubernetes")
 	}

@@ -136,7 +136,8 @@ func (r Runner) apply(ctx context.Context, steps []Step) (written int, err error
 	for _, kind := range []string{"ServiceCIDR", "IPAddress", "Bitmap"} {
 		phase := slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return !strings.HasSuffix(string(s.Do), kind) })
 		n, err := do(ctx, phase)
-		if written += n; err != nil {
+		written += n
+		if err != nil {
 			return written, err
 		}
 	}

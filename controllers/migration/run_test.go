@@ -193,7 +193,8 @@ func TestRunIsUndone(t *testing.T) {
 		},
 		"gives it to another": func(m *memory, _ int) { m.put(Write{Key: missing, Object: objectOf(anIP("10.0.0.1", "another"))}) },
 		"puts it back": func(m *memory, round int) {
-			if again := anIP("10.0.0.9", "gone"); !m.now(orphan).Exists() {
+			again := anIP("10.0.0.9", "gone")
+			if !m.now(orphan).Exists() {
 				again.UID = types.UID(fmt.Sprint("again", round)) // an object of that name is another one
 				m.put(Write{Key: orphan, Object: objectOf(again)})
 			}

@@ -135,7 +135,8 @@ func (s *Syncer) FollowStore(ctx context.Context, store Store, told func()) erro
 		for _, prefix := range []string{prefixServices, prefixIPAddresses} { // and nothing else of what an API server stores
 			group.Go(func() error {
 				return store.Watch(ctx, prefix, revision, func(v Value) error {
-					if s.put(v.Object); !v.Exists() {
+					s.put(v.Object)
+					if !v.Exists() {
 						s.drop(strings.TrimPrefix(v.Key, prefix))
 					}
 					return nil

@@ -111,7 +111,8 @@ func TestAServiceIsNotReportedWhileTheIndexIsBehind(t *testing.T) {
 	}
 	a.api.ranges = []string{"10.9.0.0/24"} // it goes before the address index knows it
 	a.clock.SetTime(a.clock.Now().Add(confirmFor))
-	if a.believed(t); len(a.events.Events) != 1 {
+	a.believed(t)
+	if len(a.events.Events) != 1 {
 		t.Errorf("%d events", len(a.events.Events))
 	}
 }
@@ -149,7 +150,8 @@ func TestAComplaintWaitsForTheAPIServer(t *testing.T) {
 		t.Errorf("%v, %d events", err, len(a.events.Events))
 	}
 	a.api.err = nil
-	if a.audit(t, "s"); len(a.events.Events) != 2 {
+	a.audit(t, "s")
+	if len(a.events.Events) != 2 {
 		t.Errorf("%d events", len(a.events.Events))
 	}
 }

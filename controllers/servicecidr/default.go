@@ -105,7 +105,8 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 			"Consistent", "The default ServiceCIDR is the API server's range."))
 	default:
 		// The API server, which extends its range to dual stack itself, gets the time to.
-		if now := r.Clock.Now(); r.mismatchSince.IsZero() {
+		now := r.Clock.Now()
+		if r.mismatchSince.IsZero() {
 			r.mismatchSince = now
 		} else if now.Sub(r.mismatchSince) >= defaultResync {
 			return r.report(ctx, cidr, r.mismatch(cidr, "Inconsistent", ". Start the API server with the former, "+
@@ -187,7 +188,11 @@ func (r *DefaultReconciler) texts() []string {
 // report writes the condition if it says something new. A cluster that was never wrong lacks it.
 func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.ServiceCIDR, want metav1.Condition) error {
 	mismatch := want.Status == metav1.ConditionTrue
-	metrics.DefaultRangeMismatch.Set(map[bool]float64{true: 1}[mismatch])
+	if mismatch {
+		metrics.DefaultRangeMismatch.Set(1)
+	} else {
+		metrics.DefaultRangeMismatch.Set(0)
+	}
 	now := meta.FindStatusCondition(cidr.Status.Conditions, want.Type)
 	if (now == nil && !mismatch) || (now != nil && same(*now, want)) {
 		return nil

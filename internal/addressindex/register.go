@@ -184,7 +184,8 @@ func (r *register) unlist(f *flight) {
 	if own[f.address] != f {
 		return
 	}
-	if delete(own, f.address); len(own) == 0 {
+	delete(own, f.address)
+	if len(own) == 0 {
 		delete(r.additional, service)
 	}
 }

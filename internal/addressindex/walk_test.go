@@ -256,7 +256,8 @@ func TestRandomWalkOfASingleReplica(t *testing.T) {
 	for seed := range uint64(60) {
 		w := newWalk(t, seed)
 		for range 1500 {
-			if w.step(); t.Failed() {
+			w.step()
+			if t.Failed() {
 				return
 			}
 		}

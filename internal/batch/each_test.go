@@ -37,12 +37,14 @@ func TestEach(t *testing.T) {
 	done, err := Each(t.Context(), Pace{Workers: 3, Progress: p}, "counting", numbers(20), func(_ context.Context, i int) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if seen = append(seen, i); i%4 == 0 {
+		seen = append(seen, i)
+		if i%4 == 0 {
 			return fmt.Errorf("%d: %w", i, ErrMoved)
 		}
 		return nil
 	})
-	if slices.Sort(seen); err != nil || done != 15 || !slices.Equal(seen, numbers(20)) {
+	slices.Sort(seen)
+	if err != nil || done != 15 || !slices.Equal(seen, numbers(20)) {
 		t.Errorf("%d done of %v: %v", done, seen, err)
 	}
 	if p.total != 20 || p.done.Load() != 20 || p.ended != 1 {
@@ -91,7 +93,8 @@ func TestEachStops(t *testing.T) {
 				ctx, end := context.WithCancel(t.Context())
 				begun := atomic.Int64{}
 				done, err := Each(ctx, Pace{Workers: 4, Progress: &counting{}}, "", numbers(100), func(_ context.Context, i int) error {
-					switch begun.Add(1); i {
+					begun.Add(1)
+					switch i {
 					case tc.fail:
 						return broken
 					case tc.end:

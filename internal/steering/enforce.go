@@ -248,7 +248,8 @@ func partOf(ranges []netip.Prefix) int {
 func sharedBits(a, b netip.Addr) (n int) {
 	x, y := a.AsSlice(), b.AsSlice()
 	for i := range x {
-		if n = i*8 + bits.LeadingZeros8(x[i]^y[i]); x[i] != y[i] {
+		n = i*8 + bits.LeadingZeros8(x[i]^y[i])
+		if x[i] != y[i] {
 			break
 		}
 	}

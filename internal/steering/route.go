@@ -214,7 +214,8 @@ func (s *Compiled) Route(svc Service, is4 bool) *Route {
 	var chain []*Policy
 	for _, p := range f.policies {
 		if p.selector.services.Matches(labels.Set(svc.Labels)) {
-			if chain = append(chain, p); p.endsChain() {
+			chain = append(chain, p)
+			if p.endsChain() {
 				break
 			}
 		}

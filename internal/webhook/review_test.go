@@ -72,7 +72,8 @@ func TestEndpointTakesReviewsOfAnAPIServerAlone(t *testing.T) {
 			if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
 				t.Fatal(err)
 			}
-			if outcome = refused; got.Response.Allowed {
+			outcome = refused
+			if got.Response.Allowed {
 				outcome = answered
 			}
 		}
@@ -141,7 +142,8 @@ func TestTimeLeft(t *testing.T) {
 		-time.Second: "0", 0: "0", 1: "1", time.Millisecond: "1", time.Millisecond + 1: "2", Budget: "1700", time.Hour: "3600000",
 	} {
 		h := http.Header{}
-		if SetTimeLeft(h, left); h.Get(TimeLeftHeader) != want {
+		SetTimeLeft(h, left)
+		if h.Get(TimeLeftHeader) != want {
 			t.Errorf("%s: the header is %q, want %q", left, h.Get(TimeLeftHeader), want)
 		}
 	}
@@ -153,7 +155,8 @@ func TestTimeLeft(t *testing.T) {
 	}, NewRoom())
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(reviewOfAService))
 	SetTimeLeft(r.Header, 700*time.Millisecond)
-	if hook.ServeHTTP(httptest.NewRecorder(), r); had <= 0 || had > 700*time.Millisecond {
+	hook.ServeHTTP(httptest.NewRecorder(), r)
+	if had <= 0 || had > 700*time.Millisecond {
 		t.Errorf("the handler had %s", had)
 	}
 }

@@ -37,7 +37,8 @@ func newToken() string { return rand.Text() }
 func serve(ctx context.Context, l net.Listener, token string, sources map[string]Source) error {
 	server := &http.Server{Handler: handler(token, sources), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0)}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.Serve(l); ctx.Err() == nil {
+	err := server.Serve(l)
+	if ctx.Err() == nil {
 		return err
 	}
 	return nil
@@ -106,8 +107,8 @@ func answer(w http.ResponseWriter, r *http.Request, source Source) {
 	value, err := source(r.Context(), r.URL.Query())
 	code := http.StatusOK
 	if err != nil {
-		value = map[string]string{"error": err.Error()}
-		if code = http.StatusBadGateway; errors.Is(err, ErrQuestion) {
+		value, code = map[string]string{"error": err.Error()}, http.StatusBadGateway
+		if errors.Is(err, ErrQuestion) {
 			code = http.StatusBadRequest
 		}
 	}

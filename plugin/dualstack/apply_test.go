@@ -44,10 +44,18 @@ func (f *faulty) Patch(_ context.Context, o client.Object, patch client.Patch, _
 	if err == nil {
 		err = f.answer(len(f.patches), o.GetName())
 	}
-	if s := o.(*corev1.Service); err == nil {
+	if err == nil {
+		s := o.(*corev1.Service)
 		s.Spec.IPFamilies = []corev1.IPFamily{s.Spec.IPFamilies[0], missing(s)}
 	}
 	return err
+}
+
+func failing(fails bool, err error) error {
+	if fails {
+		return err
+	}
+	return nil
 }
 
 type untold struct{}
@@ -66,13 +74,16 @@ func TestRun(t *testing.T) {
 		want    string
 	}{
 		"both are changed":       {always(), func(int, string) error { return nil }, "2 gained"},
-		"somebody comes between": {always(), func(write int, _ string) error { return map[bool]error{true: conflict}[write < 5] }, "2 gained"},
+		"somebody comes between": {always(), func(write int, _ string) error { return failing(write < 5, conflict) }, "2 gained"},
 		"and the owner wants one": {func(writes int) *corev1.Service {
-			return short(v4, policy(map[bool]corev1.IPFamilyPolicy{true: "PreferDualStack", false: "SingleStack"}[writes == 0]))
+			if writes == 0 {
+				return short(v4, policy(corev1.IPFamilyPolicyPreferDualStack))
+			}
+			return short(v4, policy(corev1.IPFamilyPolicySingleStack))
 		}, func(int, string) error { return conflict }, "0 gained, left a: its ipFamilyPolicy is not PreferDualStack, left b: its ipFamilyPolicy is not PreferDualStack"},
-		"somebody never ends": {always(), func(_ int, name string) error { return map[bool]error{true: conflict}[name == "a"] }, "1 gained, refused a: another client edits it all the time"},
+		"somebody never ends": {always(), func(_ int, name string) error { return failing(name == "a", conflict) }, "1 gained, refused a: another client edits it all the time"},
 		"one is refused": {always(), func(_ int, name string) error {
-			return map[bool]error{true: apierrors.NewForbidden(serviceResource, "a", nil)}[name == "a"]
+			return failing(name == "a", apierrors.NewForbidden(serviceResource, "a", nil))
 		}, "1 gained, refused a: services \"a\" is forbidden"},
 		"nobody may":             {always(), func(int, string) error { return apierrors.NewUnauthorized("who?") }, "0 gained, error service ns/a: who?"},
 		"one family":             {always(headless), func(int, string) error { return apierrors.NewInvalid(schema.GroupKind{}, "a", nil) }, "0 gained, refused a: "},

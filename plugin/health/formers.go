@@ -65,8 +65,9 @@ func sum(answers []map[netip.Addr]int) map[netip.Addr]int {
 	out := answers[0]
 	for _, more := range answers[1:] {
 		for a := range out {
-			n, known := more[a]
-			if out[a] += n; !known {
+			if n, known := more[a]; known {
+				out[a] += n
+			} else {
 				delete(out, a)
 			}
 		}

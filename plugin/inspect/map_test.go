@@ -37,7 +37,8 @@ func TestMap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
-			if chartOf(t, tc.cidr, tc.part).draw(&b); !strings.HasPrefix(b.String(), tc.want) {
+			chartOf(t, tc.cidr, tc.part).draw(&b)
+			if !strings.HasPrefix(b.String(), tc.want) {
 				t.Errorf("got\n%s\nwant\n%s", b.String(), tc.want)
 			}
 			if lines := strings.Count(b.String(), "\n"); lines > 1<<mapBits/mapWidth+1 {

@@ -150,7 +150,8 @@ func newMover(ctx context.Context, s *cli.Cluster, p planFile, r moving) (Mover,
 		return m, errBitmap
 	}
 	rules, err := rulesFor(ctx, s, nil, r.loadBalancers || p.LoadBalancers)
-	if m.Awaited = rules.Awaited; r.back || err != nil {
+	m.Awaited = rules.Awaited
+	if r.back || err != nil {
 		return m, err
 	}
 	if len(p.Problems) > 0 {
@@ -197,7 +198,8 @@ func moveAll(ctx context.Context, a *cli.Session, m Mover, r moving, items []Ite
 	held := len(result.Held)
 	if r.wait {
 		n, err := r.drain.Wait(ctx, m, r.pace, result.Held)
-		if held -= n; err != nil {
+		held -= n
+		if err != nil {
 			return cli.Exit{Code: cli.ExitFindings, Err: fmt.Errorf("%d addresses are still kept: %w; run it again", held, err)}
 		}
 		a.Say("%d addresses were given up, none is kept any more", n)

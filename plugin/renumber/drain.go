@@ -56,7 +56,8 @@ func (d Drain) Wait(ctx context.Context, m Mover, p batch.Pace, all []Held) (rel
 			}
 		}
 		n, err := batch.Each(ctx, each, "", due, m.release)
-		if released, all = released+n, wait; err != nil || len(wait) == 0 {
+		released, all = released+n, wait
+		if err != nil || len(wait) == 0 {
 			return released, err
 		}
 		select {

@@ -269,7 +269,8 @@ func oracle(old netip.Addr, from allocator.Range, to []Target, taken sets.Set[ne
 			if !usable || taken.Has(a) {
 				continue
 			}
-			if all[b] = append(all[b], a); b == band && nth(r.Range, a) == nth(from, old) {
+			all[b] = append(all[b], a)
+			if b == band && nth(r.Range, a) == nth(from, old) {
 				return a
 			}
 		}

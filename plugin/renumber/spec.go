@@ -73,7 +73,8 @@ func addExternal(spec *corev1.ServiceSpec, all []netip.Addr) {
 func released(s *corev1.Service, gone []netip.Addr) *corev1.Service {
 	out := s.DeepCopy()
 	out.Spec.ExternalIPs = slices.DeleteFunc(out.Spec.ExternalIPs, func(text string) bool { return slices.Contains(strs(gone), text) })
-	if setFormer(out, without(former(s), gone)); len(former(out)) > 0 {
+	setFormer(out, without(former(s), gone))
+	if len(former(out)) > 0 {
 		return out
 	}
 	out.ManagedFields = slices.DeleteFunc(out.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == v1alpha1.ManagerRenumbering })

@@ -223,8 +223,8 @@ func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 	if err != nil {
 		return out, fmt.Errorf("reading IPAddress %s: %w", a, err)
 	}
-	if out.IPAddress = ip; ip != nil {
-		out.Parent = upstream.Describe(ip)
+	if ip != nil {
+		out.IPAddress, out.Parent = ip, upstream.Describe(ip)
 	}
 	if out.Drift, err = v.driftOf(ctx, a); err != nil {
 		return out, err

@@ -3,7 +3,6 @@
 package trace
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -23,9 +22,12 @@ import (
 // print writes a line for each rule that matched, and the verdict.
 func (p packet) print(ctx context.Context, w io.Writer, steps []step) error {
 	r := rules{ctx: ctx, lines: map[string][]string{}, saved: map[ruleset]map[string][]string{}}
+	origin := "that the node makes"
+	if p.in != "" {
+		origin = "in by " + p.in
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "A new %s connection from %s to %s, ", p.protocol, p.src.Addr(), p.dst)
-	fmt.Fprintf(&b, "%s:\n", cmp.Or(map[bool]string{true: "that the node makes"}[p.in == ""], "in by "+p.in))
+	fmt.Fprintf(&b, "A new %s connection from %s to %s, %s:\n", p.protocol, p.src.Addr(), p.dst, origin)
 	last := "nothing"
 	for _, s := range steps {
 		if s.table == table {
@@ -129,7 +131,10 @@ const policy = "policy "
 // nft words a rule of iptables-nft like iptables: nft itself leaves out, say, the name of an ipset.
 func (r rules) nft(s step) (string, error) {
 	if s.rule == 0 || s.kind != unix.NFT_TRACETYPE_RULE {
-		return policy + map[bool]string{true: "DROP", false: "ACCEPT"}[s.dropped()], nil
+		if s.dropped() {
+			return policy + "DROP", nil
+		}
+		return policy + "ACCEPT", nil
 	}
 	if r.lines[s.where()] == nil {
 		out, err := exec.CommandContext(r.ctx, "nft", "--stateless", "--handle", "list", "chain", familyNames[s.family], s.table, s.chain).Output()

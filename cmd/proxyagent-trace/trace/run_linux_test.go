@@ -202,7 +202,7 @@ func TestThePacketReachesNobodyAndNothingIsLeft(t *testing.T) {
 		if got := command(t, "", "nft", "list", "table", "inet", "behind"); strings.Count(got, "counter packets 0 bytes 0") != 2 {
 			t.Errorf("packets went on: %s", got)
 		}
-		if got := command(t, "", "conntrack", "-L", "-f", map[bool]string{true: "ipv6", false: "ipv4"}[v.family == model.IPv6]); strings.Contains(got, "dport") {
+		if got := command(t, "", "conntrack", "-L", "-f", strings.ToLower(v.family.String())); strings.Contains(got, "dport") {
 			t.Errorf("connections are tracked: %s", got)
 		}
 		if got := command(t, "", "nft", "list", "tables") + command(t, "", "ip", "link"); strings.Contains(got, "cipa-trace") {

@@ -63,7 +63,8 @@ func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, er
 
 // prepare gives a write the key and the bytes as etcd has them.
 func (s *Store) prepare(w *migration.Write) (err error) {
-	if w.Key = s.keys.absolute(w.Key); w.Object != nil {
+	w.Key = s.keys.absolute(w.Key)
+	if w.Object != nil {
 		w.Raw, err = encode(w.Object, w.APIVersion)
 	} else if w.Raw == nil && !w.Delete {
 		err = errors.New("there is nothing to write")
