@@ -95,7 +95,7 @@ func (r *Reconciler) fillSlot(ctx context.Context, in inputs, at slot) error {
 			return err
 		}
 	}
-	return fmt.Errorf("others took each of %d addresses that were drawn from ServiceCIDR %s", tries, at.serviceCIDR)
+	return fmt.Errorf("other clients took each of %d addresses that were drawn from ServiceCIDR %s", tries, at.serviceCIDR)
 }
 
 // write creates a drawn IPAddress. ErrLost: another writer was faster; the watch will show it.

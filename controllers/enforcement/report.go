@@ -47,7 +47,7 @@ func conditions(p *steering.Policy, s state, n int, first []string) []metav1.Con
 			text += fmt.Sprintf(" and %d more", more)
 		}
 		out = append(out, metav1.Condition{Type: v1alpha1.PolicyViolated, Status: metav1.ConditionTrue, Reason: reasonForeigners,
-			Message: fmt.Sprintf("Services that this policy does not select have addresses that it keeps for others: %s. They came while nothing guarded the range, or "+
+			Message: fmt.Sprintf("Services that this policy does not select have addresses that it keeps for those that it selects: %s. They came while nothing guarded the range, or "+
 				"before the policy, or had other labels then. Create them anew to give them other addresses.", text)})
 	}
 	for i := range out {

@@ -146,7 +146,7 @@ func stricter(w Snapshot, flag []netip.Prefix, f Finding) bool {
 		return true
 	case ObjectUnreadable: // it would not even start
 		return true
-	case IPAddressMissing: // the IPAddress goes as soon as somebody takes its finalizer away
+	case IPAddressMissing: // the IPAddress goes as soon as a controller takes its finalizer away
 		return slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.Address == f.Address && ip.Deleting })
 	case OutOfRange: // the ServiceCIDR goes
 		return slices.ContainsFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Deleting && within(c.CIDRs, f.Address) })

@@ -28,7 +28,7 @@ type drift struct {
 	bitmap          *bitmap.Bitmap // what it says
 }
 
-const maxConflicts = 100 // of a write with those of others
+const maxConflicts = 100 // of a write with those of other clients
 
 var errEnough = errors.New("enough was seen")
 

@@ -110,7 +110,7 @@ func TestStoreWriter(t *testing.T) {
 	there := labelled(anIP("10.0.0.5", "a"), "", "")
 	for name, tc := range map[string]struct {
 		do        Action
-		late      func(*memory) // what somebody does between plan and step
+		late      func(*memory) // what another client does between plan and step
 		wantError error
 		want      string // of the key; "" for gone
 	}{
@@ -184,7 +184,7 @@ func seededCluster(t *testing.T) *memory {
 func TestUnseed(t *testing.T) {
 	m := seededCluster(t)
 	o := m.now("ipaddresses/10.0.0.1")
-	m.put(Write{Key: o.Key, Object: o.Object}) // somebody has touched it
+	m.put(Write{Key: o.Key, Object: o.Object}) // another client has touched it
 	m.remove("ipaddresses/10.0.0.2")           // and deleted this one
 	m.remove("ipaddresses/10.0.0.3")           // and written this one anew
 	m.put(Write{Key: "ipaddresses/10.0.0.3", Object: objectOf(anIP("10.0.0.3", "s0002"))})

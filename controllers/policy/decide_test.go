@@ -48,7 +48,7 @@ func TestCounts(t *testing.T) {
 
 func TestWhichAbsenteesAreNamed(t *testing.T) {
 	for name, tc := range map[string]struct {
-		taken string // one letter for each address in order, t for those that somebody has
+		taken string // one letter for each address in order, t for those that are taken
 		want  []string
 	}{
 		"the first":                      {"-----", []string{"10.0.0.0", "10.0.0.1", "10.0.0.2"}},

@@ -84,7 +84,7 @@ func TestAStatusIsWrittenOnceAndWarnedOfOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(tc.err)
-			f.reconcile(t, 0, tc.wantErr, tc.wantAgain, 1, 0) // nobody is warned of what was not written
+			f.reconcile(t, 0, tc.wantErr, tc.wantAgain, 1, 0) // no event warns of what was not written
 			f.reconcile(t, every-time.Second, false, time.Second, 1, 0)
 			f.reconcile(t, time.Second, false, 0, 2, 1)
 			f.reconcile(t, every, false, 0, 2, 1)

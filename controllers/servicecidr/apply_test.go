@@ -22,7 +22,7 @@ import (
 // Conditions name the version after the finalizers' patch, or new ServiceCIDRs cost refused writes.
 func TestConditionsFollowTheFinalizers(t *testing.T) {
 	before := ready()
-	before.LastTransitionTime = metav1.NewTime(now.AddDate(0, 0, -1)) // written by somebody after the cache was filled
+	before.LastTransitionTime = metav1.NewTime(now.AddDate(0, 0, -1)) // written by another client after the cache was filled
 	applied := &networkingv1.ServiceCIDR{}
 	c := interceptor.NewClient(nil, interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {

@@ -218,7 +218,7 @@ func TestNoTenantKeepsOthersOut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		every time.Duration
 		then  func(*tenants) func(Holder, string)
-		first bool // it has filled the range when the others come
+		first bool // it has filled the range when the other tenants come
 	}{
 		"28 a second fail":            {time.Second / 28, nil, true},
 		"28 a second fail, beginning": {time.Second / 28, nil, false},

@@ -114,7 +114,7 @@ func (w *walk) free(ip string, held, owned bool) {
 		return
 	}
 	switch {
-	case owned: // whoever it stopped cooling for may not use it: it cools until its time is over
+	case owned: // the Service that it stopped cooling for may not use it: it cools until its time is over
 	case held:
 		w.coolUntil[ip] = w.clock.Now().Add(walkCoolDown)
 	default:

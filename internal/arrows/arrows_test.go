@@ -63,7 +63,7 @@ var arrows = []arrow{
 	{"proxyagent/compile", "k8s.io/*", "what a node has to do follows from plain values"},
 	{"proxyagent/compile", "os/exec", "compiling touches no kernel"},
 	{"proxyagent/compile", "net/http", "compiling reaches no network"},
-	{"proxyagent/compile", "context", "compiling waits for nobody"},
+	{"proxyagent/compile", "context", "compiling waits for nothing"},
 	{"proxyagent/compile", module + "/proxyagent/watch", "spokes meet in the model"},
 	{"proxyagent/compile", module + "/proxyagent/iptables", "the plan knows no backend"},
 	{"proxyagent/watch", module + "/proxyagent/compile", "spokes meet in the model"},
@@ -103,7 +103,7 @@ var arrows = []arrow{
 	{"internal/batch", module + "/*", "items of all kinds are done in batches, and none is known here"},
 	{"internal/plain", module + "/*", "it looks at characters, and knows no object"},
 	{"internal/plain", "k8s.io/*", "it looks at characters, and knows no object"},
-	{"internal/batch", "k8s.io/client-go", "it repeats what it is handed, and asks nobody itself"},
+	{"internal/batch", "k8s.io/client-go", "it repeats what it is handed, and sends no request itself"},
 	{"internal/timeline", module + "/*", "manager and agent alike hang on it"},
 	{"internal/timeline", "k8s.io/client-go", "it compares versions on the way of requests, and sends none of its own kind"},
 
@@ -116,7 +116,7 @@ var arrows = []arrow{
 	{"test/framework", module + "/cmd", "control planes are started without knowing what is tested on them"},
 
 	{".", "k8s.io/kubernetes", "control planes and peers are built in the modules under hack/tools"},
-	{".", module + "/hack", "the modules under hack/tools are programs, nobody imports them"},
+	{".", module + "/hack", "the modules under hack/tools are programs, which no package imports"},
 }
 
 // TestArrows holds every row of the table against what the packages of its room depend on.

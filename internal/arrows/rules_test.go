@@ -18,7 +18,7 @@ import (
 var rules = []string{"decide.go", "plan.go"}
 
 var rulesMustNotImport = []struct{ path, why string }{
-	{"context", "a decision waits for nobody, so there is nothing to cancel"},
+	{"context", "a decision waits for nothing, so there is nothing to cancel"},
 	{"k8s.io/client-go", "a decision is made from what was gathered"},
 	{"sigs.k8s.io/controller-runtime", "a decision is made from what was gathered"},
 	{"net/http", "a decision reaches no network"},

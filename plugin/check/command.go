@@ -23,7 +23,7 @@ import (
 // checks are what `check` looks for, and what each means.
 var checks = map[string]string{
 	"IPAddressMissing":     "a Service's address has no IPAddress: another Service may be given it",
-	"IPAddressOrphan":      "an IPAddress names a Service that does not exist, and keeps its address from others",
+	"IPAddressOrphan":      "an IPAddress names a Service that does not exist, and keeps its address from other Services",
 	"IPAddressWrongParent": "an IPAddress names something that does not have the address",
 	"IPAddressWrongLabels": "an IPAddress lacks the labels by which the API server finds its own",
 	"ClusterIPDuplicate":   "several Services have one address",

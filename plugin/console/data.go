@@ -60,7 +60,7 @@ func (d *data) state(ctx context.Context, _ url.Values) (any, error) {
 	out.ClusterIPs, out.WithIPAddress = d.view.Relation()
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	text, err := d.session.Discovery.RESTClient().Get().AbsPath("/version").DoRaw(ctx) // everybody may ask this
+	text, err := d.session.Discovery.RESTClient().Get().AbsPath("/version").DoRaw(ctx) // every user may ask this
 	if err != nil {
 		out.Error = err.Error()
 		return out, nil

@@ -71,7 +71,7 @@ func describeAddress(w io.Writer, a view.Address, now time.Time) {
 	case a.Reservation != "":
 		cli.Write(w, "  the reservation %q of ServiceCIDRPolicy %q keeps it from everybody\n", a.Reservation, a.Policy)
 	case a.CoolsUntil != nil:
-		cli.Write(w, "  Service %s had it; by ServiceCIDRPolicy %q it is kept from others until %s\n", a.LastService, a.Policy, a.CoolsUntil.UTC().Format(time.RFC3339))
+		cli.Write(w, "  Service %s had it; by ServiceCIDRPolicy %q it is kept from other Services until %s\n", a.LastService, a.Policy, a.CoolsUntil.UTC().Format(time.RFC3339))
 	case a.Policy != "":
 		cli.Write(w, "  ServiceCIDRPolicy %q keeps its range for the Services that the policy selects\n", a.Policy)
 	}

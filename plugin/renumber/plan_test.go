@@ -244,8 +244,8 @@ func TestDrawAgainstAnOracle(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %v of %v goes to %v, want %v (%v)", seed, step, old, from, got, want, in.To)
 			}
 			d.taken.Insert(got)
-			if other := want; random.IntN(3) == 0 && other.IsValid() { // somebody else takes one, too
-				d.taken.Insert(other.Next())
+			if random.IntN(3) == 0 && want.IsValid() { // another Service takes one, too
+				d.taken.Insert(want.Next())
 			}
 		}
 	}

@@ -99,7 +99,7 @@ func underway(i Item, s *corev1.Service) (*record, error) {
 	was, err := recordOf(s)
 	switch {
 	case err != nil && s.Spec.Type != corev1.ServiceTypeExternalName:
-		return nil, nil // a load balancer with an annotation of its owner is one as others
+		return nil, nil // a load balancer with an annotation of its owner is like any other
 	case err != nil:
 		return nil, err
 	}

@@ -146,7 +146,7 @@ type loss struct {
 	old       []string // key=value, written before
 	writes    writes
 	answer    bool
-	meanwhile []string // key=value that somebody else writes then, or the key alone, which he deletes
+	meanwhile []string // key=value that another client writes then, or the key alone, which it deletes
 	conflict  bool
 	wantA     []string // all values that key a has had, if that matters
 	wantB     bool     // key b is there

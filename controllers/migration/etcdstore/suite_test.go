@@ -22,7 +22,7 @@ import (
 func TestEtcd(t *testing.T) {
 	RegisterFailHandler(Fail)
 	klog.SetLogger(GinkgoLogr)
-	SetDefaultEventuallyTimeout(30 * time.Second) // etcd may wait for a disk that others use
+	SetDefaultEventuallyTimeout(30 * time.Second) // etcd may wait for a disk that other programs use
 	RunSpecs(t, "etcdstore", Label("all"))
 }
 
