@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
 
 // TestDocumentedCommandsExist parses each documented command line of ours, without running it.
@@ -43,8 +45,8 @@ func TestDocumentedCommandsExist(t *testing.T) {
 
 // parses reports why a command line is none of ours.
 func parses(words []string) error {
-	p := &printed{}
-	cmd, args, err := New(p.streams()).Find(words)
+	p := &plugintest.Printed{}
+	cmd, args, err := New(p.Streams()).Find(words)
 	if err != nil {
 		return err
 	}

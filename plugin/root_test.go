@@ -1,25 +1,25 @@
 package plugin
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/internal/version"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
 
 // TestCompletion asks as the program does that `completion` writes.
 func TestCompletion(t *testing.T) {
 	for args, want := range map[string]string{"completion": "exec kubectl-clusterip __complete \"$@\"", "__complete ran": "ranges", "__complete ranges --no": "--no-headers"} {
-		p := &printed{}
-		root := New(p.streams())
+		p := &plugintest.Printed{}
+		root := New(p.Streams())
 		root.SetArgs(strings.Fields(args))
 		if err := root.ExecuteContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(p.out.String(), want) {
-			t.Errorf("%s prints %q, want %q", args, p.out.String(), want)
+		if !strings.Contains(p.Out.String(), want) {
+			t.Errorf("%s prints %q, want %q", args, p.Out.String(), want)
 		}
 	}
 }
@@ -69,11 +69,11 @@ func TestUsage(t *testing.T) {
 			if code != 2 {
 				t.Errorf("exit status %d, want 2", code)
 			}
-			if got := p.err.String(); !strings.HasPrefix(got, "error: ") || !strings.Contains(got, tc.want) {
+			if got := p.Err.String(); !strings.HasPrefix(got, "error: ") || !strings.Contains(got, tc.want) {
 				t.Errorf("it says %q, want %q", got, tc.want)
 			}
-			if p.out.Len() > 0 {
-				t.Errorf("and it prints %q", p.out.String())
+			if p.Out.Len() > 0 {
+				t.Errorf("and it prints %q", p.Out.String())
 			}
 		})
 	}
@@ -82,30 +82,25 @@ func TestUsage(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{nil, {"--help"}, {"migrate"}, {"migrate", "--help"}, {"migrate", "run", "--help"}} {
 		code, p := command(t, args...)
-		if code != 0 || !strings.Contains(p.out.String(), "kubectl clusterip") || p.err.Len() > 0 {
-			t.Errorf("%v: exit status %d, %q, %q", args, code, &p.out, &p.err)
+		if code != 0 || !strings.Contains(p.Out.String(), "kubectl clusterip") || p.Err.Len() > 0 {
+			t.Errorf("%v: exit status %d, %q, %q", args, code, &p.Out, &p.Err)
 		}
 	}
 }
 
 func TestVersion(t *testing.T) {
-	if code, p := command(t, "version"); code != 0 || p.out.String() != version.String()+"\n" {
-		t.Errorf("exit status %d, %q", code, &p.out)
+	if code, p := command(t, "version"); code != 0 || p.Out.String() != version.String()+"\n" {
+		t.Errorf("exit status %d, %q", code, &p.Out)
 	}
 }
 
-// printed is what a command wrote.
-type printed struct{ out, err bytes.Buffer }
-
-func (p *printed) streams() cli.Streams { return cli.Streams{Out: &p.out, ErrOut: &p.err} }
-
 // command runs a command line in a place without any cluster.
-func command(t *testing.T, args ...string) (code int, p *printed) {
+func command(t *testing.T, args ...string) (code int, p *plugintest.Printed) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", "/dev/null")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	p = &printed{}
-	root := New(p.streams())
+	p = &plugintest.Printed{}
+	root := New(p.Streams())
 	root.SetArgs(args)
-	return cli.ExitCode(root.ExecuteContext(t.Context()), p.streams()), p
+	return cli.ExitCode(root.ExecuteContext(t.Context()), p.Streams()), p
 }

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -10,14 +9,15 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
 
 // Only findings about bitmaps are added: other checks report the rest. A leftover is no fault.
 func TestFindingsOfBitmaps(t *testing.T) {
-	leaked := found(migration.LeakedBit, "10.0.0.9")
+	leaked := plugintest.Found(migration.LeakedBit, "10.0.0.9")
 	leaked.Detail = "nobody has it"
 	r := Report{Bitmaps: true}
-	r.addFindings([]migration.Finding{leaked, found(migration.IPAddressMissing, "10.0.0.1", "Service ns/x"), found(migration.StaleBitmap, "")})
+	r.addFindings([]migration.Finding{leaked, plugintest.Found(migration.IPAddressMissing, "10.0.0.1", "Service ns/x"), plugintest.Found(migration.StaleBitmap, "")})
 	want := []Item{{Check: "LeakedBit", Object: "bitmap", Address: "10.0.0.9", Message: "what follows from LeakedBit. nobody has it"}}
 	if diff := cmp.Diff(want, r.Items); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -62,15 +62,4 @@ func TestPoliciesThatSelectByLabelsOfServicesAloneAreFound(t *testing.T) {
 			}
 		})
 	}
-}
-
-func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
-
-// found is a finding about an address.
-func found(k migration.Kind, address string, objects ...string) migration.Finding {
-	f := migration.Finding{Kind: k, Objects: objects, Means: "what follows from " + string(k) + ".", Plan: "do something"}
-	if address != "" {
-		f.Address = addr(address)
-	}
-	return f
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // In a log there is a line now and then, with the time that is left, and one at the end.
@@ -23,13 +25,15 @@ func TestLines(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		l.Done(1)
 		l.End()
-		mustPrint(t, b.String(), `
-writing: 30 of 100 after 12s, about 28s left
+		want := `writing: 30 of 100 after 12s, about 28s left
 writing: 60 of 100 after 24s, about 16s left
 writing: 90 of 100 after 36s, about 4s left
 writing: 100 of 100 after 40s, about 0s left
 repairing: 1 of 1 after 1.5s, about 0s left
-`)
+`
+		if diff := cmp.Diff(want, b.String()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	})
 }
 
@@ -50,7 +54,7 @@ func TestBar(t *testing.T) {
 
 // Without a terminal there is no bar.
 func TestProgressOfALog(t *testing.T) {
-	if p, ok := (&printed{}).streams().Progress().(*lines); !ok {
+	if p, ok := (Streams{ErrOut: &bytes.Buffer{}}).Progress().(*lines); !ok {
 		t.Errorf("a file gets %T", p)
 	}
 }

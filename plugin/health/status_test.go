@@ -17,26 +17,15 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
-
-var rangesNow = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
-
-// cidrOf builds a ServiceCIDR that is three days old.
-func cidrOf(name, cidr string, conditions ...metav1.Condition) *networkingv1.ServiceCIDR {
-	return &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(rangesNow.AddDate(0, 0, -3))},
-		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}},
-		Status: networkingv1.ServiceCIDRStatus{Conditions: append(conditions,
-			metav1.Condition{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue})},
-	}
-}
 
 func deployed(ready, want int32) *appsv1.Deployment {
 	return &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &want}, Status: appsv1.DeploymentStatus{ReadyReplicas: ready}}
 }
 
 func leased(holder string, renewed time.Duration) *coordinationv1.Lease {
-	at := metav1.NewMicroTime(rangesNow.Add(-renewed))
+	at := metav1.NewMicroTime(plugintest.Now.Add(-renewed))
 	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at, AcquireTime: &at, LeaseDurationSeconds: new(int32(15))}}
 }
 
@@ -50,8 +39,8 @@ func pod(name, node, image string) corev1.Pod {
 func TestParts(t *testing.T) {
 	full := metav1.Condition{Type: v1alpha1.ConditionDynamicBandFull, Status: metav1.ConditionTrue, Message: "no address is free"}
 	configured := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "w"}}}
-	reached := &admission.Reached{Replica: "manager-1", Version: "v1.2.3", Since: rangesNow.Add(-time.Hour)}
-	synced, late := rangesNow.Add(-time.Second), rangesNow.Add(-time.Minute)
+	reached := &admission.Reached{Replica: "manager-1", Version: "v1.2.3", Since: plugintest.Now.Add(-time.Hour)}
+	synced, late := plugintest.Now.Add(-time.Second), plugintest.Now.Add(-time.Minute)
 	agents := []agent{
 		{Node: "a", Ready: true, Mode: "iptables", Image: "agent:v1", Told: true, LastSync: &synced},
 		{Node: "b", Ready: true, Mode: "nftables", Image: "agent:v1", Told: true, LastSync: &late},
@@ -84,12 +73,12 @@ func TestParts(t *testing.T) {
 			"last sync 1s to 60s ago; nothing is known about the last sync of 1: it did not answer; c: its pod is not ready"},
 		"a node without its agent": {found{wanted: 3, agents: agents[:2]}, "agents", false, "2 of 3 nodes are ready"},
 		"agents are well":          {found{wanted: 2, updated: 2, agents: agents[:2]}, "agents", true, "2 of 2 nodes are ready"},
-		"ranges":                   {found{ranges: []networkingv1.ServiceCIDR{*cidrOf("a", "10.0.0.0/24")}}, "ranges and policies", true, "1 ServiceCIDRs, 0 policies, nothing is wrong"},
-		"full":                     {found{ranges: []networkingv1.ServiceCIDR{*cidrOf("a", "10.0.0.0/24", full)}}, "ranges and policies", false, "1 findings"},
-		"a finding":                {found{ranges: []networkingv1.ServiceCIDR{*cidrOf("a", "10.0.0.0/24", full)}}, "finding", false, "servicecidr/a: RangeDynamicBandFull: no address is free"},
+		"ranges":                   {found{ranges: []networkingv1.ServiceCIDR{*plugintest.ServiceCIDR("a", "10.0.0.0/24")}}, "ranges and policies", true, "1 ServiceCIDRs, 0 policies, nothing is wrong"},
+		"full":                     {found{ranges: []networkingv1.ServiceCIDR{*plugintest.ServiceCIDR("a", "10.0.0.0/24", full)}}, "ranges and policies", false, "1 findings"},
+		"a finding":                {found{ranges: []networkingv1.ServiceCIDR{*plugintest.ServiceCIDR("a", "10.0.0.0/24", full)}}, "finding", false, "servicecidr/a: RangeDynamicBandFull: no address is free"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := tc.health.installation(rangesNow)
+			i := tc.health.installation(plugintest.Now)
 			n := slices.IndexFunc(i.Parts, func(p part) bool { return p.Name == tc.part })
 			if n < 0 {
 				t.Fatalf("there is no such part: %v", i.Parts)

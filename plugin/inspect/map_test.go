@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
 
 func chartOf(t *testing.T, cidr, part string) Chart {
@@ -70,7 +71,7 @@ func TestMapAsAPicture(t *testing.T) {
 }
 
 func TestWhatIsDrawn(t *testing.T) {
-	all := []networkingv1.ServiceCIDR{*cidrOf("one", "10.96.0.0/20"), *cidrOf("two", "fd00::/112")}
+	all := []networkingv1.ServiceCIDR{*plugintest.ServiceCIDR("one", "10.96.0.0/20"), *plugintest.ServiceCIDR("two", "fd00::/112")}
 	for what, want := range map[string]string{"one": "10.96.0.0/20", "10.96.4.9/24": "10.96.4.0/24", "fd00::1:0/112": "", "10.0.0.0/8": "", "three": ""} {
 		got, err := RangesToDraw(what, all)
 		if want == "" != errors.Is(err, ErrNothing) || want != "" && got[0].part.String() != want {

@@ -3,29 +3,16 @@ package inspect
 import (
 	"strings"
 	"testing"
-	"time"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
-
-var rangesNow = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 
 func counted(size, allocated int64, growth *int64) v1alpha1.BandUsage {
 	return v1alpha1.BandUsage{Size: size, Allocated: allocated, Free: size - allocated, GrowthPerDay: growth}
-}
-
-// cidrOf builds a ServiceCIDR that is three days old.
-func cidrOf(name, cidr string, conditions ...metav1.Condition) *networkingv1.ServiceCIDR {
-	return &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(rangesNow.AddDate(0, 0, -3))},
-		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}},
-		Status: networkingv1.ServiceCIDRStatus{Conditions: append(conditions,
-			metav1.Condition{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue})},
-	}
 }
 
 func somePolicies() []v1alpha1.ServiceCIDRPolicy {
@@ -35,14 +22,14 @@ func somePolicies() []v1alpha1.ServiceCIDRPolicy {
 }
 
 func someRanges() []Range {
-	blocked := cidrOf("old", "fd00:96::/64", metav1.Condition{Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Message: "one address"})
+	blocked := plugintest.ServiceCIDR("old", "fd00:96::/64", metav1.Condition{Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Message: "one address"})
 	cooling := counted(238, 200, new(int64(19)))
 	cooling.Cooling, cooling.Free = 19, 19
 	return []Range{
-		NewRange(cidrOf("team", "10.97.0.0/24"), v1alpha1.RangeUsage{CIDR: "10.97.0.0/24", Static: counted(16, 16, nil), Dynamic: cooling}, somePolicies()),
+		NewRange(plugintest.ServiceCIDR("team", "10.97.0.0/24"), v1alpha1.RangeUsage{CIDR: "10.97.0.0/24", Static: counted(16, 16, nil), Dynamic: cooling}, somePolicies()),
 		NewRange(blocked, v1alpha1.RangeUsage{CIDR: "fd00:96::/64", Static: counted(256, 1, nil), Dynamic: counted(1<<63-1, 1, nil)}, nil),
-		NewRange(cidrOf("full", "10.98.0.0/28"), v1alpha1.RangeUsage{CIDR: "10.98.0.0/28", Dynamic: counted(14, 14, new(int64(0)))}, nil),
-		NewRange(cidrOf("calm", "10.99.0.0/24"), v1alpha1.RangeUsage{CIDR: "10.99.0.0/24", Static: counted(16, 0, nil), Dynamic: counted(238, 3, new(int64(0)))}, nil),
+		NewRange(plugintest.ServiceCIDR("full", "10.98.0.0/28"), v1alpha1.RangeUsage{CIDR: "10.98.0.0/28", Dynamic: counted(14, 14, new(int64(0)))}, nil),
+		NewRange(plugintest.ServiceCIDR("calm", "10.99.0.0/24"), v1alpha1.RangeUsage{CIDR: "10.99.0.0/24", Static: counted(16, 0, nil), Dynamic: counted(238, 3, new(int64(0)))}, nil),
 	}
 }
 
@@ -57,7 +44,7 @@ calm   10.99.0.0/24   254    3 (1%)      251    0          0         0%       <n
 		"name": "servicecidr.networking.k8s.io/calm\nservicecidr.networking.k8s.io/full\nservicecidr.networking.k8s.io/old\nservicecidr.networking.k8s.io/team\n",
 	} {
 		var b strings.Builder
-		if err := (&cli.Output{Format: format}).Print(&b, listRanges(someRanges(), rangesNow)); err != nil || b.String() != want {
+		if err := (&cli.Output{Format: format}).Print(&b, listRanges(someRanges(), plugintest.Now)); err != nil || b.String() != want {
 			t.Errorf("-o %q, error %v:\n%s\nwant\n%s", format, err, b.String(), want)
 		}
 	}
@@ -70,7 +57,7 @@ func TestRangesInAllFormats(t *testing.T) {
 		"yaml": {"kind: RangeList", "blockedBy: one address"},
 	} {
 		var b strings.Builder
-		if err := (&cli.Output{Format: format}).Print(&b, listRanges(someRanges(), rangesNow)); err != nil {
+		if err := (&cli.Output{Format: format}).Print(&b, listRanges(someRanges(), plugintest.Now)); err != nil {
 			t.Fatal(err)
 		}
 		for _, piece := range pieces {
@@ -86,7 +73,7 @@ func TestCountsOfOtherRangesAreNotBelieved(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": false, "{": false, `{"ranges":[]}`: false, `{"ranges":[{"cidr":"10.98.0.0/24"}]}`: false, `{"ranges":[{"cidr":"10.97.0.0/24"}]}`: true,
 	} {
-		o := cidrOf("team", "10.97.0.9/24")
+		o := plugintest.ServiceCIDR("team", "10.97.0.9/24")
 		o.Annotations = map[string]string{v1alpha1.AnnotationUsage: text}
 		if _, told := ToldUsage(o); told != want {
 			t.Errorf("%q is believed: %t, want %t", text, told, want)

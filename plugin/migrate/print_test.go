@@ -16,16 +16,17 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
 
 // seven are findings of two kinds, more than are shown.
 func seven() []migration.Finding {
 	out := []migration.Finding{
-		found(migration.DuplicateClusterIP, "10.0.0.9", "Service ns/a", "Service ns/b", "IPAddress 10.0.0.9"),
+		plugintest.Found(migration.DuplicateClusterIP, "10.0.0.9", "Service ns/a", "Service ns/b", "IPAddress 10.0.0.9"),
 	}
 	out[0].Detail, out[0].Plan = "Service ns/a held it first", "create ns/b anew"
 	for _, a := range []string{"10.0.0.1", "10.0.0.10", "10.0.0.100", "10.0.0.101", "10.0.0.102", "10.0.0.103"} {
-		out = append(out, found(migration.IPAddressMissing, a, "Service ns/x"))
+		out = append(out, plugintest.Found(migration.IPAddressMissing, a, "Service ns/x"))
 	}
 	out[3].Plan = "wait"
 	return out
@@ -98,7 +99,7 @@ DuplicateClusterIP (1)
 			for i, line := range lines {
 				lines[i] = strings.TrimRight(line, " ")
 			}
-			mustPrint(t, strings.Join(lines, "\n"), tc.want)
+			plugintest.MustPrint(t, strings.Join(lines, "\n"), tc.want)
 		})
 	}
 }
@@ -106,10 +107,10 @@ DuplicateClusterIP (1)
 // Findings without an address keep their place, and a kind with many plans shows some.
 func TestTableOfObjects(t *testing.T) {
 	var b bytes.Buffer
-	all := []migration.Finding{found(migration.StaleBitmap, "", "ranges/serviceips"), found(migration.InvalidClusterIP, "", "Service ns/a")}
+	all := []migration.Finding{plugintest.Found(migration.StaleBitmap, "", "ranges/serviceips"), plugintest.Found(migration.InvalidClusterIP, "", "Service ns/a")}
 	all[1].Detail = "ten"
 	for range 9 {
-		f := found(migration.LeakedBit, "10.0.0.1")
+		f := plugintest.Found(migration.LeakedBit, "10.0.0.1")
 		f.Plan = strings.Repeat("x", len(all))
 		all = append(all, f)
 	}
@@ -132,7 +133,7 @@ func TestTableOfObjects(t *testing.T) {
 func TestPlanFile(t *testing.T) {
 	want := report()
 	want.APIVersion, want.Cluster = "migration.clusterip-operator.io/v1alpha1", "uid"
-	want.Steps = []migration.Step{{Do: migration.CreateIPAddress, Address: addr("10.0.0.1"), Service: "ns/a"}}
+	want.Steps = []migration.Step{{Do: migration.CreateIPAddress, Address: netip.MustParseAddr("10.0.0.1"), Service: "ns/a"}}
 	for _, format := range []string{"json", "yaml"} {
 		file := filepath.Join(t.TempDir(), "plan."+format)
 		if err := batch.Save(file, want); err != nil {
@@ -164,7 +165,7 @@ func TestPrintNoticesAFullDisk(t *testing.T) {
 // A name from the cluster cannot steer the terminal.
 func TestPrintIsHarmless(t *testing.T) {
 	var b bytes.Buffer
-	f := found(migration.IPAddressOrphan, "10.0.0.1", "IPAddress 10.0.0.1")
+	f := plugintest.Found(migration.IPAddressOrphan, "10.0.0.1", "IPAddress 10.0.0.1")
 	f.Detail = "it names \x1b]0;owned\x07\r\u0085\u009b2J"
 	findings(&b, []migration.Finding{f})
 	if strings.ContainsAny(b.String(), "\x1b\x07\r\u0085\u009b") {
@@ -193,27 +194,4 @@ func TestWritePlan(t *testing.T) {
 	if err := m.print(plan, migration.KindPlan, filepath.Join(dir, "none", "plan.yaml")); err == nil || !strings.HasPrefix(err.Error(), "writing the plan") {
 		t.Errorf("in no folder: %v", err)
 	}
-}
-
-// printed is what a command wrote.
-type printed struct{ out, err bytes.Buffer }
-
-func (p *printed) streams() cli.Streams { return cli.Streams{Out: &p.out, ErrOut: &p.err} }
-
-func mustPrint(t *testing.T, got, want string) {
-	t.Helper()
-	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), got); diff != "" {
-		t.Errorf("printed (-want +got):\n%s", diff)
-	}
-}
-
-func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
-
-// found is a finding about an address.
-func found(k migration.Kind, address string, objects ...string) migration.Finding {
-	f := migration.Finding{Kind: k, Objects: objects, Means: "what follows from " + string(k) + ".", Plan: "do something"}
-	if address != "" {
-		f.Address = addr(address)
-	}
-	return f
 }

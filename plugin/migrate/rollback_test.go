@@ -9,6 +9,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
 
 // anybody is an API server that is there and is never asked.
@@ -19,7 +20,7 @@ func TestTellRollback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Add(addr("10.0.0.1")); err != nil {
+	if err := b.Add(netip.MustParseAddr("10.0.0.1")); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -33,16 +34,16 @@ func TestTellRollback(t *testing.T) {
 			"ranges/serviceips (10.0.0.0/24): 1 addresses; 1 bits to set, 0 to clear; the old value is replaced: it is damaged\n",
 		},
 		"objects":      {migration.Rollback{Rewrites: 3}, "3 IPAddresses and ServiceCIDRs to be stored as networking.k8s.io/v1beta1, which 1.32 can read\n"},
-		"reservations": {migration.Rollback{Reserved: []netip.Addr{addr("10.0.0.8"), addr("10.0.0.9")}}, "2 IPAddresses have no Service, 10.0.0.8 first; a bitmap cannot keep them, so these addresses become free\n"},
+		"reservations": {migration.Rollback{Reserved: []netip.Addr{netip.MustParseAddr("10.0.0.8"), netip.MustParseAddr("10.0.0.9")}}, "2 IPAddresses have no Service, 10.0.0.8 first; a bitmap cannot keep them, so these addresses become free\n"},
 		"refused": {
-			migration.Rollback{Refused: []migration.Finding{found(migration.OutOfRange, "192.0.2.1", "Service ns/a")}},
+			migration.Rollback{Refused: []migration.Finding{plugintest.Found(migration.OutOfRange, "192.0.2.1", "Service ns/a")}},
 			"\n\nOutOfRange (1)\n  what follows from OutOfRange.\n  192.0.2.1   Service ns/a   \n  plan: do something\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &printed{}
-			(&command{Streams: p.streams()}).tellRollback(tc.r)
-			mustPrint(t, p.out.String(), tc.want)
+			p := &plugintest.Printed{}
+			(&command{Streams: p.Streams()}).tellRollback(tc.r)
+			plugintest.MustPrint(t, p.Out.String(), tc.want)
 		})
 	}
 }

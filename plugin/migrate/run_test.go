@@ -3,15 +3,17 @@ package migrate
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
 
 // codeOf is the exit status that an error stands for.
-func codeOf(err error) int { return cli.ExitCode(err, (&printed{}).streams()) }
+func codeOf(err error) int { return cli.ExitCode(err, (&plugintest.Printed{}).Streams()) }
 
 // TestStatus: what a look at the cluster ends with.
 func TestStatus(t *testing.T) {
@@ -30,7 +32,7 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var p migration.Plan
 			for _, k := range tc.kinds {
-				p.Findings = append(p.Findings, found(k, ""))
+				p.Findings = append(p.Findings, plugintest.Found(k, ""))
 			}
 			err := status(p)
 			if got := codeOf(err); got != tc.want {
@@ -44,7 +46,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestKindsOf(t *testing.T) {
-	all := []migration.Finding{found(migration.LeakedBit, ""), found(migration.MissingBit, ""), found(migration.LeakedBit, ""), found(migration.OutOfRange, "")}
+	all := []migration.Finding{plugintest.Found(migration.LeakedBit, ""), plugintest.Found(migration.MissingBit, ""), plugintest.Found(migration.LeakedBit, ""), plugintest.Found(migration.OutOfRange, "")}
 	got := KindsOf(all, func(f migration.Finding) bool { return f.Kind != migration.OutOfRange })
 	if got != "LeakedBit, MissingBit" {
 		t.Errorf("kinds are %q", got)
@@ -54,9 +56,9 @@ func TestKindsOf(t *testing.T) {
 // TestTell: what a run ends with, and what it says.
 func TestTell(t *testing.T) {
 	away := errors.New("away")
-	blocked := &migration.BlockedError{Findings: []migration.Finding{found(migration.BitmapUnreadable, "", "ranges/serviceips")}}
+	blocked := &migration.BlockedError{Findings: []migration.Finding{plugintest.Found(migration.BitmapUnreadable, "", "ranges/serviceips")}}
 	last := migration.Plan{Addresses: 10, OK: 9}
-	orphan := migration.Step{Do: migration.DeleteIPAddress, Address: addr("10.0.0.1")}
+	orphan := migration.Step{Do: migration.DeleteIPAddress, Address: netip.MustParseAddr("10.0.0.1")}
 	cidr := migration.Step{Do: migration.ReplaceServiceCIDR}
 	for name, tc := range map[string]struct {
 		r       migration.Result
@@ -78,18 +80,18 @@ func TestTell(t *testing.T) {
 			wantOut: "0 steps done, 9 of 10 ClusterIPs have their IPAddress\nnot done, because of the plan: DeleteIPAddress 10.0.0.1\nnot done, because of the plan: ReplaceServiceCIDR kubernetes\n",
 		},
 		"unsettled": {
-			r: migration.Result{Last: last, Unsettled: []migration.Finding{found(migration.OutOfRange, "192.0.2.1", "Service ns/a")}}, want: 1,
+			r: migration.Result{Last: last, Unsettled: []migration.Finding{plugintest.Found(migration.OutOfRange, "192.0.2.1", "Service ns/a")}}, want: 1,
 			wantOut: "0 steps done, 9 of 10 ClusterIPs have their IPAddress\n\nOutOfRange (1)\n  what follows from OutOfRange.\n  192.0.2.1   Service ns/a   \n  plan: do something\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &printed{}
-			m := &command{Streams: p.streams()}
+			p := &plugintest.Printed{}
+			m := &command{Streams: p.Streams()}
 			err := m.tell(tc.r, tc.err, "of the plan")
 			if got := codeOf(err); got != tc.want {
 				t.Errorf("exit status %d, want %d", got, tc.want)
 			}
-			mustPrint(t, p.out.String(), tc.wantOut)
+			plugintest.MustPrint(t, p.Out.String(), tc.wantOut)
 			if tc.wantErr != "" && !strings.HasPrefix(err.Error(), tc.wantErr) {
 				t.Errorf("it says %v", err)
 			}
@@ -109,9 +111,9 @@ func TestTellReady(t *testing.T) {
 		"ready, but it is busy": {p: migration.Plan{Passing: 2}, want: "ready: an API server that allocates from IPAddresses would find nothing to repair\n2 Services or IPAddresses were changing meanwhile"},
 		"not ready":             {p: migration.Plan{Findings: seven(), Passing: 2}, want: "not ready: 7 findings that such an API server would have to repair or could not\n"},
 	} {
-		p := &printed{}
-		(&command{Streams: p.streams()}).tellReady(tc.p)
-		if got := p.out.String(); !strings.HasPrefix(got, tc.want) || tc.p.Passing == 0 && got != tc.want {
+		p := &plugintest.Printed{}
+		(&command{Streams: p.Streams()}).tellReady(tc.p)
+		if got := p.Out.String(); !strings.HasPrefix(got, tc.want) || tc.p.Passing == 0 && got != tc.want {
 			t.Errorf("%s: it says %q", name, got)
 		}
 	}
