@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
@@ -148,10 +149,10 @@ func NewChart(r Part, most int, usage func(allocator.Span) allocator.Usage, wron
 	}
 	at := r.part.Addr()
 	for range 1 << (host - bits) {
-		end := last(netip.PrefixFrom(at, at.BitLen()-bits))
+		span := steering.SpanOf(netip.PrefixFrom(at, at.BitLen()-bits))
 		band, offered := r.Of.BandOf(at)
-		c.Cells = append(c.Cells, Cell{allocator.Span{First: at, Last: end}, usage(allocator.Span{First: at, Last: end}), marked[at], band, offered})
-		at = end.Next()
+		c.Cells = append(c.Cells, Cell{span, usage(span), marked[at], band, offered})
+		at = span.Last.Next()
 	}
 	return c
 }
@@ -159,16 +160,6 @@ func NewChart(r Part, most int, usage func(allocator.Span) allocator.Usage, wron
 // first is the first address of the cell that an address lies in.
 func first(a netip.Addr, bits int) netip.Addr {
 	return netip.PrefixFrom(a, a.BitLen()-bits).Masked().Addr()
-}
-
-// last is the last address of a prefix.
-func last(p netip.Prefix) netip.Addr {
-	b := p.Addr().AsSlice()
-	for i := p.Bits(); i < len(b)*8; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	a, _ := netip.AddrFromSlice(b)
-	return a
 }
 
 // Dynamic reports whether the first address is in the dynamic band.
