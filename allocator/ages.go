@@ -18,19 +18,19 @@ type Ages struct{ four, six aging }
 // Put adds a, or gives it another time. All times must be of one clock.
 func (g *Ages) Put(a netip.Addr, since time.Time) {
 	if plain(a) {
-		g.of(a.Is4()).put(numberOf(a), since)
+		g.of(FamilyOf(a)).put(numberOf(a), since)
 	}
 }
 
 // Remove takes a out and reports whether it was there.
-func (g *Ages) Remove(a netip.Addr) bool { return plain(a) && g.of(a.Is4()).remove(numberOf(a)) }
+func (g *Ages) Remove(a netip.Addr) bool { return plain(a) && g.of(FamilyOf(a)).remove(numberOf(a)) }
 
 // Since returns the time since which a has been there; false if it is not there.
 func (g *Ages) Since(a netip.Addr) (time.Time, bool) {
 	if !plain(a) {
 		return time.Time{}, false
 	}
-	if at := g.of(a.Is4()).find(numberOf(a)); at != nil {
+	if at := g.of(FamilyOf(a)).find(numberOf(a)); at != nil {
 		return at.since, true
 	}
 	return time.Time{}, false
@@ -43,23 +43,23 @@ func (g *Ages) Len() int { return g.four.n + g.six.n }
 func (g *Ages) Oldest() (a netip.Addr, since time.Time, ok bool) {
 	four, six := g.four.oldest(), g.six.oldest()
 	if four != nil && (six == nil || !six.since.Before(four.since)) {
-		return four.addr.addr(true), four.since, true
+		return four.addr.addr(IPv4), four.since, true
 	}
-	return six.result(false)
+	return six.result(IPv6)
 }
 
 // OldestIn returns the address of the tiers that has been there longest, the lower one if two have
 // the same time; false if no tier contains any of the addresses.
 func (g *Ages) OldestIn(tiers []*Tier) (a netip.Addr, since time.Time, ok bool) {
-	is4, err := Request{Tiers: tiers}.family()
+	f, err := Request{Tiers: tiers}.family()
 	if err != nil {
 		return netip.Addr{}, time.Time{}, false
 	}
-	return g.of(is4).oldestIn(tiers).result(is4)
+	return g.of(f).oldestIn(tiers).result(f)
 }
 
-func (g *Ages) of(is4 bool) *aging {
-	if is4 {
+func (g *Ages) of(f Family) *aging {
+	if f == IPv4 {
 		return &g.four
 	}
 	return &g.six
@@ -155,11 +155,11 @@ func (t *aged) search(list intervals, within interval, best *aged) *aged {
 	return t.right.search(above, interval{t.addr.plus(1), within.last}, best)
 }
 
-func (t *aged) result(is4 bool) (netip.Addr, time.Time, bool) {
+func (t *aged) result(f Family) (netip.Addr, time.Time, bool) {
 	if t == nil {
 		return netip.Addr{}, time.Time{}, false
 	}
-	return t.addr.addr(is4), t.since, true
+	return t.addr.addr(f), t.since, true
 }
 
 // insert returns the tree with n added; its address must not be in the tree.

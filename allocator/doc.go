@@ -4,6 +4,7 @@
 //
 // # The nouns
 //
+//   - [Family]: IPv4 or IPv6.
 //   - [Range]: the prefix of a Service range with its usable addresses.
 //   - [Band]: one half of a range; the low one is for addresses that people choose, the high one
 //     for addresses that are drawn.

@@ -29,20 +29,19 @@ var ErrFull = errors.New("no free address")
 
 var errTwoFamilies = errors.New("drawing an address: the tiers are of two families; draw from each family by itself")
 
-// family reports whether the request is for IPv4; an error if it is for both families. A tier
-// without addresses is of neither.
-func (r Request) family() (is4 bool, err error) {
-	known := false
+// family returns the family of the tiers; an error if they are of both. A tier without addresses is
+// of neither.
+func (r Request) family() (f Family, err error) {
 	for _, t := range r.Tiers {
 		if len(t.runs()) == 0 {
 			continue
 		}
-		if known && t.is4 != is4 {
-			return false, errTwoFamilies
+		if f != 0 && t.family != f {
+			return 0, errTwoFamilies
 		}
-		is4, known = t.is4, true
+		f = t.family
 	}
-	return is4, nil
+	return f, nil
 }
 
 // maxTries is how many random addresses of a tier are tried before its free ones are counted.
@@ -55,7 +54,7 @@ type opening struct {
 }
 
 // draw picks a free address of the first tier that has one, and makes it used.
-func (p *Pool) draw(f *family, r Request) (a uint128, ok bool) {
+func (p *Pool) draw(f *familyPool, r Request) (a uint128, ok bool) {
 	for _, t := range r.Tiers {
 		if len(t.runs()) == 0 {
 			continue
@@ -76,7 +75,7 @@ func (p *Pool) draw(f *family, r Request) (a uint128, ok bool) {
 // probe tries random addresses of the tier until one is free; each free one is equally likely. To
 // count what is free costs about one try per run: that bounds the tries, so that trying in vain at
 // most doubles the cost. For a tier of one run, counting is as good.
-func (p *Pool) probe(f *family, t *Tier) (a uint128, ok bool) {
+func (p *Pool) probe(f *familyPool, t *Tier) (a uint128, ok bool) {
 	for range min(len(t.list)-1, maxTries) {
 		if a := t.at(p.below(t.size)); f.used.insert(a) {
 			return a, true
@@ -86,7 +85,7 @@ func (p *Pool) probe(f *family, t *Tier) (a uint128, ok bool) {
 }
 
 // openUp counts what is free in a tier and notes where.
-func (p *Pool) openUp(f *family, t *Tier) (free uint128) {
+func (p *Pool) openUp(f *familyPool, t *Tier) (free uint128) {
 	p.open = p.open[:0]
 	for _, iv := range t.list {
 		if n := iv.size().minus(f.used.countIn(iv)); !n.isZero() {
@@ -99,7 +98,7 @@ func (p *Pool) openUp(f *family, t *Tier) (free uint128) {
 
 // yield takes the address that has been cooling longest in any of the tiers out of the cooling
 // ones, if the request wants that. It stays used.
-func (f *family) yield(r Request) (a uint128, ok bool) {
+func (f *familyPool) yield(r Request) (a uint128, ok bool) {
 	if r.Yield {
 		a, ok = f.cooling.oldest(r.Tiers)
 	}

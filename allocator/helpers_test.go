@@ -37,7 +37,7 @@ func spans(text string) (list []Span) {
 // spans returns the runs of a tier.
 func (t *Tier) spans() (list []Span) {
 	for _, iv := range t.runs() {
-		list = append(list, iv.span(t.is4))
+		list = append(list, iv.span(t.family))
 	}
 	return list
 }
@@ -126,5 +126,5 @@ func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 // shifted returns a+n.
 func shifted(a netip.Addr, n int64) netip.Addr {
-	return numberOf(a).add(uint128{uint64(n >> 63), uint64(n)}).addr(a.Is4())
+	return numberOf(a).add(uint128{uint64(n >> 63), uint64(n)}).addr(FamilyOf(a))
 }

@@ -67,8 +67,8 @@ func (u Usage) Available() uint64 { return u.Free + u.Cooling }
 type Pool struct {
 	mu   sync.Mutex
 	rand *rand.Rand
-	four family
-	six  family
+	four familyPool
+	six  familyPool
 	open []opening // used again for every draw, so that drawing allocates nothing
 }
 
@@ -91,7 +91,7 @@ func (p *Pool) Observe(a netip.Addr, s State) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.family(a).set(numberOf(a), s)
+	p.of(FamilyOf(a)).set(numberOf(a), s)
 }
 
 // Cool says that a was given back at the given time: it becomes Cooling, and yields (Request.Yield)
@@ -106,7 +106,7 @@ func (p *Pool) Cool(a netip.Addr, since time.Time) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.family(a).cool(numberOf(a), since)
+	p.of(FamilyOf(a)).cool(numberOf(a), since)
 }
 
 // Release says that the cluster no longer has a, which becomes Free.
@@ -120,7 +120,7 @@ func (p *Pool) Release(a netip.Addr) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if f, n := p.family(a), numberOf(a); f.state(n) != Assumed {
+	if f, n := p.of(FamilyOf(a)), numberOf(a); f.state(n) != Assumed {
 		f.set(n, Free)
 	}
 }
@@ -132,7 +132,7 @@ func (p *Pool) State(a netip.Addr) State {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.family(a).state(numberOf(a))
+	return p.of(FamilyOf(a)).state(numberOf(a))
 }
 
 // Usage counts the addresses of s by state. If the Span has more than 2^64-1 addresses, which no
@@ -144,7 +144,7 @@ func (p *Pool) Usage(s Span) Usage {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f, size := p.family(s.First), s.Size()
+	f, size := p.of(FamilyOf(s.First)), s.Size()
 	u := Usage{Size: size, Reserved: f.reserved.countIn(iv), Cooling: f.cooling.members.countIn(iv)}
 	u.Assumed = f.fresh.countIn(iv)
 	used := f.used.countIn(iv) - u.Assumed
@@ -161,8 +161,8 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var list []netip.Addr
-	for a := range p.family(s.First).used.all(iv) {
-		if list = append(list, a.addr(s.First.Is4())); len(list) == limit {
+	for a := range p.of(FamilyOf(s.First)).used.all(iv) {
+		if list = append(list, a.addr(FamilyOf(s.First))); len(list) == limit {
 			break
 		}
 	}
@@ -180,13 +180,13 @@ func (p *Pool) Used(s Span, limit int) []netip.Addr {
 //
 // The error is ErrFull if nothing is left, and another one if the tiers are of two families.
 func (p *Pool) Draw(r Request) (Drawn, error) {
-	is4, err := r.family()
+	family, err := r.family()
 	if err != nil {
 		return Drawn{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f := p.of(is4)
+	f := p.of(family)
 	a, ok := p.draw(f, r)
 	cooled := !ok
 	if cooled {
@@ -197,7 +197,7 @@ func (p *Pool) Draw(r Request) (Drawn, error) {
 	}
 	f.assumed.insert(a) // either way left it used
 	f.fresh.mark(a, !cooled)
-	return Drawn{a.addr(is4), cooled}, nil
+	return Drawn{a.addr(family), cooled}, nil
 }
 
 // Assume makes a Assumed if it is Free, Cooling or Reserved, and reports whether it did: for a
@@ -209,7 +209,7 @@ func (p *Pool) Assume(a netip.Addr) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f, n := p.family(a), numberOf(a)
+	f, n := p.of(FamilyOf(a)), numberOf(a)
 	was := f.state(n)
 	if was == Assumed || was == Allocated {
 		return false
@@ -226,29 +226,27 @@ func (p *Pool) Forget(a netip.Addr) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if f, n := p.family(a), numberOf(a); f.assumed.contains(n) {
+	if f, n := p.of(FamilyOf(a)), numberOf(a); f.assumed.contains(n) {
 		f.set(n, Free)
 	}
 }
 
-func (p *Pool) family(a netip.Addr) *family { return p.of(a.Is4()) }
-
-func (p *Pool) of(is4 bool) *family {
-	if is4 {
+func (p *Pool) of(f Family) *familyPool {
+	if f == IPv4 {
 		return &p.four
 	}
 	return &p.six
 }
 
-// family is what is used in one family. What is reserved, cooling or assumed is also used; what is
-// used and none of these is allocated. fresh are the assumed addresses that were free before.
-type family struct {
+// familyPool is what is used in one family. What is reserved, cooling or assumed is also used; what
+// is used and none of these is allocated. fresh are the assumed addresses that were free before.
+type familyPool struct {
 	used, reserved, assumed, fresh set
 	cooling                        queue
 }
 
 // state returns the state of a.
-func (f *family) state(a uint128) State {
+func (f *familyPool) state(a uint128) State {
 	switch {
 	case !f.used.contains(a):
 		return Free
@@ -264,7 +262,7 @@ func (f *family) state(a uint128) State {
 }
 
 // set puts a into state s, whatever it was before. Cooling takes a time: see cool.
-func (f *family) set(a uint128, s State) {
+func (f *familyPool) set(a uint128, s State) {
 	f.used.mark(a, s != Free)
 	f.assumed.mark(a, s == Assumed)
 	f.fresh.delete(a)
@@ -273,7 +271,7 @@ func (f *family) set(a uint128, s State) {
 }
 
 // cool makes a Cooling, unless it is Assumed.
-func (f *family) cool(a uint128, since time.Time) {
+func (f *familyPool) cool(a uint128, since time.Time) {
 	if f.assumed.contains(a) {
 		return
 	}

@@ -19,7 +19,7 @@ func (p *Pool) check() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := interval{uint128{}, ones(128)}
-	for _, f := range []*family{&p.four, &p.six} {
+	for _, f := range []*familyPool{&p.four, &p.six} {
 		seen := map[uint128]bool{}
 		for _, s := range []*set{&f.reserved, &f.assumed, &f.cooling.members} {
 			if err := s.check(); err != nil {

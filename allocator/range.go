@@ -75,13 +75,13 @@ func (r Range) Span() Span {
 	}
 	network := numberOf(r.prefix.Addr())
 	iv := interval{network.plus(1), network.or(ones(r.hostBits()))}
-	if r.is4() {
+	if r.Family() == IPv4 {
 		iv.last = iv.last.minus(1)
 	}
 	if iv.last.less(iv.first) || r.hostBits() == 0 {
 		return Span{}
 	}
-	return iv.span(r.is4())
+	return iv.span(r.Family())
 }
 
 // Size is the number of usable addresses.
@@ -90,7 +90,8 @@ func (r Range) Size() uint64 { return r.Span().Size() }
 // Contains reports whether a is a usable address of the range.
 func (r Range) Contains(a netip.Addr) bool { return r.Span().Contains(a) }
 
-func (r Range) is4() bool { return r.prefix.Addr().Is4() }
+// Family returns the family of the prefix, none for the zero Range.
+func (r Range) Family() Family { return FamilyOf(r.prefix.Addr()) }
 
 // hostBits is how many bits the prefix leaves to its addresses.
 func (r Range) hostBits() int { return r.prefix.Addr().BitLen() - r.prefix.Bits() }
@@ -132,9 +133,9 @@ func (r Range) Band(b Band) Span {
 	case all.IsEmpty() || b == Static && static == 0 || b > Static:
 		return Span{}
 	case b == Static:
-		return Span{all.First, border.minus(1).addr(r.is4())}
+		return Span{all.First, border.minus(1).addr(r.Family())}
 	default:
-		return Span{border.addr(r.is4()), all.Last}
+		return Span{border.addr(r.Family()), all.Last}
 	}
 }
 
@@ -152,7 +153,7 @@ func (r Range) BandOf(a netip.Addr) (b Band, ok bool) {
 // for 0, and bands help only if all allocators draw the line at the same place.
 func (r Range) staticSize() uint64 {
 	const least, share, most = 16, 16, 256
-	if r.is4() && r.hostBits() == 31 {
+	if r.Family() == IPv4 && r.hostBits() == 31 {
 		return 0
 	}
 	size := ones(r.hostBits()).lo // one less than it is, which a /64 could not say

@@ -49,8 +49,8 @@ func (s Span) Subtract(others ...Span) []Span {
 		return nil
 	}
 	var rest []Span
-	for _, r := range intervalsOf(others, s.First.Is4()).cutFrom(iv, nil) {
-		rest = append(rest, r.span(s.First.Is4()))
+	for _, r := range intervalsOf(others, FamilyOf(s.First)).cutFrom(iv, nil) {
+		rest = append(rest, r.span(FamilyOf(s.First)))
 	}
 	return rest
 }
@@ -82,16 +82,16 @@ type interval struct{ first, last uint128 }
 func (iv interval) size() uint128 { return iv.last.sub(iv.first).plus(1) }
 
 // span is the inverse of Span.interval.
-func (iv interval) span(is4 bool) Span { return Span{iv.first.addr(is4), iv.last.addr(is4)} }
+func (iv interval) span(f Family) Span { return Span{iv.first.addr(f), iv.last.addr(f)} }
 
 // intervals is a list of disjoint intervals, sorted by first.
 type intervals []interval
 
 // intervalsOf returns the addresses of the spans of one family.
-func intervalsOf(spans []Span, is4 bool) intervals {
+func intervalsOf(spans []Span, f Family) intervals {
 	var list intervals
 	for _, s := range spans {
-		if iv, ok := s.interval(); ok && s.First.Is4() == is4 {
+		if iv, ok := s.interval(); ok && FamilyOf(s.First) == f {
 			list = append(list, iv)
 		}
 	}

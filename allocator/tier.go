@@ -13,7 +13,7 @@ import (
 // A Tier never changes, so any number of requests and goroutines may share it. The zero Tier and a
 // nil one have no address: every draw from them goes on to the next tier.
 type Tier struct {
-	is4    bool
+	family Family
 	list   intervals
 	starts []uint128 // starts[i] is the number of addresses before list[i]
 	size   uint128
@@ -39,9 +39,9 @@ func NewTier(spans, exclude []Span) (*Tier, error) {
 		}
 		one = s
 	}
-	t := &Tier{is4: one.First.Is4()}
-	holes := intervalsOf(exclude, t.is4)
-	for _, iv := range intervalsOf(spans, t.is4) {
+	t := &Tier{family: FamilyOf(one.First)}
+	holes := intervalsOf(exclude, t.family)
+	for _, iv := range intervalsOf(spans, t.family) {
 		t.list = holes.cutFrom(iv, t.list)
 	}
 	t.starts = make([]uint128, len(t.list))
@@ -57,7 +57,7 @@ func NewTier(spans, exclude []Span) (*Tier, error) {
 
 // Contains reports whether a is one of the addresses.
 func (t *Tier) Contains(a netip.Addr) bool {
-	return plain(a) && t != nil && a.Is4() == t.is4 && t.has(numberOf(a))
+	return plain(a) && t != nil && FamilyOf(a) == t.family && t.has(numberOf(a))
 }
 
 // has is Contains for a number of the tier's family.
@@ -78,7 +78,7 @@ func (t *Tier) Size() uint64 {
 // Spans returns the runs of addresses, ascending and disjoint.
 func (t *Tier) Spans() (out []Span) {
 	for _, iv := range t.runs() {
-		out = append(out, iv.span(t.is4))
+		out = append(out, iv.span(t.family))
 	}
 	return out
 }

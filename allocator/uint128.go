@@ -18,12 +18,12 @@ func numberOf(a netip.Addr) uint128 {
 	return uint128{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
-// addr returns u as an IPv4 address if is4, else as an IPv6 address.
-func (u uint128) addr(is4 bool) netip.Addr {
+// addr returns u as an address of a family.
+func (u uint128) addr(f Family) netip.Addr {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], u.hi)
 	binary.BigEndian.PutUint64(b[8:], u.lo)
-	if is4 {
+	if f == IPv4 {
 		return netip.AddrFrom4([4]byte(b[12:]))
 	}
 	return netip.AddrFrom16(b)

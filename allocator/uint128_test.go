@@ -73,7 +73,7 @@ func TestArithmetic(t *testing.T) {
 // TestAddressesAreNumbers: IPv6 addresses are the number of their bytes, IPv4 ones are mapped.
 func TestAddressesAreNumbers(t *testing.T) {
 	for _, u := range numbers() {
-		six, four := u.addr(false), u.addr(true)
+		six, four := u.addr(IPv6), u.addr(IPv4)
 		if new(big.Int).SetBytes(six.AsSlice()).Cmp(u.big()) != 0 || numberOf(six) != u || !six.Is6() {
 			t.Fatalf("%s is the address %s, which is number %s", u, six, numberOf(six))
 		}

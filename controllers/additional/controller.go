@@ -276,8 +276,8 @@ func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Servic
 		if err != nil {
 			return err
 		}
-		for _, is4 := range in.service.asks.Families() {
-			in.offers[slot{name, is4}] = newOffer(cidr, is4)
+		for _, f := range in.service.asks.Families {
+			in.offers[slot{name, f}] = newOffer(cidr, f)
 		}
 	}
 	namespace, err := objects.Get(ctx, r.Client, types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})
@@ -293,8 +293,9 @@ func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Servic
 		if _, has := filled[at]; has {
 			continue
 		}
-		tiers, refusal := r.Policies.Current().Additional(who, at.serviceCIDR, at.is4)
-		if o.tiers = tiers; refusal != nil {
+		tiers, refusal := r.Policies.Current().Additional(who, at.serviceCIDR, at.family)
+		o.tiers = tiers
+		if refusal != nil {
 			o.refusal = refusal.Message
 		}
 		in.offers[at] = o
@@ -303,11 +304,11 @@ func (r *Reconciler) addOffers(ctx context.Context, in *inputs, s *corev1.Servic
 }
 
 // newOffer is what a ServiceCIDR, nil for none, has of one family.
-func newOffer(cidr *networkingv1.ServiceCIDR, is4 bool) offer {
+func newOffer(cidr *networkingv1.ServiceCIDR, f allocator.Family) offer {
 	if cidr == nil {
 		return offer{}
 	}
 	c := addressindex.NewServiceCIDR(cidr)
-	ranges := slices.DeleteFunc(slices.Clone(c.Ranges), func(rng allocator.Range) bool { return rng.Prefix().Addr().Is4() != is4 })
+	ranges := slices.DeleteFunc(slices.Clone(c.Ranges), func(rng allocator.Range) bool { return rng.Family() != f })
 	return offer{exists: true, deleting: c.Terminating, ready: c.Ready, ranges: ranges}
 }

@@ -37,14 +37,7 @@ type service struct {
 // slot is a place for one address: of one family, from one ServiceCIDR.
 type slot struct {
 	serviceCIDR string
-	is4         bool
-}
-
-func (s slot) family() string {
-	if s.is4 {
-		return "IPv4"
-	}
-	return "IPv6"
+	family      allocator.Family
 }
 
 // held is an additional IPAddress.
@@ -60,7 +53,7 @@ type held struct {
 	deleted time.Time
 }
 
-func (h held) slot() slot { return slot{h.serviceCIDR, h.address.Is4()} }
+func (h held) slot() slot { return slot{h.serviceCIDR, allocator.FamilyOf(h.address)} }
 
 // offer says whether an address can be had for a slot. Zero value: the ServiceCIDR does not exist.
 type offer struct {
@@ -128,7 +121,7 @@ func (in inputs) rightful(h held) bool {
 		return false
 	case h.former:
 		return in.service.asks.KeepsFormer(h.address)
-	case !in.service.asks.Keeps(h.serviceCIDR, h.address.Is4()):
+	case !in.service.asks.Keeps(h.serviceCIDR, allocator.FamilyOf(h.address)):
 		return false
 	}
 	o := in.offers[h.slot()]
@@ -148,9 +141,9 @@ func (s *service) isOf(h held) bool {
 func (d *decision) fill(in inputs, name string, filled map[slot]held) {
 	// Where no policy allows it, only a Service with an address there learns of the ServiceCIDR.
 	var open, offered bool
-	known := filled[slot{name, true}].address.IsValid() || filled[slot{name, false}].address.IsValid()
-	for _, is4 := range in.service.asks.Families() {
-		at := slot{name, is4}
+	known := filled[slot{name, allocator.IPv4}].address.IsValid() || filled[slot{name, allocator.IPv6}].address.IsValid()
+	for _, f := range in.service.asks.Families {
+		at := slot{name, f}
 		o := in.offers[at]
 		_, has := filled[at]
 		open = open || o.exists && !o.deleting && (known || o.refusal == "")
@@ -189,7 +182,7 @@ func (o offer) complaint(at slot, known bool) string {
 }
 
 func full(at slot) string {
-	return fmt.Sprintf("no %s address is left in ServiceCIDR %s", at.family(), at.serviceCIDR)
+	return fmt.Sprintf("no %s address is left in ServiceCIDR %s", at.family, at.serviceCIDR)
 }
 
 func (d *decision) unreadable(annotation string, junk error) {

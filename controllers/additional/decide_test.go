@@ -2,6 +2,7 @@ package additional
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -29,11 +30,11 @@ func newCluster(t *testing.T) *cluster {
 	s.offer(t, "blue", "10.1.0.0/24")
 	s.offer(t, "blue", "fd01::/64")
 	s.offer(t, "red", "10.2.0.0/24")
-	s.offers[slot{"red", false}] = offer{exists: true, ready: true}
+	s.offers[slot{"red", allocator.IPv6}] = offer{exists: true, ready: true}
 	s.offer(t, "going", "10.3.0.0/24")
 	s.offer(t, "going", "fd03::/64")
-	for _, is4 := range []bool{true, false} {
-		s.change("going", is4, func(o *offer) { o.deleting = true })
+	for _, f := range allocator.Families {
+		s.change("going", f, func(o *offer) { o.deleting = true })
 	}
 	return s
 }
@@ -48,19 +49,24 @@ func (s *cluster) offer(t *testing.T, name, cidr string) {
 	if err != nil {
 		t.Fatalf("making a tier of %s: %v", cidr, err)
 	}
-	s.offers[slot{name, r.Prefix().Addr().Is4()}] = offer{exists: true, ready: true, ranges: []allocator.Range{r}, tiers: []*allocator.Tier{tier}}
+	s.offers[slot{name, r.Family()}] = offer{exists: true, ready: true, ranges: []allocator.Range{r}, tiers: []*allocator.Tier{tier}}
 }
 
-func (s *cluster) change(name string, is4 bool, do func(*offer)) *cluster {
-	o := s.offers[slot{name, is4}]
+func (s *cluster) change(name string, f allocator.Family, do func(*offer)) *cluster {
+	o := s.offers[slot{name, f}]
 	do(&o)
-	s.offers[slot{name, is4}] = o
+	s.offers[slot{name, f}] = o
 	return s
 }
 
 // asks makes the Service, of families such as "46".
 func (s *cluster) asks(families string, from ...string) *cluster {
-	s.service = &service{uid: me, asks: steering.AdditionalRequest{From: from, IPv4: strings.Contains(families, "4"), IPv6: strings.Contains(families, "6")}}
+	s.service = &service{uid: me, asks: steering.AdditionalRequest{From: from}}
+	for _, f := range allocator.Families {
+		if strings.Contains(families, fmt.Sprint(uint8(f))) {
+			s.service.asks.Families = append(s.service.asks.Families, f)
+		}
+	}
 	return s
 }
 
@@ -129,7 +135,7 @@ func words(d decision) answer {
 		release = append(release, h.address.String())
 	}
 	for _, at := range d.draw {
-		draw = append(draw, at.serviceCIDR+" "+at.family())
+		draw = append(draw, at.serviceCIDR+" "+at.family.String())
 	}
 	return answer{strings.Join(release, " "), strings.Join(draw, ", "), strings.Join(d.complaints, "; ")}
 }
@@ -161,14 +167,14 @@ func TestDecide(t *testing.T) {
 		"a range that goes gives nothing":                    {c().asks("46", "going"), answer{complaints: "ServiceCIDR going is being deleted"}},
 		"a range that goes takes nothing":                    {c().asks("4", "going").has("going", "10.3.0.9", me), answer{}},
 		"no family in common":                                {c().asks("6", "red"), answer{complaints: "ServiceCIDR red has no range of a family of the Service"}},
-		"a range that others have":                           {c().asks("46", "blue").change("blue", true, refused), answer{draw: "blue IPv6", complaints: "not for you"}},
-		"no policy allows it, and who knows if there is one": {c().asks("4", "gone").change("gone", true, refused), answer{complaints: "not for you"}},
-		"no policy allows it any more: what it has stays":    {c().asks("46", "blue").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me).change("blue", true, refused).change("blue", false, refused), answer{}},
-		"no policy allows it any more: the other family":     {c().asks("46", "blue").has("blue", "10.1.0.9", me).change("blue", true, refused).change("blue", false, refused), answer{complaints: "not for you"}},
-		"no policy allows it, whatever its families":         {c().asks("6", "red").change("red", false, refused), answer{complaints: "not for you"}},
-		"a range that others took later":                     {c().asks("4", "blue").has("blue", "10.1.0.9", me).change("blue", true, refused), answer{}},
-		"a range that is not ready":                          {c().asks("4", "blue").change("blue", true, unready), answer{complaints: "ServiceCIDR blue is not ready"}},
-		"a range that is all reserved":                       {c().asks("6", "blue").change("blue", false, reserved), answer{complaints: "no IPv6 address is left in ServiceCIDR blue"}},
+		"a range that others have":                           {c().asks("46", "blue").change("blue", allocator.IPv4, refused), answer{draw: "blue IPv6", complaints: "not for you"}},
+		"no policy allows it, and who knows if there is one": {c().asks("4", "gone").change("gone", allocator.IPv4, refused), answer{complaints: "not for you"}},
+		"no policy allows it any more: what it has stays":    {c().asks("46", "blue").has("blue", "10.1.0.9", me).has("blue", "fd01::9", me).change("blue", allocator.IPv4, refused).change("blue", allocator.IPv6, refused), answer{}},
+		"no policy allows it any more: the other family":     {c().asks("46", "blue").has("blue", "10.1.0.9", me).change("blue", allocator.IPv4, refused).change("blue", allocator.IPv6, refused), answer{complaints: "not for you"}},
+		"no policy allows it, whatever its families":         {c().asks("6", "red").change("red", allocator.IPv6, refused), answer{complaints: "not for you"}},
+		"a range that others took later":                     {c().asks("4", "blue").has("blue", "10.1.0.9", me).change("blue", allocator.IPv4, refused), answer{}},
+		"a range that is not ready":                          {c().asks("4", "blue").change("blue", allocator.IPv4, unready), answer{complaints: "ServiceCIDR blue is not ready"}},
+		"a range that is all reserved":                       {c().asks("6", "blue").change("blue", allocator.IPv6, reserved), answer{complaints: "no IPv6 address is left in ServiceCIDR blue"}},
 		"former ones, listed: no slot is theirs": {c().asks("46", "blue").had("10.9.0.9", me).had("10.9.0.8", "").had("fd09::9", me).lists("10.9.0.8", "10.9.0.9", "fd09::9"),
 			answer{draw: "blue IPv4, blue IPv6"}},
 		"former ones that name a range: no slot is theirs": {c().asks("4", "blue").has("blue", "10.1.0.9", me).had("10.1.0.8", me).had("10.1.0.10", me).lists("10.1.0.8", "10.1.0.10").ofRange("blue"),

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 )
 
@@ -30,7 +31,7 @@ func TestDrawsHaveARate(t *testing.T) {
 		in := inputs{now: at, name: types.NamespacedName{Namespace: namespace, Name: name}, service: &service{uid: types.UID(name)}, offers: offers.offers}
 		all, before := decision{}, written
 		for range 8 {
-			all.draw = append(all.draw, slot{"blue", false})
+			all.draw = append(all.draw, slot{"blue", allocator.IPv6})
 		}
 		if again := r.spent(in, all); again > 0 {
 			if again < confirmFor || again > longestPause {

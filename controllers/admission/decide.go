@@ -51,7 +51,7 @@ type decision struct {
 }
 
 type slot struct {
-	is4 bool
+	family allocator.Family
 	// reserved are the reservations for the Service, which come before everything that is drawn.
 	reserved []steering.Reservation
 	route    *steering.Route
@@ -68,9 +68,9 @@ func decide(in inputs) decision {
 	for _, c := range in.chosen {
 		d.take = append(d.take, c.address)
 	}
-	for _, is4 := range missing(in.service, in.old, in.policies.Families()) {
-		reserved := in.policies.ReservedFor(in.subject.NamespacedName, is4)
-		d.fill = append(d.fill, slot{is4, reserved, in.policies.Route(in.subject, is4)})
+	for _, f := range missing(in.service, in.old, in.policies.Families()) {
+		reserved := in.policies.ReservedFor(in.subject.NamespacedName, f)
+		d.fill = append(d.fill, slot{f, reserved, in.policies.Route(in.subject, f)})
 	}
 	d.have = keeps(in.service, in.old)
 	return d
@@ -129,8 +129,8 @@ func (in inputs) additional() (*steering.Refusal, []string) {
 		if refusal := in.policies.AllowsAdditional(in.subject, name); refusal != nil {
 			return &steering.Refusal{Message: fmt.Sprintf("annotation %s: %s", v1alpha1.AnnotationAdditionalFrom, refusal.Message)}, nil
 		}
-		for _, is4 := range []bool{true, false} {
-			if _, refusal := in.policies.Additional(in.subject, name, is4); refusal != nil {
+		for _, f := range allocator.Families {
+			if _, refusal := in.policies.Additional(in.subject, name, f); refusal != nil {
 				return refusal, nil
 			}
 		}

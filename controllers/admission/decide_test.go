@@ -17,13 +17,15 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
+var four = []allocator.Family{allocator.IPv4}
+
 // decided is a decision in short.
 type decided struct {
 	Policy, Message string
 	Why             string // for admins; empty where it is the message
 	Take, Have      []string
-	// Fill are the drawn families (true: IPv4), Kept the reservations, Steered the policies for them.
-	Fill          []bool
+	// Fill are the drawn families, Kept the reservations, Steered the policies for them.
+	Fill          []allocator.Family
 	Kept, Steered []string
 	Warnings      []string
 }
@@ -37,7 +39,7 @@ func inShort(from decision) decided {
 		d.Take = append(d.Take, a.String())
 	}
 	for _, s := range from.fill {
-		d.Fill = append(d.Fill, s.is4)
+		d.Fill = append(d.Fill, s.family)
 		for _, r := range s.reserved {
 			d.Kept = append(d.Kept, r.Name)
 		}
@@ -103,13 +105,13 @@ func TestDecide(t *testing.T) {
 		return "failed to allocate IP " + a + ": provided IP is already allocated" + elsewhere
 	}
 	for name, tc := range map[string]decideCase{
-		"nobody steers it": {service: corev1Service("a"), want: decided{Fill: []bool{true}}},
-		"two families":     {service: dualStack(corev1Service("a")), want: decided{Fill: []bool{true, false}}},
-		"steered":          {service: labelled(corev1Service("a")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
-		"reserved for it":  {service: dualStack(corev1Service("dns")), want: decided{Fill: []bool{true, false}, Kept: []string{"four", "cool", "six"}}},
+		"nobody steers it": {service: corev1Service("a"), want: decided{Fill: four}},
+		"two families":     {service: dualStack(corev1Service("a")), want: decided{Fill: allocator.Families}},
+		"steered":          {service: labelled(corev1Service("a")), want: decided{Fill: four, Steered: []string{"blue"}}},
+		"reserved for it":  {service: dualStack(corev1Service("dns")), want: decided{Fill: allocator.Families, Kept: []string{"four", "cool", "six"}}},
 		"a static address": {service: corev1Service("a", "10.0.0.77"), want: decided{Take: []string{"10.0.0.77"}, Have: []string{"10.0.0.77"}}},
 		"a static address of one family, the other drawn": {service: dualStack(corev1Service("a", "fd00::77")),
-			want: decided{Take: []string{"fd00::77"}, Have: []string{"fd00::77"}, Fill: []bool{true}}},
+			want: decided{Take: []string{"fd00::77"}, Have: []string{"fd00::77"}, Fill: four}},
 		"outside of all ranges": {service: corev1Service("a", "192.0.2.1"), want: decided{Take: []string{"192.0.2.1"}, Have: []string{"192.0.2.1"}}},
 		"no address at all":     {service: corev1Service("a", "ten"), want: decided{Have: []string{"ten"}}},
 		"headless":              {service: corev1Service("a", corev1.ClusterIPNone), want: decided{Have: []string{corev1.ClusterIPNone}}},
@@ -120,7 +122,7 @@ func TestDecide(t *testing.T) {
 		"an old client that knows one address": {service: func() *corev1.Service { s := dualStack(corev1Service("a")); s.Spec.ClusterIP = "10.0.0.77"; return s }(),
 			old: dualStack(corev1Service("a", "10.0.0.77", "fd00::77")), want: decided{Have: []string{"10.0.0.77", "fd00::77"}}},
 		"a second family": {service: dualStack(corev1Service("a", "fd00::77")), old: corev1Service("a", "fd00::77"),
-			want: decided{Have: []string{"fd00::77"}, Fill: []bool{true}}},
+			want: decided{Have: []string{"fd00::77"}, Fill: four}},
 		"a closed range": {service: corev1Service("a", "10.0.1.77"), want: decided{Policy: "blue",
 			Message: `ServiceCIDRPolicy "blue": the address 10.0.1.77 is not open to this Service` + elsewhere, Why: "the address 10.0.1.77 lies in a range that the policy keeps for the Services that it selects"}},
 		"a closed range, as second address": {service: dualStack(corev1Service("a", "10.0.0.77", "fd00:1::77")), want: decided{Policy: "blue",
@@ -149,14 +151,14 @@ func TestDecide(t *testing.T) {
 				Message: taken("10.0.0.9"), Why: "Service ns/b has the address 10.0.0.9"}},
 		"it cools, and is reserved for this one": {service: corev1Service("dns", "10.0.1.10"),
 			chosen: map[string]choice{"10.0.1.10": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Take: []string{"10.0.1.10"}, Have: []string{"10.0.1.10"}}},
-		"additional addresses of its own":             {service: labelled(annotated(corev1Service("a"), "blue")), want: decided{Fill: []bool{true}, Steered: []string{"blue"}}},
+		"additional addresses of its own":             {service: labelled(annotated(corev1Service("a"), "blue")), want: decided{Fill: four, Steered: []string{"blue"}}},
 		"additional addresses that no policy allows":  {service: labelled(annotated(corev1Service("a"), "blue,kubernetes")), want: decided{Message: notAllowed("kubernetes")}},
 		"additional addresses of what does not exist": {service: annotated(corev1Service("a"), "nowhere"), want: decided{Message: notAllowed("nowhere")}},
 		"additional addresses of others": {service: annotated(corev1Service("a"), "kubernetes,blue"), more: true, want: decided{Policy: "blue",
 			Message: `ServiceCIDRPolicy "blue": ServiceCIDR blue is not open to this Service`, Why: "the policy keeps 10.0.1.0/24 for the Services that it selects"}},
 		"additional addresses of others, which it has had": {service: annotated(corev1Service("a", "10.0.0.77"), "blue"),
 			old: annotated(corev1Service("a", "10.0.0.77"), "blue"), want: decided{Have: []string{"10.0.0.77"}}},
-		"additional addresses of nothing": {service: annotated(corev1Service("a"), "green,grey"), more: true, want: decided{Fill: []bool{true}, Steered: []string{"more"}, Warnings: []string{
+		"additional addresses of nothing": {service: annotated(corev1Service("a"), "green,grey"), more: true, want: decided{Fill: four, Steered: []string{"more"}, Warnings: []string{
 			"annotation clusterip-operator.io/additional-ips-from: there is no ServiceCIDR green, grey yet; the Service gets its address when there is"}}},
 		"additional junk": {service: annotated(corev1Service("a"), "kubernetes;blue"), want: decided{
 			Message: `annotation clusterip-operator.io/additional-ips-from: "kubernetes;blue" is no name of a ServiceCIDR; write names of ServiceCIDRs, separated by commas`}},
@@ -164,7 +166,7 @@ func TestDecide(t *testing.T) {
 			want: decided{Have: []string{"10.0.0.77"}}},
 		"additional junk taken away": {service: corev1Service("a", "10.0.0.77"), old: annotated(corev1Service("a", "10.0.0.77"), ";"), want: decided{Have: []string{"10.0.0.77"}}},
 		"an ExternalName becomes a ClusterIP": {service: corev1Service("a"), old: &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}},
-			want: decided{Fill: []bool{true}}},
+			want: decided{Fill: four}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := inputs{service: sketchOf(tc.service), policies: decidePolicies()}

@@ -71,7 +71,7 @@ func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Add
 			return drawn.Addr, nil
 		}
 	}
-	return netip.Addr{}, in.policies.Full(s.route, s.is4)
+	return netip.Addr{}, in.policies.Full(s.route, s.family)
 }
 
 // fromReservation returns the first address reserved for the Service that is not in use.

@@ -105,10 +105,7 @@ func (h *ServiceSteerer) Explain(ctx context.Context, o *corev1.Service) (Explan
 
 // source explains one slot, and returns the refusal if there is no address for it.
 func (h *ServiceSteerer) source(in inputs, s slot) (out Source, full *steering.Refusal) {
-	out = Source{Family: corev1.IPv6Protocol}
-	if s.is4 {
-		out.Family = corev1.IPv4Protocol
-	}
+	out = Source{Family: corev1.IPFamily(s.family.String())}
 	for _, r := range s.reserved {
 		for a := range r.Addresses() {
 			if h.Index.State(a) != allocator.Allocated && in.policies.Offers(a) {
@@ -119,11 +116,11 @@ func (h *ServiceSteerer) source(in inputs, s slot) (out Source, full *steering.R
 	for i, t := range s.route.Tiers {
 		out.Order = append(out.Order, h.step(in.policies, s, s.route.Origins[i], t))
 	}
-	for _, v := range in.policies.Selections(in.subject, s.is4) {
+	for _, v := range in.policies.Selections(in.subject, s.family) {
 		out.Policies = append(out.Policies, PolicySelection{v.Policy.Name, v.Steers, v.Why})
 	}
 	if len(out.Reserved) == 0 && h.Index.Full(s.route.Tiers) {
-		if full = cmp.Or(in.policies.Full(s.route, s.is4), h.missing()); full != nil {
+		if full = cmp.Or(in.policies.Full(s.route, s.family), h.missing()); full != nil {
 			out.Full = full.Why()
 		}
 	}
@@ -131,7 +128,7 @@ func (h *ServiceSteerer) source(in inputs, s slot) (out Source, full *steering.R
 }
 
 func (h *ServiceSteerer) step(policies *steering.Compiled, s slot, from steering.Origin, t *allocator.Tier) Step {
-	out := Step{Band: from.Band.String(), Ranges: policies.RangesOf(from, s.is4, t), tier: t}
+	out := Step{Band: from.Band.String(), Ranges: policies.RangesOf(from, s.family, t), tier: t}
 	if from.Policy != nil {
 		out.Policy = from.Policy.Name
 	}

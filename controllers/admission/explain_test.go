@@ -94,15 +94,13 @@ func TestExplainedAsAnswered(t *testing.T) {
 
 // What is in flight is not free to be drawn, so the step that has nothing else is not the first.
 func TestExplainedWhileInFlight(t *testing.T) {
-	for is4, prefix := range map[bool]string{true: "10.0.1.0/29", false: "fd00:1::/125"} {
+	for family, prefix := range map[corev1.IPFamily]string{corev1.IPv4Protocol: "10.0.1.0/29", corev1.IPv6Protocol: "fd00:1::/125"} {
 		c := newCluster(t, blue(func(s *v1alpha1.ServiceCIDRPolicySpec) { s.OnFull = v1alpha1.OnFullFallback }))
 		for _, ip := range usableOf(prefix) {
 			c.steerer.Index.Take(netip.MustParseAddr(ip), addressindex.Holder{Service: types.NamespacedName{Namespace: "other", Name: "s"}})
 		}
 		service := corev1Service("a")
-		if !is4 {
-			service.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}
-		}
+		service.Spec.IPFamilies = []corev1.IPFamily{family}
 		explained, err := c.steerer.Explain(t.Context(), service)
 		if err != nil {
 			t.Fatal(err)

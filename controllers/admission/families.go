@@ -4,14 +4,16 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
-// missing returns the families (true: IPv4) of the addresses that the API server would choose
-// itself for a request, in the order of spec.clusterIPs, behind those that the Service has; nothing
-// where it would choose none, or refuse. configured are the families of the cluster, the default
-// one first. The rules are those of KEP-563 as kube-apiserver 1.36 applies them
+// missing returns the families of the addresses that the API server would choose itself for a
+// request, in the order of spec.clusterIPs, behind those that the Service has; nothing where it
+// would choose none, or refuse. configured are the families of the cluster, the default one first.
+// The rules are those of KEP-563 as kube-apiserver 1.36 applies them
 // (pkg/registry/core/service/storage/alloc.go).
-func missing(s, old *service, configured []bool) []bool {
+func missing(s, old *service, configured []allocator.Family) []allocator.Family {
 	if !s.needsAddress() || len(configured) == 0 {
 		return nil
 	}
@@ -25,9 +27,9 @@ func missing(s, old *service, configured []bool) []bool {
 	if !ok {
 		return nil
 	}
-	var have []bool
+	var have []allocator.Family
 	for _, a := range all {
-		have = append(have, a.Is4())
+		have = append(have, allocator.FamilyOf(a))
 	}
 	wanted := families(s, old, have, configured)
 	if len(wanted) <= len(have) || !slices.Equal(wanted[:len(have)], have) {
@@ -38,19 +40,19 @@ func missing(s, old *service, configured []bool) []bool {
 
 // families returns those that the Service should have, nil where the API server refuses or leaves
 // it as it is.
-func families(s, old *service, have, configured []bool) []bool {
+func families(s, old *service, have, configured []allocator.Family) []allocator.Family {
 	if len(s.Spec.IPFamilies) > 2 || len(have) > 2 {
 		return nil
 	}
 	policy := policyOf(s, old)
-	var asked []bool
+	var asked []allocator.Family
 	for _, f := range s.Spec.IPFamilies {
-		asked = append(asked, f == corev1.IPv4Protocol)
+		asked = append(asked, familyOf(f))
 	}
 	if len(have) > len(asked) {
 		asked = append(asked, have[len(asked):]...)
 	}
-	if stays(s, old) || slices.ContainsFunc(asked, func(is4 bool) bool { return !slices.Contains(configured, is4) }) {
+	if stays(s, old) || slices.ContainsFunc(asked, func(f allocator.Family) bool { return !slices.Contains(configured, f) }) {
 		return nil
 	}
 	if len(asked) == 0 {
@@ -65,9 +67,16 @@ func families(s, old *service, have, configured []bool) []bool {
 	case len(configured) == 1 && policy == corev1.IPFamilyPolicyRequireDualStack:
 		return nil
 	case len(asked) == 1 && len(configured) == 2:
-		return []bool{asked[0], !asked[0]}
+		return []allocator.Family{asked[0], asked[0].Other()}
 	}
 	return asked
+}
+
+func familyOf(f corev1.IPFamily) allocator.Family {
+	if f == corev1.IPv4Protocol {
+		return allocator.IPv4
+	}
+	return allocator.IPv6
 }
 
 // policyOf is the policy in force: of the request, or else of the old Service, or else SingleStack.

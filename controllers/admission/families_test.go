@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
 // recorded is what kube-apiserver does with every request of the table below.
@@ -44,8 +46,8 @@ func (k sketch) service() *service {
 		policy := corev1.IPFamilyPolicy(k.policy)
 		s.Spec.IPFamilyPolicy = &policy
 	}
-	for _, is4 := range sketchedFamilies(k.families) {
-		s.Spec.IPFamilies = append(s.Spec.IPFamilies, map[bool]corev1.IPFamily{true: corev1.IPv4Protocol, false: corev1.IPv6Protocol}[is4])
+	for _, f := range sketchedFamilies(k.families) {
+		s.Spec.IPFamilies = append(s.Spec.IPFamilies, corev1.IPFamily(f.String()))
 	}
 	for _, c := range k.ip {
 		s.Spec.ClusterIP = sketchedAddress[c]
@@ -56,9 +58,9 @@ func (k sketch) service() *service {
 	return s
 }
 
-func sketchedFamilies(text string) (out []bool) {
+func sketchedFamilies(text string) (out []allocator.Family) {
 	for _, c := range text {
-		out = append(out, c == '4')
+		out = append(out, allocator.Family(c-'0'))
 	}
 	return out
 }
@@ -117,7 +119,7 @@ func recordedRows(yield func(recordedRow) bool) {
 // and cluster. Where it refuses, what is drawn does not matter if it comes back; where it accepts,
 // one address too many would have a correct update refused.
 func TestMissingIsWhatTheAPIServerAdds(t *testing.T) {
-	added := map[rune][]bool{'v': {true}, 's': {false}, 'A': {true, false}, 'B': {false, true}}
+	added := map[rune][]allocator.Family{'v': four, 's': {allocator.IPv6}, 'A': allocator.Families, 'B': {allocator.IPv6, allocator.IPv4}}
 	compared := 0
 	for row := range recordedRows {
 		var wrong []string
@@ -130,7 +132,7 @@ func TestMissingIsWhatTheAPIServerAdds(t *testing.T) {
 			}
 			compared++
 			if got := missing(k.service(), oldSketch(row.before), sketchedFamilies(row.cluster)); !slices.Equal(got, added[letter]) {
-				wrong = append(wrong, fmt.Sprintf("%s: adds %v (true: IPv4), the API server %v", k, got, added[letter]))
+				wrong = append(wrong, fmt.Sprintf("%s: adds %v, the API server %v", k, got, added[letter]))
 			}
 		}
 		if i != len(row.letters) {

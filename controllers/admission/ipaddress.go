@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
@@ -141,7 +142,7 @@ func (in guardInputs) guardsFormer(s *corev1.Service, name types.NamespacedName)
 // guardsAdditional reports whether the Service has the additional address by right and asks for it.
 func (in guardInputs) guardsAdditional(s *corev1.Service, name types.NamespacedName) bool {
 	return !in.former && in.managedBy == v1alpha1.ManagedByOperator && in.purpose == v1alpha1.PurposeAdditional &&
-		in.parent == name && in.serviceUID == s.UID && steering.AdditionalRequestOf(s).Keeps(in.serviceCIDR, in.address.Is4())
+		in.parent == name && in.serviceUID == s.UID && steering.AdditionalRequestOf(s).Keeps(in.serviceCIDR, allocator.FamilyOf(in.address))
 }
 
 func (g *IPAddressGuard) services(ctx context.Context, ip ipAddress) ([]*corev1.Service, error) {

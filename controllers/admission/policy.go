@@ -129,8 +129,8 @@ func closing(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled) []
 		return nil
 	}
 	var out []string
-	for _, family := range []string{"IPv4", "IPv6"} {
-		ofFamily := func(r allocator.Range) bool { return r.Prefix().Addr().Is4() == (family == "IPv4") }
+	for _, family := range allocator.Families {
+		ofFamily := func(r allocator.Range) bool { return r.Family() == family }
 		mine := slices.DeleteFunc(slices.Clone(p.Ranges), func(r steering.PolicyRange) bool { return !ofFamily(r.Range) })
 		isDefault := func(r steering.PolicyRange) bool { return r.ServiceCIDR == v1alpha1.DefaultServiceCIDR }
 		switch {

@@ -186,7 +186,7 @@ func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, st
 		if len(s.reserved) > 0 || !h.Index.Full(s.route.Tiers) {
 			continue
 		}
-		if r := in.policies.Full(s.route, s.is4); r != nil {
+		if r := in.policies.Full(s.route, s.family); r != nil {
 			return h.refuse(in, r, true), refused
 		}
 	}

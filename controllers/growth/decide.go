@@ -24,8 +24,8 @@ type inputs struct {
 	dryRun     bool
 	// invalid: the policy has mistakes in its spec, and may have no range because of that.
 	invalid bool
-	// families are those of the cluster, true for IPv4. None: not known yet.
-	families []bool
+	// families are those of the cluster. None: not known yet.
+	families []allocator.Family
 	// ranges are those of the policy, ready or not, without those that are being deleted.
 	ranges []rangeUse
 	// created are the ServiceCIDRs that were created for the policy.
@@ -62,9 +62,10 @@ type decision struct {
 func decide(in inputs) decision {
 	var d decision
 	var all []outlook
-	for _, is4 := range []bool{true, false} {
-		if from := in.of(is4); len(from) > 0 {
-			all = append(all, in.outlook(is4, from))
+	for _, f := range allocator.Families {
+		from := slices.DeleteFunc(slices.Clone(in.supernets), func(s supernet) bool { return allocator.FamilyOf(s.prefix.Addr()) != f })
+		if len(from) > 0 {
+			all = append(all, in.outlook(f, from))
 		}
 	}
 	for _, o := range all {
@@ -76,14 +77,8 @@ func decide(in inputs) decision {
 	return d
 }
 
-// of returns the supernets of a family.
-func (in inputs) of(is4 bool) []supernet {
-	return slices.DeleteFunc(slices.Clone(in.supernets), func(s supernet) bool { return s.prefix.Addr().Is4() != is4 })
-}
-
 // outlook is how a policy stands in one family.
 type outlook struct {
-	family string
 	// need says why another range is needed; empty: it is not.
 	need string
 	// next is the range that comes next, the zero Prefix if there is none: reason and why say why.
@@ -96,24 +91,20 @@ type outlook struct {
 func (o outlook) creates() bool { return o.need != "" && o.next.IsValid() }
 
 // outlook looks at one family, whose supernets are given.
-func (in inputs) outlook(is4 bool, from []supernet) outlook {
-	o := outlook{family: "IPv6"}
-	if is4 {
-		o.family = "IPv4"
-	}
-	cut := from[0]
+func (in inputs) outlook(f allocator.Family, from []supernet) outlook {
+	o, cut := outlook{}, from[0]
 	for _, s := range from {
 		if o.next = s.block(in.obstacles); o.next.IsValid() {
 			cut = s
 			break
 		}
 	}
-	total := in.sum(is4)
-	o.need, o.spare = in.need(o.family, total, cut.size()), in.spare(is4, o.family, total, cut.size())
-	if o.reason, o.why = in.bound(is4, o.family); o.reason != "" {
+	total := in.sum(f)
+	o.need, o.spare = in.need(f, total, cut.size()), in.spare(f, total, cut.size())
+	if o.reason, o.why = in.bound(f); o.reason != "" {
 		o.next = netip.Prefix{}
 	} else if !o.next.IsValid() {
-		o.reason, o.why = reasonNoBlockLeft, in.full(o.family, from)
+		o.reason, o.why = reasonNoBlockLeft, in.full(f, from)
 	}
 	return o
 }
@@ -122,14 +113,14 @@ func (in inputs) outlook(is4 bool, from []supernet) outlook {
 //
 // The share alone would not do: small blocks beside a large range leave it as it is, and one would
 // follow the other. So there is enough while as much is free as a block brings.
-func (in inputs) need(family string, total sum, block float64) string {
+func (in inputs) need(f allocator.Family, total sum, block float64) string {
 	switch {
 	case total.size == 0:
-		return fmt.Sprintf("the policy has no %s range", family)
+		return fmt.Sprintf("the policy has no %s range", f)
 	case total.free <= total.size*float64(in.percent)/100 && total.free < block:
-		return fmt.Sprintf("no more than %d %% of the %s addresses are free", in.percent, family)
+		return fmt.Sprintf("no more than %d %% of the %s addresses are free", in.percent, f)
 	case in.within > 0 && total.perDay > 0 && total.free <= total.size/2 && total.free/total.perDay*float64(24*time.Hour) < float64(in.within):
-		return fmt.Sprintf("the %s ranges will be full within %s if they go on filling up as now", family, in.within)
+		return fmt.Sprintf("the %s ranges will be full within %s if they go on filling up as now", f, in.within)
 	default:
 		return ""
 	}
@@ -137,13 +128,13 @@ func (in inputs) need(family string, total sum, block float64) string {
 
 // spare are the unused ServiceCIDRs that a family could do without: all together, and with a
 // block's addresses to spare, so that the next few Services do not have them created anew.
-func (in inputs) spare(is4 bool, family string, total sum, block float64) (names []string) {
+func (in inputs) spare(f allocator.Family, total sum, block float64) (names []string) {
 	for _, r := range in.ranges {
-		if r.idle == "" || r.prefix.Addr().Is4() != is4 {
+		if r.idle == "" || allocator.FamilyOf(r.prefix.Addr()) != f {
 			continue
 		}
 		rest := sum{total.size - float64(r.usage.Size), total.free - float64(r.usage.Free), total.perDay}
-		if in.need(family, sum{rest.size, rest.free - block, rest.perDay}, block) == "" {
+		if in.need(f, sum{rest.size, rest.free - block, rest.perDay}, block) == "" {
 			total, names = rest, append(names, r.idle)
 		}
 	}
@@ -154,11 +145,11 @@ func (in inputs) spare(is4 bool, family string, total sum, block float64) (names
 type sum struct{ size, free, perDay float64 }
 
 // sum adds up the ranges of a family. A range that lies in another one of them is a part of it.
-func (in inputs) sum(is4 bool) (total sum) {
+func (in inputs) sum(f allocator.Family) (total sum) {
 	var counted []netip.Prefix
 	largestFirst := func(a, b rangeUse) int { return cmp.Compare(a.prefix.Bits(), b.prefix.Bits()) }
 	for _, r := range slices.SortedStableFunc(slices.Values(in.ranges), largestFirst) {
-		if r.prefix.Addr().Is4() != is4 || slices.ContainsFunc(counted, r.prefix.Overlaps) {
+		if allocator.FamilyOf(r.prefix.Addr()) != f || slices.ContainsFunc(counted, r.prefix.Overlaps) {
 			continue
 		}
 		counted = append(counted, r.prefix)
@@ -168,16 +159,16 @@ func (in inputs) sum(is4 bool) (total sum) {
 }
 
 // bound says what keeps a family from growing, whatever blocks there are.
-func (in inputs) bound(is4 bool, family string) (reason, why string) {
+func (in inputs) bound(f allocator.Family) (reason, why string) {
 	if in.invalid {
 		return reasonInvalid, "The spec has mistakes; see Accepted."
 	}
-	if len(in.families) > 0 && !slices.Contains(in.families, is4) {
-		return reasonFamilyNotServed, fmt.Sprintf("The cluster has no %s Services: take its supernets out of growth.from.", family)
+	if len(in.families) > 0 && !slices.Contains(in.families, f) {
+		return reasonFamilyNotServed, fmt.Sprintf("The cluster has no %s Services: take its supernets out of growth.from.", f)
 	}
 	n := 0
 	for _, c := range in.created {
-		if c.prefix.Addr().Is4() != is4 {
+		if allocator.FamilyOf(c.prefix.Addr()) != f {
 			continue
 		}
 		n++
@@ -187,7 +178,7 @@ func (in inputs) bound(is4 bool, family string) (reason, why string) {
 		}
 	}
 	if n >= in.maxRanges {
-		return reasonMaxRanges, fmt.Sprintf("%d %s ranges were created, which is what growth.maxRanges allows: raise it.", n, family)
+		return reasonMaxRanges, fmt.Sprintf("%d %s ranges were created, which is what growth.maxRanges allows: raise it.", n, f)
 	}
 	return "", ""
 }
@@ -196,7 +187,7 @@ func (in inputs) bound(is4 bool, family string) (reason, why string) {
 const obstaclesShown = 3
 
 // full says that a family has no block left, and what is in the way.
-func (in inputs) full(family string, from []supernet) string {
+func (in inputs) full(f allocator.Family, from []supernet) string {
 	var supernets, names []string
 	for _, s := range from {
 		supernets = append(supernets, fmt.Sprintf("%s (blocks of /%d)", s.prefix, s.bits))
@@ -210,5 +201,5 @@ func (in inputs) full(family string, from []supernet) string {
 	if more := len(names) - obstaclesShown; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("No %s block is left in %s: %s. Add a supernet to growth.from.", family, strings.Join(supernets, ", "), shown)
+	return fmt.Sprintf("No %s block is left in %s: %s. Add a supernet to growth.from.", f, strings.Join(supernets, ", "), shown)
 }

@@ -37,7 +37,7 @@ func grown(prefix string) created {
 // given is a policy with 10.96.0.0/24 (238 dynamic addresses) that grows by /24 in 10.128.0.0/22.
 func given(change func(*inputs)) inputs {
 	in := inputs{
-		generation: 3, percent: 20, maxRanges: 8, families: []bool{true, false},
+		generation: 3, percent: 20, maxRanges: 8, families: allocator.Families,
 		supernets: []supernet{{netip.MustParsePrefix("10.128.0.0/22"), 24}},
 		ranges:    []rangeUse{use("10.96.0.0/24", 238)},
 		obstacles: networks("ServiceCIDR kubernetes", "10.96.0.0/24"),
@@ -101,7 +101,7 @@ func TestDecide(t *testing.T) {
 			}), []string{"fd00:10:128::/64"}, nil,
 		},
 		"a family that the cluster has not": {
-			given(func(in *inputs) { six(in); in.families = []bool{true} }), nil, []string{exhausted + " True FamilyNotServed", "no IPv6 Services"},
+			given(func(in *inputs) { six(in); in.families = []allocator.Family{allocator.IPv4} }), nil, []string{exhausted + " True FamilyNotServed", "no IPv6 Services"},
 		},
 		"past what is in the way, inside and around": {
 			given(func(in *inputs) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
@@ -115,7 +116,7 @@ func timed(operation string, write func() error) error {
 // the losers that the address is not theirs. It follows the write, so that no event speaks of what
 // did not happen. Each repair is told; what cannot be repaired, and who has no right, only once.
 func (r *Reconciler) announce(in inputs, d decision) {
-	ip, label := upstream.Named(in.address.String()), fmt.Sprintf("[%s]: %s", upstream.Family(in.address), in.address)
+	ip, label := upstream.Named(in.address.String()), fmt.Sprintf("[%s]: %s", allocator.FamilyOf(in.address), in.address)
 	switch owner := in.owner(); {
 	case d.reason == "" || (d.do == leave && !r.Tracker.Report(in.address, d.reason+d.note)):
 	case owner != nil:

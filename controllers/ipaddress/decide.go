@@ -11,6 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/drift"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
@@ -226,7 +227,7 @@ func (in inputs) named(s *corev1.Service) bool {
 }
 
 func (in inputs) labelled() bool {
-	return upstream.ManagedByAPIServer(in.object) && in.object.Labels[networkingv1.LabelIPAddressFamily] == upstream.Family(in.address)
+	return upstream.ManagedByAPIServer(in.object) && in.object.Labels[networkingv1.LabelIPAddressFamily] == allocator.FamilyOf(in.address).String()
 }
 
 // renumbering reports whether the address is held for its Service, which lists it as a former one:

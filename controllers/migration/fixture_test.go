@@ -300,7 +300,7 @@ func carriedOut(p Plan) Snapshot {
 			}
 			w.IPAddresses = append(w.IPAddresses, written(s))
 		case RelabelIPAddress:
-			w.IPAddresses[at].ManagedBy, w.IPAddresses[at].Family = v1alpha1.ManagedByAPIServer, map[bool]string{true: "IPv4", false: "IPv6"}[s.Address.Is4()]
+			w.IPAddresses[at].ManagedBy, w.IPAddresses[at].Family = v1alpha1.ManagedByAPIServer, allocator.FamilyOf(s.Address).String()
 		case ReplaceIPAddress:
 			w.IPAddresses[at] = written(s)
 		case DeleteIPAddress:

@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
-	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // noon is when every snapshot of a table is taken.
@@ -73,7 +73,7 @@ func anIP(text, service string) IPAddress {
 	a := addr(text)
 	return IPAddress{
 		Address: a, UID: types.UID("ip-" + text), ResourceVersion: "7", Created: noon.Add(-time.Hour),
-		ManagedBy: v1alpha1.ManagedByAPIServer, Family: upstream.Family(a), Service: nsName(service),
+		ManagedBy: v1alpha1.ManagedByAPIServer, Family: allocator.FamilyOf(a).String(), Service: nsName(service),
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
-	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // creationGrace is how long an API server may take from an IPAddress to its Service. A cluster may
@@ -60,7 +59,7 @@ func (j judge) address(a netip.Addr, e entry) decision {
 	case e.object.Service != e.claims[0].Name:
 		return j.destroying(ReplaceIPAddress, found(IPAddressWrongParent, a, e, "it names "+parentText(e.object),
 			"delete it and create it for the Service: the parent of an IPAddress cannot be changed"), a, e)
-	case e.object.ManagedBy != v1alpha1.ManagedByAPIServer || e.object.Family != upstream.Family(a):
+	case e.object.ManagedBy != v1alpha1.ManagedByAPIServer || e.object.Family != allocator.FamilyOf(a).String():
 		v := found(IPAddressWrongLabels, a, e, fmt.Sprintf("managed-by is %q, ip-family is %q", e.object.ManagedBy, e.object.Family), "write the labels")
 		v.step = j.onObject(RelabelIPAddress, a, e)
 		return v

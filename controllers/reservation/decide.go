@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
@@ -162,7 +163,7 @@ func ipAddress(a netip.Addr, policy string, uid types.UID, purpose string, annot
 		ObjectMeta: metav1.ObjectMeta{
 			Name: a.String(), Annotations: annotations,
 			Labels: map[string]string{
-				networkingv1.LabelIPAddressFamily: upstream.Family(a),
+				networkingv1.LabelIPAddressFamily: allocator.FamilyOf(a).String(),
 				networkingv1.LabelManagedBy:       v1alpha1.ManagedByOperator,
 				v1alpha1.LabelPurpose:             purpose,
 			},

@@ -214,9 +214,9 @@ func stepRegister(random *rand.Rand, real *register, slow *slowRegister, a netip
 func compareRegisters(t *testing.T, where string, random *rand.Rand, real *register, slow *slowRegister, ips []netip.Addr, now time.Time) {
 	t.Helper()
 	var spans []allocator.Span
-	is4 := random.IntN(2) == 0
+	family := allocator.Families[random.IntN(2)]
 	for range 1 + random.IntN(5) {
-		if a := ips[random.IntN(len(ips))]; a.Is4() == is4 {
+		if a := ips[random.IntN(len(ips))]; allocator.FamilyOf(a) == family {
 			spans = append(spans, allocator.Span{First: a, Last: a.Next()})
 		}
 	}

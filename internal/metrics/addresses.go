@@ -6,7 +6,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/drift"
-	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 var (
@@ -76,7 +75,7 @@ func (c *Addresses) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *Addresses) collectRange(out chan<- prometheus.Metric, name string, r allocator.Range) {
-	cidr, family := r.Prefix().String(), upstream.Family(r.Prefix().Addr())
+	cidr, family := r.Prefix().String(), r.Family().String()
 	var whole allocator.Usage
 	for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
 		u := c.Index.Usage(r.Band(b))

@@ -19,9 +19,9 @@ import (
 // policies, ranges and reservations, and a look-up for each: only what overlaps is compared.
 func Compile(in Inputs) *Compiled {
 	s := &Compiled{
-		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), reservedFor: map[bool]map[types.NamespacedName][]Reservation{true: {}, false: {}},
-		cidrs: make(map[string]addressindex.ServiceCIDR, len(in.ServiceCIDRs)), closes: map[bool]bool{},
-		offered: newPrefixTable[allocator.Range](len(in.ServiceCIDRs)),
+		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), closes: map[allocator.Family]bool{},
+		reservedFor: map[allocator.Family]map[types.NamespacedName][]Reservation{allocator.IPv4: {}, allocator.IPv6: {}},
+		cidrs:       make(map[string]addressindex.ServiceCIDR, len(in.ServiceCIDRs)), offered: newPrefixTable[allocator.Range](len(in.ServiceCIDRs)),
 	}
 	for _, c := range in.ServiceCIDRs {
 		s.cidrs[c.Name] = c
@@ -36,7 +36,7 @@ func Compile(in Inputs) *Compiled {
 	}
 	s.statics = union(s.statics)
 	for _, r := range s.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
-		s.families = append(s.families, r.Prefix().Addr().Is4())
+		s.families = append(s.families, r.Family())
 		s.apiServer = append(s.apiServer, r.Span().First)
 	}
 	s.policies, s.inputs.LastReadable = in.read()
@@ -132,7 +132,7 @@ func (s *Compiled) reserve(p *Policy) {
 	s.reserved = merged(s.reserved, left)
 	for _, r := range left {
 		if r.For.Name != "" {
-			of := s.reservedFor[r.Span.First.Is4()]
+			of := s.reservedFor[allocator.FamilyOf(r.Span.First)]
 			of[r.For] = append(of[r.For], r)
 		}
 	}
@@ -249,7 +249,7 @@ func (s *Compiled) enter(p *Policy, r wantedRange) {
 		at.users = addLast(at.users, p)
 	}
 	if p.Exclusive && at.owner == nil {
-		at.owner, s.closes[at.prefix.Addr().Is4()] = p, true
+		at.owner, s.closes[r.Range.Family()] = p, true
 	}
 }
 

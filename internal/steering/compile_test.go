@@ -155,19 +155,19 @@ func TestConflicts(t *testing.T) {
 
 func TestNothingToCompile(t *testing.T) {
 	s := Compile(Inputs{})
-	if r := s.Route(team("a"), true); len(r.Tiers) != 0 || r.Fails || len(r.Policies) != 0 {
+	if r := s.Route(team("a"), allocator.IPv4); len(r.Tiers) != 0 || r.Fails || len(r.Policies) != 0 {
 		t.Errorf("a route without any range: %+v", r)
 	}
 	if r := s.MayHold(addr("10.0.0.1"), team("a")); r != nil {
 		t.Errorf("refused without policies: %v", r)
 	}
-	if tiers, r := s.Additional(team("a"), "none", false); tiers != nil || r == nil || s.Knows("none") || s.closes[true] || len(s.Families()) != 0 {
+	if tiers, r := s.Additional(team("a"), "none", allocator.IPv6); tiers != nil || r == nil || s.Knows("none") || s.closes[allocator.IPv4] || len(s.Families()) != 0 {
 		t.Errorf("additional from nowhere: %v, %v", tiers, r)
 	}
 }
 
 func TestFamiliesAreThoseOfTheDefaultServiceCIDR(t *testing.T) {
-	for want, cidrs := range map[string][]string{"[true]": {"10.0.0.0/16"}, "[false]": {"fd00::/112"}, "[true false]": {"10.0.0.0/16", "fd00::/112"}, "[false true]": {"fd00::/112", "10.0.0.0/16"}} {
+	for want, cidrs := range map[string][]string{"[IPv4]": {"10.0.0.0/16"}, "[IPv6]": {"fd00::/112"}, "[IPv4 IPv6]": {"10.0.0.0/16", "fd00::/112"}, "[IPv6 IPv4]": {"fd00::/112", "10.0.0.0/16"}} {
 		s := Compile(inputs(serviceCIDRs{ready("other", "10.1.0.0/16", "fd01::/112"), ready("kubernetes", cidrs...)}))
 		if got := fmt.Sprint(s.Families()); got != want {
 			t.Errorf("%v: families %s, want %s", cidrs, got, want)
@@ -186,7 +186,7 @@ func TestRefusalTexts(t *testing.T) {
 		with(policy("absent", 0), of("gone"), fails, selecting("c")),
 		with(policy("more", -1), of("blue"), selecting("a"), func(s *v1alpha1.ServiceCIDRPolicySpec) { s.AdditionalAddresses = true })))
 	const elsewhere = "; choose another address, or leave the choice to the cluster"
-	_, additional := s.Additional(team("a"), "blue", false)
+	_, additional := s.Additional(team("a"), "blue", allocator.IPv6)
 	for name, tc := range map[string]struct {
 		got               *Refusal
 		policy, told, why string
@@ -197,13 +197,13 @@ func TestRefusalTexts(t *testing.T) {
 			`the address 10.0.0.10 is kept for Service kube-system/dns by the reservation "dns"`},
 		"reserved for nobody": {s.MayHold(addr("fd00::11"), team("b")), "closed", "failed to allocate IP fd00::11: provided IP is already allocated" + elsewhere,
 			`the address fd00::11 is kept from all by the reservation "nobody"`},
-		"full": {s.Full(s.Route(team("a"), true), true), "full",
+		"full": {s.Full(s.Route(team("a"), allocator.IPv4), allocator.IPv4), "full",
 			`ServiceCIDRPolicy "full": no IPv4 address is left for this Service: range is full; delete Services that are not needed, or ask an administrator`,
 			"no IPv4 address is left in its ranges (10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24 and 1 more); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback"},
-		"no range": {s.Full(s.Route(team("c"), false), false), "absent",
+		"no range": {s.Full(s.Route(team("c"), allocator.IPv6), allocator.IPv6), "absent",
 			`ServiceCIDRPolicy "absent": no IPv6 address is left for this Service: range is full; delete Services that are not needed, or ask an administrator`,
 			"no IPv6 address is left in its ranges (it has no ready range); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback"},
-		"what is left is closed": {s.Full(s.Route(team("d"), false), false), "",
+		"what is left is closed": {s.Full(s.Route(team("d"), allocator.IPv6), allocator.IPv6), "",
 			"no IPv6 address is left for this Service: range is full; delete Services that are not needed, or ask an administrator",
 			"no IPv6 address is left in the ranges that are open to this Service; other ranges are kept by ServiceCIDRPolicies for the Services that they select: " +
 				"delete Services, or add a ServiceCIDR"},

@@ -25,17 +25,17 @@ type Compiled struct {
 	// ranges are those that policies have, owned the same in order.
 	ranges      prefixTable[*ownedPrefix]
 	owned       []*ownedPrefix
-	closes      map[bool]bool                                   // whether any of them has an exclusive owner, by family
-	reserved    []*Reservation                                  // by first address, disjoint
-	reservedFor map[bool]map[types.NamespacedName][]Reservation // by family
-	statics     []allocator.Span                                // the static bands of all ranges, in order and disjoint: an address that is static in one is static
-	open        map[bool]func() bands                           // what no policy has exclusively, by family
-	offered     prefixTable[allocator.Range]                    // those that API servers allocate from
-	namespaces  sync.Map                                        // name of a namespace -> *namespaceView
+	closes      map[allocator.Family]bool // whether any of them has an exclusive owner
+	reserved    []*Reservation            // by first address, disjoint
+	reservedFor map[allocator.Family]map[types.NamespacedName][]Reservation
+	statics     []allocator.Span                  // the static bands of all ranges, in order and disjoint: an address that is static in one is static
+	open        map[allocator.Family]func() bands // what no policy has exclusively
+	offered     prefixTable[allocator.Range]      // those that API servers allocate from
+	namespaces  sync.Map                          // name of a namespace -> *namespaceView
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
 	// webhook, so that nothing of ours may stand there.
 	apiServer []netip.Addr
-	families  []bool // of the default ServiceCIDR
+	families  []allocator.Family // of the default ServiceCIDR
 }
 
 // ownedPrefix is a range that policies have. It exists, but need not be ready.
@@ -55,24 +55,24 @@ type ownedPrefix struct {
 // value is not ready.
 type prefixTable[T any] struct {
 	values  map[netip.Prefix]T
-	lengths map[bool][]int // by family
+	lengths map[allocator.Family][]int
 }
 
 func newPrefixTable[T any](size int) prefixTable[T] {
-	return prefixTable[T]{values: make(map[netip.Prefix]T, size), lengths: map[bool][]int{}}
+	return prefixTable[T]{values: make(map[netip.Prefix]T, size), lengths: map[allocator.Family][]int{}}
 }
 
 func (t prefixTable[T]) set(p netip.Prefix, value T) {
 	t.values[p] = value
-	if is4 := p.Addr().Is4(); !slices.Contains(t.lengths[is4], p.Bits()) {
-		t.lengths[is4] = append(t.lengths[is4], p.Bits())
+	if f := allocator.FamilyOf(p.Addr()); !slices.Contains(t.lengths[f], p.Bits()) {
+		t.lengths[f] = append(t.lengths[f], p.Bits())
 	}
 }
 
 // around yields the values of the prefixes that an address lies in.
 func (t prefixTable[T]) around(a netip.Addr) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		for _, bits := range t.lengths[a.Is4()] {
+		for _, bits := range t.lengths[allocator.FamilyOf(a)] {
 			prefix, _ := a.Prefix(bits) // of the family, so that it is none too long
 			if value, ok := t.values[prefix]; ok && !yield(value) {
 				return
@@ -118,8 +118,8 @@ func (s *Compiled) ReservedIn(sp allocator.Span) (out []allocator.Span) {
 }
 
 // ReservedFor returns the reservations of a Service, of one family, in the order of rank.
-func (s *Compiled) ReservedFor(service types.NamespacedName, is4 bool) []Reservation {
-	return s.reservedFor[is4][service]
+func (s *Compiled) ReservedFor(service types.NamespacedName, f allocator.Family) []Reservation {
+	return s.reservedFor[f][service]
 }
 
 // Reserves implements addressindex.Rules.
@@ -259,9 +259,9 @@ func (s *Compiled) Knows(serviceCIDR string) bool {
 	return ok
 }
 
-// Families returns the families of the cluster, true for IPv4, the default one first, as the
-// default ServiceCIDR has them: none while it does not exist.
-func (s *Compiled) Families() []bool { return s.families }
+// Families returns the families of the cluster, the default one first, as the default ServiceCIDR
+// has them: none while it does not exist.
+func (s *Compiled) Families() []allocator.Family { return s.families }
 
 // Offers reports whether API servers allocate from a range with this address.
 func (s *Compiled) Offers(a netip.Addr) bool {

@@ -205,7 +205,8 @@ func (t *table) render() map[string]string {
 		}
 		rest = rest[len(of):]
 		part := partOf(of)
-		lengths[lengthsKey(of[0])] = append(lengths[lengthsKey(of[0])], fmt.Sprintf("%d/%d", of[0].Bits(), part))
+		ofFamily := strings.ToLower(allocator.FamilyOf(of[0].Addr()).String()) + "-lengths"
+		lengths[ofFamily] = append(lengths[ofFamily], fmt.Sprintf("%d/%d", of[0].Bits(), part))
 		for _, prefix := range of {
 			key := partKey(prefix, part)
 			lines[key] = append(lines[key], "\n"+prefix.String()+" "+t.ranges[prefix])
@@ -254,13 +255,6 @@ func sharedBits(a, b netip.Addr) (n int) {
 		}
 	}
 	return n
-}
-
-func lengthsKey(p netip.Prefix) string {
-	if p.Addr().Is4() {
-		return "ipv4-lengths"
-	}
-	return "ipv6-lengths"
 }
 
 // partKey is the key of the part that a range is in.

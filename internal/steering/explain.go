@@ -13,14 +13,14 @@ import (
 
 // RangesOf returns the ranges of a family of which a tier of an origin has an address, by name. A
 // range that a policy has exclusively is not open to all.
-func (s *Compiled) RangesOf(o Origin, is4 bool, t *allocator.Tier) (texts []string) {
+func (s *Compiled) RangesOf(o Origin, f allocator.Family, t *allocator.Tier) (texts []string) {
 	var ranges []allocator.Range
 	if o.Policy != nil {
-		ranges = o.Policy.ranges(is4)
+		ranges = o.Policy.ranges(f)
 	} else {
 		for _, c := range s.cidrs {
 			if c.Usable() {
-				ranges = append(ranges, ofFamily(c, is4)...)
+				ranges = append(ranges, ofFamily(c, f)...)
 			}
 		}
 	}
@@ -49,12 +49,12 @@ type Selection struct {
 }
 
 // Selections says so of all policies, the best first.
-func (s *Compiled) Selections(svc Service, is4 bool) (all []Selection) {
-	route := s.Route(svc, is4)
+func (s *Compiled) Selections(svc Service, f allocator.Family) (all []Selection) {
+	route := s.Route(svc, f)
 	for _, p := range s.policies {
 		v := Selection{Policy: p, Steers: slices.Contains(route.Policies, p)}
 		if !v.Steers {
-			v.Why = s.passedOver(p, route, svc, is4)
+			v.Why = s.passedOver(p, route, svc, f)
 		}
 		all = append(all, v)
 	}
@@ -62,7 +62,7 @@ func (s *Compiled) Selections(svc Service, is4 bool) (all []Selection) {
 }
 
 // passedOver says why a policy has no say about a Service.
-func (s *Compiled) passedOver(p *Policy, r *Route, svc Service, is4 bool) string {
+func (s *Compiled) passedOver(p *Policy, r *Route, svc Service, f allocator.Family) string {
 	switch {
 	case p.selectsNone():
 		return "it selects no Service, for its selectors cannot be read: " + strings.Join(p.Invalid, "; ")
@@ -72,7 +72,7 @@ func (s *Compiled) passedOver(p *Policy, r *Route, svc Service, is4 bool) string
 		return "its namespaceSelector does not match the namespace"
 	case !p.selector.services.Matches(labels.Set(svc.Labels)):
 		return "its serviceSelector does not match the labels of the Service"
-	case len(p.Ranges) > 0 && p.bands[is4] == nil:
+	case len(p.Ranges) > 0 && p.bands[f] == nil:
 		return "it has no range of this family"
 	case r.Fails:
 		return fmt.Sprintf("ServiceCIDRPolicy %q, which ranks higher, refuses instead of going on (onFull: Fail)", r.Policies[len(r.Policies)-1].Name)

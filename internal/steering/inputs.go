@@ -68,7 +68,7 @@ type Policy struct {
 	// steers: the policy asks for ranges, whether they exist or not.
 	steers   bool
 	selector selector
-	bands    map[bool]func() bands // of the families of which it has ranges, true for IPv4
+	bands    map[allocator.Family]func() bands // of the families of which it has ranges
 }
 
 // PolicyRange is a range that a policy has.

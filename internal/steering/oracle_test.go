@@ -218,10 +218,10 @@ func (o oracle) tiers(universe []netip.Addr, condition func(netip.Addr) bool) [2
 	return out
 }
 
-func (o oracle) route(universe []netip.Addr, svc Service, is4 bool) (policies []string, fails bool, tiers [][]netip.Addr) {
+func (o oracle) route(universe []netip.Addr, svc Service, f allocator.Family) (policies []string, fails bool, tiers [][]netip.Addr) {
 	var bands [][2][]netip.Addr
 	for i, p := range o.ranked {
-		hasFamily := slices.ContainsFunc(o.has[i], func(r PolicyRange) bool { return r.Range.Prefix().Addr().Is4() == is4 })
+		hasFamily := slices.ContainsFunc(o.has[i], func(r PolicyRange) bool { return r.Range.Family() == f })
 		if fails || !o.selects(i, svc) || !hasFamily && len(o.has[i]) > 0 {
 			continue
 		}
@@ -291,12 +291,13 @@ func (o oracle) allows(svc Service, name string) bool {
 }
 
 // universes are all addresses that random inputs has anything to do with, by family.
-func universes() map[bool][]netip.Addr {
-	out := map[bool][]netip.Addr{}
+func universes() map[allocator.Family][]netip.Addr {
+	out := map[allocator.Family][]netip.Addr{}
 	for _, text := range []string{"10.0.0.0/26", "fd00::/122"} {
 		p := netip.MustParsePrefix(text)
 		for a := p.Addr(); p.Contains(a); a = a.Next() {
-			out[p.Addr().Is4()] = append(out[p.Addr().Is4()], a)
+			f := allocator.FamilyOf(a)
+			out[f] = append(out[f], a)
 		}
 	}
 	return out
@@ -306,7 +307,7 @@ func universes() map[bool][]netip.Addr {
 func randomInputs(random *rand.Rand) Inputs {
 	var w Inputs
 	all := universes()
-	anyAddr := func(is4 bool) netip.Addr { return all[is4][random.IntN(len(all[is4]))] }
+	anyAddr := func(f allocator.Family) netip.Addr { return all[f][random.IntN(len(all[f]))] }
 	labels := func() map[string]string { return map[string]string{"l": fmt.Sprint(random.IntN(2))} }
 	selector := func(odds int) *metav1.LabelSelector {
 		switch n := random.IntN(odds); {
@@ -321,9 +322,9 @@ func randomInputs(random *rand.Rand) Inputs {
 	}
 	for i := range 1 + random.IntN(12) {
 		c := addressindex.ServiceCIDR{Name: fmt.Sprint("cidr-", i), Labels: labels(), Ready: random.IntN(8) > 0, Terminating: random.IntN(8) == 0}
-		for _, is4 := range []bool{true, false} {
+		for _, f := range allocator.Families {
 			if random.IntN(3) > 0 {
-				a := anyAddr(is4)
+				a := anyAddr(f)
 				p, _ := a.Prefix(a.BitLen() - []int{0, 1, 2, 4, 4, 5, 5, 6}[random.IntN(8)])
 				r, err := allocator.NewRange(p)
 				if err == nil {
@@ -351,7 +352,7 @@ func randomInputs(random *rand.Rand) Inputs {
 			p.Spec.CoolDown = &metav1.Duration{Duration: time.Duration(n-2) * time.Minute}
 		}
 		for j := range random.IntN(4) {
-			a, b := anyAddr(j%2 == 0), anyAddr(j%2 == 0)
+			a, b := anyAddr(allocator.Families[j%2]), anyAddr(allocator.Families[j%2])
 			if b.Less(a) && random.IntN(4) > 0 {
 				a, b = b, a
 			}
@@ -440,13 +441,13 @@ func TestCompiledAgainstOracle(t *testing.T) {
 		w := randomInputs(rand.New(rand.NewPCG(seed, 1)))
 		s, o := Compile(w), newOracle(w)
 		o.comparePolicies(t, seed, s)
-		for _, is4 := range []bool{true, false} {
-			for _, a := range all[is4] {
+		for _, f := range allocator.Families {
+			for _, a := range all[f] {
 				o.compareAddress(t, seed, s, a)
 			}
 			for _, svc := range services() {
-				o.compareService(t, seed, s, svc, is4, all[is4])
-				o.compareAdditional(t, seed, s, svc, is4, all[is4])
+				o.compareService(t, seed, s, svc, f, all[f])
+				o.compareAdditional(t, seed, s, svc, f, all[f])
 			}
 		}
 	}
@@ -515,11 +516,11 @@ func (o oracle) compareStranger(t *testing.T, seed uint64, s *Compiled, a netip.
 	}
 }
 
-func (o oracle) compareService(t *testing.T, seed uint64, s *Compiled, svc Service, is4 bool, universe []netip.Addr) {
+func (o oracle) compareService(t *testing.T, seed uint64, s *Compiled, svc Service, f allocator.Family, universe []netip.Addr) {
 	t.Helper()
-	who := fmt.Sprintf("%s %v in %v, IPv4 %v", svc.Name, svc.Labels, svc.NamespaceLabels, is4)
-	r := s.Route(svc, is4)
-	policies, fails, tiers := o.route(universe, svc, is4)
+	who := fmt.Sprintf("%s %v in %v, %s", svc.Name, svc.Labels, svc.NamespaceLabels, f)
+	r := s.Route(svc, f)
+	policies, fails, tiers := o.route(universe, svc, f)
 	var got []string
 	for _, p := range r.Policies {
 		got = append(got, p.Name)
@@ -529,12 +530,12 @@ func (o oracle) compareService(t *testing.T, seed uint64, s *Compiled, svc Servi
 	diff(t, seed, who+": tiers", tiers, listed(r.Tiers))
 }
 
-func (o oracle) compareAdditional(t *testing.T, seed uint64, s *Compiled, svc Service, is4 bool, universe []netip.Addr) {
+func (o oracle) compareAdditional(t *testing.T, seed uint64, s *Compiled, svc Service, f allocator.Family, universe []netip.Addr) {
 	t.Helper()
-	who := fmt.Sprintf("%s %v in %v, IPv4 %v", svc.Name, svc.Labels, svc.NamespaceLabels, is4)
+	who := fmt.Sprintf("%s %v in %v, %s", svc.Name, svc.Labels, svc.NamespaceLabels, f)
 	for _, c := range o.inputs.ServiceCIDRs {
 		want, barred := o.additional(universe, svc, c.Name)
-		tiers, refusal := s.Additional(svc, c.Name, is4)
+		tiers, refusal := s.Additional(svc, c.Name, f)
 		diff(t, seed, who+": additional from "+c.Name, want, listed(tiers))
 		if barred && len(want) == 0 && refusal == nil || refusal != nil && len(want) > 0 {
 			t.Errorf("inputs %d: %s: an additional address from %s is refused with %v; barred %v, left %v", seed, who, c.Name, refusal, barred, want)
@@ -555,8 +556,8 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 			t.Fatalf("inputs %d: shuffled, policies differ:\n%s", seed, d)
 		}
 		for _, svc := range services() {
-			for _, is4 := range []bool{true, false} {
-				if d := gocmp.Diff(listed(before.Route(svc, is4).Tiers), listed(after.Route(svc, is4).Tiers), byValue); d != "" {
+			for _, f := range allocator.Families {
+				if d := gocmp.Diff(listed(before.Route(svc, f).Tiers), listed(after.Route(svc, f).Tiers), byValue); d != "" {
 					t.Fatalf("inputs %d: shuffled, tiers differ:\n%s", seed, d)
 				}
 			}

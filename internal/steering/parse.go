@@ -104,7 +104,7 @@ func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
 	p := &Policy{
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive,
 		Enforcement: cmp.Or(o.Spec.Enforcement, v1alpha1.EnforcementAPIServer),
-		OnFull:      cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, form: o, bands: map[bool]func() bands{},
+		OnFull:      cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, form: o, bands: map[allocator.Family]func() bands{},
 		Grows: o.Spec.Growth != nil, steers: len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil,
 		AdditionalAddresses: o.Spec.AdditionalAddresses,
 	}
@@ -242,8 +242,8 @@ func shortened(text string) string {
 type AdditionalRequest struct {
 	// From are the ServiceCIDRs that an address is wanted from.
 	From []string
-	// IPv4 and IPv6 are the Service's families: it wants one address of each from each ServiceCIDR.
-	IPv4, IPv6 bool
+	// Families are the Service's, IPv4 first: it wants one address of each from each ServiceCIDR.
+	Families []allocator.Family
 	// Junk says why the annotation cannot be read; From is empty then.
 	Junk error
 	// Former are the addresses from before renumbering; FormerJunk says why they cannot be read.
@@ -267,25 +267,20 @@ func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
 	if external {
 		return r
 	}
-	r.IPv4, r.IPv6 = slices.Contains(s.Spec.IPFamilies, corev1.IPv4Protocol), slices.Contains(s.Spec.IPFamilies, corev1.IPv6Protocol)
+	r.Families = slices.DeleteFunc(slices.Clone(allocator.Families), func(f allocator.Family) bool { return !slices.Contains(s.Spec.IPFamilies, corev1.IPFamily(f.String())) })
 	r.From, r.Junk = ParseFrom(s.Annotations[v1alpha1.AnnotationAdditionalFrom])
 	return r
 }
 
 // Keeps reports whether a Service that asks for this may keep an address of the family from the
 // ServiceCIDR. With an unreadable annotation it keeps all: a mistake takes nothing out of service.
-func (r AdditionalRequest) Keeps(serviceCIDR string, is4 bool) bool {
-	return r.Renumbering || slices.Contains(r.Families(), is4) && (r.Junk != nil || slices.Contains(r.From, serviceCIDR))
+func (r AdditionalRequest) Keeps(serviceCIDR string, f allocator.Family) bool {
+	return r.Renumbering || slices.Contains(r.Families, f) && (r.Junk != nil || slices.Contains(r.From, serviceCIDR))
 }
 
 // KeepsFormer is Keeps for an address that renumbering holds for the Service.
 func (r AdditionalRequest) KeepsFormer(a netip.Addr) bool {
 	return r.FormerJunk != nil || slices.Contains(r.Former, a)
-}
-
-// Families returns the families of the Service, true for IPv4, in this order.
-func (r AdditionalRequest) Families() []bool {
-	return slices.DeleteFunc([]bool{true, false}, func(is4 bool) bool { return is4 && !r.IPv4 || !is4 && !r.IPv6 })
 }
 
 // unreadable stands for an annotation that cannot be read. No parser here takes it.

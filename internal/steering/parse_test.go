@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
@@ -244,7 +245,7 @@ func TestKeepsFormer(t *testing.T) {
 				if keeps := got.KeepsFormer(netip.MustParseAddr(address)); keeps != tc.want {
 					t.Errorf("keeps %s: %v", address, keeps)
 				}
-				if keeps := got.Keeps("a", strings.Contains(address, ".")); keeps != tc.other {
+				if keeps := got.Keeps("a", allocator.FamilyOf(netip.MustParseAddr(address))); keeps != tc.other {
 					t.Errorf("keeps an additional one of the family of %s: %v", address, keeps)
 				}
 			}
@@ -264,6 +265,7 @@ type asked = AdditionalRequest
 
 func TestAdditionalRequestOf(t *testing.T) {
 	dual := []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+	four, six := []allocator.Family{allocator.IPv4}, []allocator.Family{allocator.IPv6}
 	for name, tc := range map[string]struct {
 		kind     corev1.ServiceType
 		ips      []string
@@ -273,13 +275,13 @@ func TestAdditionalRequestOf(t *testing.T) {
 		junk     bool
 		keeps    []string // "NAME 4", "NAME 6" of a and b
 	}{
-		"asks for nothing":      {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, want: asked{IPv4: true, IPv6: true}},
-		"single stack":          {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a", want: asked{From: []string{"a"}, IPv4: true}, keeps: []string{"a 4"}},
-		"IPv6 alone":            {families: dual[:1], ips: []string{"fd00::1"}, from: "a", want: asked{From: []string{"a"}, IPv6: true}, keeps: []string{"a 6"}},
-		"dual stack":            {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, from: "a", want: asked{From: []string{"a"}, IPv4: true, IPv6: true}, keeps: []string{"a 4", "a 6"}},
+		"asks for nothing":      {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, want: asked{Families: allocator.Families}},
+		"single stack":          {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a", want: asked{From: []string{"a"}, Families: four}, keeps: []string{"a 4"}},
+		"IPv6 alone":            {families: dual[:1], ips: []string{"fd00::1"}, from: "a", want: asked{From: []string{"a"}, Families: six}, keeps: []string{"a 6"}},
+		"dual stack":            {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, from: "a", want: asked{From: []string{"a"}, Families: allocator.Families}, keeps: []string{"a 4", "a 6"}},
 		"headless":              {families: dual, ips: []string{"None"}, from: "a"},
 		"ExternalName":          {kind: corev1.ServiceTypeExternalName, families: dual, from: "a"},
-		"junk keeps everything": {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a,,", want: asked{IPv4: true}, junk: true, keeps: []string{"a 4", "b 4"}},
+		"junk keeps everything": {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a,,", want: asked{Families: four}, junk: true, keeps: []string{"a 4", "b 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &corev1.Service{
@@ -303,9 +305,9 @@ func TestAdditionalRequestOf(t *testing.T) {
 
 func kept(w AdditionalRequest) (out []string) {
 	for _, name := range []string{"a", "b"} {
-		for _, is4 := range []bool{true, false} {
-			if w.Keeps(name, is4) {
-				out = append(out, name+map[bool]string{true: " 4", false: " 6"}[is4])
+		for _, f := range allocator.Families {
+			if w.Keeps(name, f) {
+				out = append(out, fmt.Sprintf("%s %d", name, f))
 			}
 		}
 	}

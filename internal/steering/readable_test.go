@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
@@ -103,8 +104,8 @@ func TestUnreadableSelectorsClose(t *testing.T) {
 			if p.Standing != tc.standing || len(p.Invalid) == 0 || p.Generation != tc.now.Generation {
 				t.Errorf("standing %v, invalid %q, generation %d; want %v", p.Standing, p.Invalid, p.Generation, tc.standing)
 			}
-			for _, is4 := range []bool{true, false} {
-				if r := s.Route(team("b"), is4); r.Fails || len(r.Policies) > 0 {
+			for _, f := range allocator.Families {
+				if r := s.Route(team("b"), f); r.Fails || len(r.Policies) > 0 {
 					t.Errorf("it steers a Service that it does not select: %+v", r)
 				}
 			}
@@ -183,27 +184,27 @@ func TestRangesOfATier(t *testing.T) {
 	}, with(policy("blue", 1), of("blue", "part"), exclusive, selecting("blue")), with(policy("red", 0), of("wide", "part"), selecting("red"))))
 	got := map[string][]string{}
 	for _, who := range []string{"blue", "red", "nobody"} {
-		for _, is4 := range []bool{true, false} {
-			r := s.Route(team(who), is4)
+		for _, f := range allocator.Families {
+			r := s.Route(team(who), f)
 			for i, tier := range r.Tiers {
 				from := "open"
 				if p := r.Origins[i].Policy; p != nil {
 					from = p.Name
 				}
-				key := fmt.Sprint(who, " ", is4, " ", from, " ", r.Origins[i].Band)
-				got[key] = s.RangesOf(r.Origins[i], is4, tier)
+				key := fmt.Sprint(who, " ", f, " ", from, " ", r.Origins[i].Band)
+				got[key] = s.RangesOf(r.Origins[i], f, tier)
 			}
 		}
 	}
 	open4, open6 := []string{"10.0.0.0/24", "10.0.2.0/23", "10.0.9.0/28"}, []string{"fd00::/120"}
 	static4 := []string{"10.0.0.0/24", "10.0.2.0/23"}
 	want := map[string][]string{
-		"blue true blue dynamic": {"10.0.1.0/24", "10.0.3.0/24"}, "blue true blue static": {"10.0.1.0/24", "10.0.3.0/24"},
-		"blue false blue dynamic": {"fd00:1::/120"}, "blue false blue static": {"fd00:1::/120"},
-		"red true red dynamic": {"10.0.2.0/23"}, "red true red static": {"10.0.2.0/23"},
+		"blue IPv4 blue dynamic": {"10.0.1.0/24", "10.0.3.0/24"}, "blue IPv4 blue static": {"10.0.1.0/24", "10.0.3.0/24"},
+		"blue IPv6 blue dynamic": {"fd00:1::/120"}, "blue IPv6 blue static": {"fd00:1::/120"},
+		"red IPv4 red dynamic": {"10.0.2.0/23"}, "red IPv4 red static": {"10.0.2.0/23"},
 	}
 	for _, who := range []string{"blue", "red", "nobody"} {
-		for band, ranges := range map[string][]string{"true open dynamic": open4, "true open static": static4, "false open dynamic": open6, "false open static": open6} {
+		for band, ranges := range map[string][]string{"IPv4 open dynamic": open4, "IPv4 open static": static4, "IPv6 open dynamic": open6, "IPv6 open static": open6} {
 			want[who+" "+band] = ranges
 		}
 	}

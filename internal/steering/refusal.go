@@ -6,6 +6,8 @@ import (
 	"net/netip"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
 // Refusal says in whose name a Service may not have what it asks for.
@@ -52,20 +54,16 @@ func closedTo(owner *Policy, a netip.Addr) *Refusal {
 
 // Full says why a route has no address left of a family: its policy refuses, or policies keep all
 // that is left for other Services. Nil, where the API server may look itself.
-func (s *Compiled) Full(r *Route, is4 bool) *Refusal {
-	family := "IPv6"
-	if is4 {
-		family = "IPv4"
-	}
-	told := fmt.Sprintf("no %s address is left for this Service: range is full; delete Services that are not needed, or ask an administrator", family)
+func (s *Compiled) Full(r *Route, f allocator.Family) *Refusal {
+	told := fmt.Sprintf("no %s address is left for this Service: range is full; delete Services that are not needed, or ask an administrator", f)
 	switch {
 	case r.Fails:
 		last := r.Policies[len(r.Policies)-1]
 		return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: ", last.Name) + told, fmt.Sprintf("no %s address is left in its ranges (%s); "+
-			"delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback", family, last.rangesText(is4))}
-	case s.closes[is4]:
+			"delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback", f, last.rangesText(f))}
+	case s.closes[f]:
 		return &Refusal{"", told, fmt.Sprintf("no %s address is left in the ranges that are open to this Service; "+
-			"other ranges are kept by ServiceCIDRPolicies for the Services that they select: delete Services, or add a ServiceCIDR", family)}
+			"other ranges are kept by ServiceCIDRPolicies for the Services that they select: delete Services, or add a ServiceCIDR", f)}
 	}
 	return nil
 }

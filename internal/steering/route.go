@@ -34,10 +34,10 @@ type Origin struct {
 }
 
 // rangesText names the first ranges of a family.
-func (p *Policy) rangesText(is4 bool) string {
+func (p *Policy) rangesText(f allocator.Family) string {
 	const named = 3
 	var texts []string
-	for _, r := range p.ranges(is4) {
+	for _, r := range p.ranges(f) {
 		texts = append(texts, r.String())
 	}
 	switch {
@@ -55,29 +55,29 @@ type bands struct{ dynamic, static []*allocator.Tier }
 // prepareBands prepares the tiers of each policy and of the ranges open to all. They are made when
 // first needed: after a change of one policy, most are not needed before the next change.
 func (s *Compiled) prepareBands() {
-	s.open = map[bool]func() bands{}
-	for _, is4 := range []bool{true, false} {
-		s.open[is4] = sync.OnceValue(func() bands {
+	s.open = map[allocator.Family]func() bands{}
+	for _, f := range allocator.Families {
+		s.open[f] = sync.OnceValue(func() bands {
 			var ranges []allocator.Range
 			for _, c := range s.cidrs {
 				if c.Usable() {
-					ranges = append(ranges, ofFamily(c, is4)...)
+					ranges = append(ranges, ofFamily(c, f)...)
 				}
 			}
 			return s.bandsOf(ranges, s.ClosedTo(nil, ranges...))
 		})
 		for _, p := range s.policies {
-			if ranges := p.ranges(is4); len(ranges) > 0 {
-				p.bands[is4] = sync.OnceValue(func() bands { return s.bandsOf(ranges, s.ClosedTo(p, ranges...)) })
+			if ranges := p.ranges(f); len(ranges) > 0 {
+				p.bands[f] = sync.OnceValue(func() bands { return s.bandsOf(ranges, s.ClosedTo(p, ranges...)) })
 			}
 		}
 	}
 }
 
-func (p *Policy) ranges(is4 bool) []allocator.Range {
+func (p *Policy) ranges(f allocator.Family) []allocator.Range {
 	var out []allocator.Range
 	for _, r := range p.Ranges {
-		if r.Range.Prefix().Addr().Is4() == is4 {
+		if r.Range.Family() == f {
 			out = append(out, r.Range)
 		}
 	}
@@ -161,7 +161,7 @@ func intersect(a, b allocator.Span) allocator.Span {
 // namespaceView is which policies select a namespace as long as it has these labels.
 type namespaceView struct {
 	labels   map[string]string
-	families map[bool]*familyView
+	families map[allocator.Family]*familyView
 }
 
 // familyView is which policies steer Services of a namespace in one family, up to the first that
@@ -178,41 +178,41 @@ func (s *Compiled) view(svc Service) *namespaceView {
 	if v, ok := s.namespaces.Load(svc.Namespace); ok && maps.Equal(v.(*namespaceView).labels, svc.NamespaceLabels) {
 		return v.(*namespaceView)
 	}
-	v := &namespaceView{labels: svc.NamespaceLabels, families: map[bool]*familyView{true: {}, false: {}}}
+	v := &namespaceView{labels: svc.NamespaceLabels, families: map[allocator.Family]*familyView{allocator.IPv4: {}, allocator.IPv6: {}}}
 	for _, p := range s.policies {
 		if p.steers && p.selector.inNamespace(svc.NamespaceLabels) {
-			for is4, f := range v.families {
-				if len(p.Ranges) == 0 || p.bands[is4] != nil { // one without any range decides all the same
-					f.add(p)
+			for family, view := range v.families {
+				if len(p.Ranges) == 0 || p.bands[family] != nil { // one without any range decides all the same
+					view.add(p)
 				}
 			}
 		}
 	}
-	for is4, f := range v.families {
-		f.route = sync.OnceValue(func() *Route { return s.newRoute(f.policies, is4) })
+	for family, view := range v.families {
+		view.route = sync.OnceValue(func() *Route { return s.newRoute(view.policies, family) })
 	}
 	s.namespaces.Store(svc.Namespace, v)
 	return v
 }
 
-func (f *familyView) add(p *Policy) {
-	if n := len(f.policies); n > 0 && f.policies[n-1].endsChain() && f.policies[n-1].selector.services.Empty() {
+func (v *familyView) add(p *Policy) {
+	if n := len(v.policies); n > 0 && v.policies[n-1].endsChain() && v.policies[n-1].selector.services.Empty() {
 		return
 	}
-	f.policies = append(f.policies, p)
-	f.choosy = f.choosy || !p.selector.services.Empty()
+	v.policies = append(v.policies, p)
+	v.choosy = v.choosy || !p.selector.services.Empty()
 }
 
 func (p *Policy) endsChain() bool { return p.OnFull == v1alpha1.OnFullFail }
 
 // Route returns where a Service gets an address of a family from. Without any, Tiers is empty.
-func (s *Compiled) Route(svc Service, is4 bool) *Route {
-	f := s.view(svc).families[is4]
-	if !f.choosy {
-		return f.route()
+func (s *Compiled) Route(svc Service, f allocator.Family) *Route {
+	view := s.view(svc).families[f]
+	if !view.choosy {
+		return view.route()
 	}
 	var chain []*Policy
-	for _, p := range f.policies {
+	for _, p := range view.policies {
 		if p.selector.services.Matches(labels.Set(svc.Labels)) {
 			chain = append(chain, p)
 			if p.endsChain() {
@@ -220,20 +220,20 @@ func (s *Compiled) Route(svc Service, is4 bool) *Route {
 			}
 		}
 	}
-	return s.newRoute(chain, is4)
+	return s.newRoute(chain, f)
 }
 
-func (s *Compiled) newRoute(chain []*Policy, is4 bool) *Route {
+func (s *Compiled) newRoute(chain []*Policy, f allocator.Family) *Route {
 	r := &Route{Policies: chain, Fails: len(chain) > 0 && chain[len(chain)-1].endsChain()}
 	var all []bands
 	var whose []*Policy
 	for _, p := range chain {
-		if made, ok := p.bands[is4]; ok {
+		if made, ok := p.bands[f]; ok {
 			all, whose = append(all, made()), append(whose, p)
 		}
 	}
 	if !r.Fails {
-		all, whose = append(all, s.open[is4]()), append(whose, nil)
+		all, whose = append(all, s.open[f]()), append(whose, nil)
 	}
 	for i, b := range all {
 		r.add(b.dynamic, Origin{whose[i], allocator.Dynamic})
@@ -251,8 +251,8 @@ func (r *Route) add(tiers []*allocator.Tier, from Origin) {
 }
 
 // ofFamily returns the ranges of one family that have addresses.
-func ofFamily(c addressindex.ServiceCIDR, is4 bool) []allocator.Range {
-	return slices.DeleteFunc(slices.Clone(c.Ranges), func(r allocator.Range) bool { return r.Prefix().Addr().Is4() != is4 || r.Size() == 0 })
+func ofFamily(c addressindex.ServiceCIDR, f allocator.Family) []allocator.Range {
+	return slices.DeleteFunc(slices.Clone(c.Ranges), func(r allocator.Range) bool { return r.Family() != f || r.Size() == 0 })
 }
 
 // AllowsAdditional returns nil if a policy that selects a Service allows it additional addresses of
@@ -281,7 +281,7 @@ func (p *Policy) asksFor(cidrs map[string]addressindex.ServiceCIDR, name string)
 
 // Additional returns the tiers for an additional address of a Service from one ServiceCIDR, or why
 // it may not have one. Neither: there is no such range, it is not ready or of the other family.
-func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*allocator.Tier, *Refusal) {
+func (s *Compiled) Additional(svc Service, serviceCIDR string, f allocator.Family) ([]*allocator.Tier, *Refusal) {
 	if refusal := s.AllowsAdditional(svc, serviceCIDR); refusal != nil {
 		return nil, refusal
 	}
@@ -289,7 +289,7 @@ func (s *Compiled) Additional(svc Service, serviceCIDR string, is4 bool) ([]*all
 	if !c.Usable() {
 		return nil, nil
 	}
-	ranges := ofFamily(c, is4)
+	ranges := ofFamily(c, f)
 	barred, refusal := s.barred(svc, serviceCIDR, ranges)
 	b := s.bandsOf(ranges, barred)
 	tiers := slices.Concat(b.dynamic, b.static)

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
@@ -36,17 +36,9 @@ func Named(address string) *networkingv1.IPAddress {
 // Labels are those of an IPAddress of the API server's allocator.
 func Labels(a netip.Addr) map[string]string {
 	return map[string]string{
-		networkingv1.LabelIPAddressFamily: Family(a),
+		networkingv1.LabelIPAddressFamily: allocator.FamilyOf(a).String(),
 		networkingv1.LabelManagedBy:       v1alpha1.ManagedByAPIServer,
 	}
-}
-
-// Family returns "IPv4" or "IPv6", the value of the family label.
-func Family(a netip.Addr) string {
-	if a.Is4() {
-		return string(corev1.IPv4Protocol)
-	}
-	return string(corev1.IPv6Protocol)
 }
 
 // Service returns the Service that is the parent of an IPAddress; zero without one.

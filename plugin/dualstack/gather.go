@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 )
 
 // NewPlan plans for the Services of a namespace, "" for all, that a selector matches. It fails
@@ -65,7 +67,7 @@ func TwoFamilies(ctx context.Context, c client.Reader) error {
 	if err := c.List(ctx, list); err != nil {
 		return fmt.Errorf("listing ServiceCIDRs: %w", err)
 	}
-	families := map[bool]bool{} // true: IPv4
+	families := map[allocator.Family]bool{}
 	ranges := []string{}
 	for _, o := range list.Items {
 		if meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
@@ -73,7 +75,7 @@ func TwoFamilies(ctx context.Context, c client.Reader) error {
 		}
 		for _, text := range o.Spec.CIDRs {
 			if p, err := netip.ParsePrefix(text); err == nil {
-				families[p.Addr().Is4()] = true
+				families[allocator.FamilyOf(p.Addr())] = true
 				ranges = append(ranges, text)
 			}
 		}
@@ -81,9 +83,9 @@ func TwoFamilies(ctx context.Context, c client.Reader) error {
 	if len(families) == 2 {
 		return nil
 	}
-	lacking := corev1.IPv6Protocol
-	if families[false] {
-		lacking = corev1.IPv4Protocol
+	lacking := allocator.IPv6
+	if families[lacking] {
+		lacking = allocator.IPv4
 	}
 	return fmt.Errorf("there is no ServiceCIDR of %s that is Ready, only %v: give nodes and pods addresses of %s, then restart every kube-apiserver with a range of each family in --service-cluster-ip-range (docs/guides/dual-stack.md)",
 		lacking, ranges, lacking)
@@ -148,12 +150,8 @@ func (index podIndex) reach(s *corev1.Service) reach {
 }
 
 func (r reach) add(address string) {
-	switch a, err := netip.ParseAddr(address); {
-	case err != nil:
-	case a.Is4():
-		r[corev1.IPv4Protocol] = true
-	default:
-		r[corev1.IPv6Protocol] = true
+	if a, err := netip.ParseAddr(address); err == nil {
+		r[corev1.IPFamily(allocator.FamilyOf(a).String())] = true
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
@@ -147,7 +148,7 @@ func describeSource(w io.Writer, s admission.Source, has []view.Address) {
 		cli.Write(w, "  there is none\n")
 	}
 	for _, a := range has {
-		if a.Address.Is4() == (s.Family == "IPv4") && !drawable(s, a) {
+		if string(s.Family) == allocator.FamilyOf(a.Address).String() && !drawable(s, a) {
 			cli.Write(w, "  %s is none of these: it was chosen, or drawn when policies or ranges were others\n", a.Address)
 		}
 	}

@@ -211,17 +211,13 @@ func nameOf(s *corev1.Service) types.NamespacedName {
 // problems are why no Service can be moved.
 func (in Inputs) problems() (out []string) {
 	for _, from := range in.From {
-		ofFamily := 0
 		for _, to := range in.To {
-			if to.Prefix().Addr().Is4() == from.Prefix().Addr().Is4() {
-				ofFamily++
-			}
 			if to.Prefix().Overlaps(from.Prefix()) {
 				out = append(out, fmt.Sprintf("%s and %s overlap: move to a range that has no address of the old one", from, to))
 			}
 		}
-		if ofFamily == 0 {
-			out = append(out, fmt.Sprintf("%s is %s, and none of the new ranges is: name one in --to, or give the CIDR of the other family alone in --range", from, family(from.Prefix())))
+		if !slices.ContainsFunc(in.To, func(to Target) bool { return to.Family() == from.Family() }) {
+			out = append(out, fmt.Sprintf("%s is %s, and none of the new ranges is: name one in --to, or give the CIDR of the other family alone in --range", from, from.Family()))
 		}
 	}
 	for _, to := range in.To {
@@ -230,13 +226,6 @@ func (in Inputs) problems() (out []string) {
 		}
 	}
 	return out
-}
-
-func family(p netip.Prefix) string {
-	if p.Addr().Is4() {
-		return "IPv4"
-	}
-	return "IPv6"
 }
 
 // inside returns those addresses that lie in one of the ranges.

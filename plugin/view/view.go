@@ -148,18 +148,6 @@ func (v *View) Known() []netip.Addr { return v.index.Known() }
 // Relation counts ClusterIPs, and those with their IPAddress: how far a migration is.
 func (v *View) Relation() (claimed, covered int) { return v.index.Relation() }
 
-// Families are those of the cluster, the default one first; none without the default ServiceCIDR.
-func (v *View) Families() (all []corev1.IPFamily) {
-	for _, is4 := range v.policies.Current().Families() {
-		if is4 {
-			all = append(all, corev1.IPv4Protocol)
-		} else {
-			all = append(all, corev1.IPv6Protocol)
-		}
-	}
-	return all
-}
-
 // Usage counts the addresses of a span by state.
 func (v *View) Usage(s allocator.Span) allocator.Usage { return v.index.Usage(s) }
 

@@ -75,12 +75,12 @@ func (m *mistakes) detectLocal(d DetectLocal) {
 	if len(d.ClusterCIDRs) > 0 && d.Mode != DetectClusterCIDR {
 		m.add(field.Forbidden(field.NewPath(cidrs), "has no effect in mode "+d.Mode+"; remove it, or set mode: "+DetectClusterCIDR))
 	}
-	families := map[bool]bool{}
+	lengths := map[int]bool{} // of the addresses, which tell the families apart
 	for i, text := range d.ClusterCIDRs {
 		at := cidrs + "[" + strconv.Itoa(i) + "]"
 		if p, ok := m.network(at, text); ok {
-			m.unless(!families[p.Addr().Is4()], at, text, "must be of another family than the first; there is one network of pods in a family")
-			families[p.Addr().Is4()] = true
+			m.unless(!lengths[p.Addr().BitLen()], at, text, "must be of another family than the first; there is one network of pods in a family")
+			lengths[p.Addr().BitLen()] = true
 		}
 	}
 	m.networkInterface("detectLocal.bridgeInterface", d.BridgeInterface, d.Mode, DetectBridgeInterface)

@@ -104,19 +104,19 @@ func (c *ManagerConfiguration) Validate() error {
 // serviceRange follows kube-apiserver: one CIDR, or two of different families, the first of which
 // is the cluster's default family.
 func (m *mistakes) serviceRange(path string, cidrs []string) {
-	var families []bool
+	var lengths []int // of the addresses, which tell the families apart
 	for i, text := range cidrs {
 		at := path + "[" + strconv.Itoa(i) + "]"
 		p, _ := m.cidr(at, text, "10.96.0.0/16")
 		m.unless(!p.Addr().Is6() || p.Bits() >= 64, at, text, "an IPv6 range is /64 or smaller")
 		if p.IsValid() {
-			families = append(families, p.Addr().Is6())
+			lengths = append(lengths, p.Addr().BitLen())
 		}
 	}
 	if len(cidrs) > 2 {
 		m.add(field.TooMany(field.NewPath(path), len(cidrs), 2))
-	} else if len(families) == 2 {
-		m.unless(families[0] != families[1], path, strings.Join(cidrs, ","), "two ranges must be of different families")
+	} else if len(lengths) == 2 {
+		m.unless(lengths[0] != lengths[1], path, strings.Join(cidrs, ","), "two ranges must be of different families")
 	}
 }
 
