@@ -80,6 +80,8 @@ var arrows = []arrow{
 	{"proxyagent/nftables", module + "/proxyagent/watch", "spokes meet in the model"},
 	{"proxyagent/nftables", module + "/proxyagent/conntrack", "spokes meet in the model"},
 	{"proxyagent/nftables", module + "/proxyagent/iptables", "backends do not know one another"},
+	{"proxyagent/nftables/tables", "os/exec", "rendering starts no programs"},
+	{"proxyagent/nftables/tables", "net/http", "rendering reaches no network"},
 	{"proxyagent/ipvs", "k8s.io/*", "a backend turns a plan into virtual servers and knows no cluster"},
 	{"proxyagent/ipvs", module + "/proxyagent/compile", "a backend gets the plan handed in"},
 	{"proxyagent/ipvs", module + "/proxyagent/watch", "spokes meet in the model"},

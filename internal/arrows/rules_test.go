@@ -41,35 +41,48 @@ func TestRulesArePure(t *testing.T) {
 	}
 }
 
-// rulesOfIptables may import only values. Package ipset also has an edge to the kernel: its imports
-// do not count, but which of its names are used does.
-const rulesOfIptables = "../../proxyagent/iptables/rules"
+// purePackages may import only values. Some of what they import also has an edge to the kernel, or a
+// clock: its imports do not count, but which of its names are used does.
+var purePackages = []struct {
+	folder    string
+	mayImport []string
+	values    map[string]string // of packages, all that may be used
+}{
+	{
+		folder: "../../proxyagent/iptables/rules", mayImport: []string{module + "/proxyagent/model", module + "/proxyagent/ipset"},
+		values: map[string]string{"ipset": "Entry|Change|Set|Type|HashIP|HashIPPort|HashIPPortIP|HashIPPortNet|BitmapPort"},
+	},
+	{
+		folder: "../../proxyagent/nftables/tables", mayImport: []string{module + "/proxyagent/model", "github.com/google/nftables/expr", "golang.org/x/sys/unix", "time"},
+		values: map[string]string{"unix": "[A-Z0-9_]+", "time": "Time|Duration|Second"},
+	},
+}
 
-var (
-	rulesOfIptablesMayImport = []string{module + "/proxyagent/model", module + "/proxyagent/ipset"}
-	rulesOfIptablesMustNot   = []string{"context", "io/fs", "log", "log/slog", "net", "net/http", "os", "os/exec", "os/signal", "runtime", "syscall", "time", "unsafe"}
-	valuesOfIpset            = []string{"Entry", "Change", "Set", "Type", "HashIP", "HashIPPort", "HashIPPortIP", "HashIPPortNet", "BitmapPort"}
-)
+var purePackagesMustNot = []string{"context", "io/fs", "log", "log/slog", "net", "net/http", "os", "os/exec", "os/signal", "runtime", "syscall", "time", "unsafe"}
 
-// TestRulesOfIptablesArePure checks the imports of their package, and what it uses of ipset.
-func TestRulesOfIptablesArePure(t *testing.T) {
-	for _, path := range goFiles(t, rulesOfIptables) {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		for _, imported := range importsOf(t, path) {
-			domain, _, _ := strings.Cut(imported, "/")
-			if slices.Contains(rulesOfIptablesMustNot, imported) || strings.Contains(domain, ".") && !slices.Contains(rulesOfIptablesMayImport, imported) {
-				t.Errorf("%s imports %s: rules follow from the plan alone", path, imported)
+// TestRulesOfBackendsArePure checks the imports of their packages, and what they use of some.
+func TestRulesOfBackendsArePure(t *testing.T) {
+	for _, p := range purePackages {
+		for _, path := range goFiles(t, p.folder) {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
 			}
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, used := range regexp.MustCompile(`\bipset\.([A-Z]\w*)`).FindAllStringSubmatch(string(text), -1) {
-			if !slices.Contains(valuesOfIpset, used[1]) {
-				t.Errorf("%s uses %s, which is no value", path, used[0])
+			for _, imported := range importsOf(t, path) {
+				domain, _, _ := strings.Cut(imported, "/")
+				if (slices.Contains(purePackagesMustNot, imported) || strings.Contains(domain, ".")) && !slices.Contains(p.mayImport, imported) {
+					t.Errorf("%s imports %s: rules follow from the plan alone", path, imported)
+				}
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, values := range p.values {
+				for _, used := range regexp.MustCompile(`\b`+name+`\.([A-Z]\w*)`).FindAllStringSubmatch(string(text), -1) {
+					if !regexp.MustCompile("^(" + values + ")$").MatchString(used[1]) {
+						t.Errorf("%s uses %s, which is no value", path, used[0])
+					}
+				}
 			}
 		}
 	}

@@ -206,8 +206,6 @@ func (s step) String() string {
 // fallback has sh and mh pass over a client's endpoint that drains; without, the client is refused.
 const fallback = ipvs.ServiceSchedulerOpt1
 
-func hashes(s model.Scheduler) bool { return s == model.SourceHashing || s == model.MaglevHashing }
-
 func (k *kernel) service(f front, b balancing) ipvs.Service {
 	s := ipvs.Service{
 		Address: f.at.Addr(), Port: f.at.Port(), Protocol: ipvs.Protocol(f.protocol), Family: k.inet(), Scheduler: string(b.scheduler), Timeout: uint32(b.seconds),
@@ -216,7 +214,7 @@ func (k *kernel) service(f front, b balancing) ipvs.Service {
 	if b.seconds > 0 {
 		s.Flags |= ipvs.ServicePersistent
 	}
-	if hashes(b.scheduler) {
+	if b.scheduler.Hashes() {
 		s.Flags |= fallback
 	}
 	return s
@@ -270,7 +268,7 @@ func serversOf(all map[front]ipvs.ServiceExtended) map[front]*server {
 		if s.Flags&ipvs.ServicePersistent != 0 {
 			b.seconds = int(s.Timeout)
 		}
-		if hashes(b.scheduler) && s.Flags&fallback == 0 {
+		if b.scheduler.Hashes() && s.Flags&fallback == 0 {
 			b.scheduler = "" // none that a Service wants
 		}
 		found[f] = &server{balancing: b}

@@ -37,6 +37,9 @@ func ParseScheduler(s string) (Scheduler, bool) {
 	return Scheduler(s), slices.Contains(Schedulers, Scheduler(s))
 }
 
+// Hashes reports whether it goes by a hash of the client's address.
+func (s Scheduler) Hashes() bool { return s == SourceHashing || s == MaglevHashing }
+
 // Mode is what a node serves with.
 type Mode string
 

@@ -1,30 +1,11 @@
 //go:build linux
 
-// Package nftables serves a Plan of one family with native nftables, as package iptables does.
+// Package nftables keeps a table of nftables in the kernel, as package iptables keeps rules.
 //
-//	Delta ──> Tables ──> elements that differ ──────┬──> Proxier ──> netlink: one transaction
-//	             └─────> chains that differ (layout)─┘
+// It models a [Proxier] of one family, the edge between the kernel and a pure [tables.Table]: it
+// writes by netlink what differs, in one transaction, and repairs what other programs changed, while
+// changes go on: it compares sums of fingerprints of elements, and handles of rules (drift.go). It
+// finds by trying which ports the kernel refuses.
 //
-// There is no chain for a Service that asks for nothing special. A map leads from a destination,
-// that is virtual IP, protocol and port, to the number of a route, and another one from that to a
-// chain for a number of endpoints. The chain draws an index below this number and finds the
-// endpoint of destination and index in another map. So a Service that comes, goes or changes is a
-// few elements, however many Services there are. Chains change with the Globals, and where a number
-// of endpoints or a time-out of session affinity is new.
-//
-// Session affinity takes one map for all ports: packets write into it which endpoint a client of a
-// port has. A set has the endpoints that clients may keep: with one that goes, its clients are
-// forgotten. A port takes an element for each front and endpoint (rule.go has how, layout.go the
-// rules). All ports with the same number of endpoints and time-out share a chain.
-//
-// Schedulers are other ways to draw the index, and other sequences of endpoints behind it
-// (spread.go): each as often as it weighs, or a look-up table. A port that is served in turn has
-// its own chain, which counts for it; a hash of the client's address can be shared.
-//
-// Tables is pure: the same Plan leads to the same elements and chains, whatever came before, except
-// that endpoints keep their indexes (places.go), and that what packets under way may still look for
-// goes a second later (leaving.go). Proxier keeps the kernel as Tables says, and repairs what other
-// programs change: it compares sums of fingerprints of elements, and handles of rules, while
-// changes go on. Start with tables.go; port.go has what one port adds, layout.go the rules,
-// drift.go the comparison.
+// Start reading at [Proxier.Sync].
 package nftables

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables/tables"
 )
 
 // Check repairs changes by other programs and lists them, in microseconds if there are none. It
@@ -23,7 +24,7 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 		return nil, nil
 	}
 	err := p.admitAgain(now)
-	if p.hashAgain(now); err == nil && len(p.tables.changed)+len(p.tables.pending) > 0 {
+	if p.hashAgain(now); err == nil && p.table.Pending() {
 		err = p.bring(ctx, now)
 	}
 	if err != nil {
@@ -49,31 +50,10 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	return found, nil
 }
 
-// journal is what the agent has written since a comparison began to read: the comparison says
-// nothing of that, but the next one does.
-type journal struct {
-	buckets map[bucket]struct{}
-	names   map[string]struct{} // of chains, and of sets that are not compared
-}
-
-func (j *journal) note(changes map[key]change, names ...string) {
-	if j == nil {
-		return
-	}
-	for k := range changes {
-		j.buckets[k.bucket()] = struct{}{}
-	}
-	for _, name := range names {
-		j.names[name] = struct{}{}
-	}
-}
-
-func (j *journal) has(name string) bool { _, noted := j.names[name]; return noted }
-
 // comparison is one with what the kernel had.
 type comparison struct {
-	there
-	*journal
+	tables.Observed
+	*tables.Journal
 	found []string
 }
 
@@ -84,34 +64,35 @@ func (p *Proxier) compare(ctx context.Context, beside bool) (found []string, err
 	if err != nil {
 		return nil, err
 	}
-	c := &comparison{journal: &journal{map[bucket]struct{}{}, map[string]struct{}{}}}
-	p.journal = c.journal
+	c := &comparison{Journal: tables.NewJournal()}
+	p.journal = c.Journal
 	defer func() {
 		if !p.superseded(c) {
 			p.journal = nil
 		}
 	}()
 	if !p.anew {
-		p.read(beside, func() { c.there, err = p.kernel.read(ctx) })
+		p.read(beside, func() { c.Observed, err = p.kernel.read(ctx) })
 	}
 	if err != nil || p.superseded(c) {
 		return nil, err
 	}
 	first := p.handles == nil
-	if beside { // what waits to be written is known to differ
-		c.note(p.tables.changed, slices.Collect(maps.Keys(p.tables.pending))...)
+	if beside {
+		p.table.NotePending(c.Journal)
 	}
-	if c.dormant {
-		c.found = append(c.found, "table "+table)
+	if c.Dormant {
+		c.found = append(c.found, "table "+tables.Name)
 	}
-	p.compareChains(c)
+	handles, found := p.table.CompareChains(c.Observed, c.Journal, p.handles)
+	p.handles, c.found = handles, append(c.found, found...)
 	p.compareOthers(c)
-	if !first || len(c.sets) > 0 { // otherwise all that is wanted is noted as a change already
+	if !first || len(c.Sets) > 0 { // otherwise all that is wanted is noted as a change already
 		if err := p.compareSets(ctx, c, beside); err != nil || p.superseded(c) {
 			return nil, err
 		}
 	}
-	p.declared = p.declared && !c.dormant
+	p.declared = p.declared && !c.Dormant
 	p.known = true
 	if known { // otherwise the other family writes: this one looks again
 		p.last = others
@@ -129,58 +110,22 @@ func (p *Proxier) read(beside bool, read func()) {
 }
 
 // superseded reports whether a Sync failed, or compared everything itself, while a comparison read.
-func (p *Proxier) superseded(c *comparison) bool { return p.journal != c.journal }
-
-// compareChains goes by the handles: a program that changes a rule cannot keep them.
-func (p *Proxier) compareChains(c *comparison) {
-	t := p.tables
-	wanted := map[string]struct{}{}
-	for name := range t.layout().static() {
-		wanted[name] = struct{}{}
-	}
-	for name := range t.chains {
-		wanted[name] = struct{}{}
-	}
-	handles := map[string]string{}
-	for name, have := range c.rules {
-		was, known := p.handles[name]
-		switch _, ok := wanted[name]; {
-		case ok:
-			handles[name] = have
-		case !c.has(name):
-			handles[name], t.pending[name] = have, state{there: true}
-			c.found = append(c.found, "chain "+name)
-		case known: // it is leaving, and would stay if it were not known any more
-			handles[name] = was
-		}
-	}
-	for name := range wanted {
-		have, there := c.rules[name]
-		switch was, known := p.handles[name]; {
-		case c.has(name) && known:
-			handles[name] = was
-		case !there || have != was:
-			t.pending[name] = state{there: there}
-			c.found = append(c.found, "chain "+name)
-		}
-	}
-	p.handles = handles
-}
+func (p *Proxier) superseded(c *comparison) bool { return p.journal != c.Journal }
 
 // compareOthers looks for the sets that packets write into, and for those of other versions.
 func (p *Proxier) compareOthers(c *comparison) {
 	p.remembers, p.unwanted = true, nil
-	for name := range remembering {
-		if !c.others[string(name)] && !c.has(string(name)) {
+	for name := range tables.Remembering {
+		if !c.Others[string(name)] && !c.Has(string(name)) {
 			p.remembers = false
 		}
-		delete(c.others, string(name))
+		delete(c.Others, string(name))
 	}
-	if !p.remembers && p.tables.affinity > 0 {
-		c.found = append(c.found, "set "+string(clients))
+	if !p.remembers && p.table.Remembers() {
+		c.found = append(c.found, "set "+string(tables.Clients))
 	}
-	for name := range c.others {
-		if !c.has(name) {
+	for name := range c.Others {
+		if !c.Has(name) {
 			p.unwanted = append(p.unwanted, name)
 			c.found = append(c.found, "set "+name)
 		}
@@ -189,30 +134,31 @@ func (p *Proxier) compareOthers(c *comparison) {
 
 // compareSets reads elements again in buckets whose fingerprints differ, and notes which do.
 func (p *Proxier) compareSets(ctx context.Context, c *comparison, beside bool) error {
-	t := p.tables
+	t := p.table
 	if !beside {
-		t.changed = map[key]change{}
+		t.Forget()
 	}
 	p.declared = true
-	wrong := map[set]struct{}{}
-	for name := range schemas {
-		if _, there := c.sets[name]; !there {
+	wrong := map[tables.Set]struct{}{}
+	for name := range tables.Schemas {
+		if _, there := c.Sets[name]; !there {
 			p.declared, wrong[name] = false, struct{}{}
 		}
 	}
-	if differ := c.differing(t.prints); len(differ) > 0 {
+	if differ := t.Differing(c.Observed, c.Journal); len(differ) > 0 {
 		if beside {
-			t = t.snapshot()
+			t = t.Snapshot()
 		}
-		var found map[key]change
+		var found map[tables.Key]tables.Change
 		var err error
-		p.read(beside, func() { found, err = p.kernel.difference(ctx, t, c.there, differ) })
+		p.read(beside, func() { found, err = p.kernel.difference(ctx, t, c.Observed, differ) })
 		if err != nil || p.superseded(c) {
 			return err
 		}
 		for k, change := range found {
-			if _, written := c.buckets[k.bucket()]; !written {
-				p.tables.changed[k], wrong[k.set] = change, struct{}{}
+			if !c.Wrote(k.Bucket()) {
+				p.table.Differs(k, change)
+				wrong[k.Set] = struct{}{}
 			}
 		}
 	}
@@ -222,44 +168,31 @@ func (p *Proxier) compareSets(ctx context.Context, c *comparison, beside bool) e
 	return nil
 }
 
-// differing are the buckets whose elements have other fingerprints than those wanted.
-func (c *comparison) differing(wanted map[bucket]uint64) map[bucket]struct{} {
-	differ := map[bucket]struct{}{}
-	for _, some := range []map[bucket]uint64{wanted, c.prints} {
-		for b := range some {
-			if _, written := c.buckets[b]; !written && wanted[b] != c.prints[b] {
-				differ[b] = struct{}{}
-			}
-		}
-	}
-	return differ
-}
-
 // difference is how the elements in some buckets differ from those that are wanted.
-func (k *kernel) difference(ctx context.Context, wanted *Tables, have there, differ map[bucket]struct{}) (map[key]change, error) {
-	found, sets := map[key]change{}, map[set]struct{}{}
-	in := func(b bucket) bool { _, differs := differ[b]; return differs }
-	for of, value := range wanted.all() {
-		if in(of.bucket()) {
-			found[of] = change{wanted: true, value: value}
+func (k *kernel) difference(ctx context.Context, wanted *tables.Table, have tables.Observed, differ map[tables.Bucket]struct{}) (map[tables.Key]tables.Change, error) {
+	found, sets := map[tables.Key]tables.Change{}, map[tables.Set]struct{}{}
+	in := func(b tables.Bucket) bool { _, differs := differ[b]; return differs }
+	for of, value := range wanted.All() {
+		if in(of.Bucket()) {
+			found[of] = tables.Change{Wanted: true, Value: value}
 		}
 	}
 	for b := range differ {
-		sets[b.set] = struct{}{}
+		sets[b.Set] = struct{}{}
 	}
 	for name := range sets {
-		if _, there := have.sets[name]; !there {
+		if _, there := have.Sets[name]; !there {
 			continue
 		}
-		before := maps.Clone(have.prints)
-		maps.DeleteFunc(before, func(b bucket, _ uint64) bool { return b.set != name || !in(b) })
+		before := maps.Clone(have.Prints)
+		maps.DeleteFunc(before, func(b tables.Bucket, _ uint64) bool { return b.Set != name || !in(b) })
 		elements, err := k.elements(ctx, name, in, before)
 		if err != nil {
 			return nil, err
 		}
 		for of, was := range elements {
 			c := found[of]
-			if c.there, c.was = true, was; c.wanted && c.value == was {
+			if c.There, c.Was = true, was; c.Wanted && c.Value == was {
 				delete(found, of)
 			} else {
 				found[of] = c
@@ -273,12 +206,12 @@ func (k *kernel) difference(ctx context.Context, wanted *Tables, have there, dif
 // withheld, and the rest is written. If it refuses none, something else is in the way, as a set of
 // another version of this program: then the table is made anew.
 func (p *Proxier) isolate(ctx context.Context, now time.Time) error {
-	refused, err := p.find(p.tables.ports, p.withheld.Suspects(p.tables.ports))
+	refused, err := p.find(p.table.Ports(), p.withheld.Suspects(p.table.Ports()))
 	if err != nil {
 		return fmt.Errorf("looking for ports that are refused: %w", err)
 	}
 	p.anew = len(refused) == 0
-	p.tables.Apply(p.withheld.WithholdAll(now, p.tables.ports, refused))
+	p.table.Apply(p.withheld.WithholdAll(now, p.table.Ports(), refused))
 	return p.write(ctx, now)
 }
 
@@ -289,14 +222,14 @@ func (p *Proxier) find(ports map[model.PortName]*model.ServicePort, names []mode
 		for _, name := range names {
 			some = append(some, ports[name])
 		}
-		return p.generations.Write(func() (int, error) { return 1, try(p.tables.globals, some...) })
+		return p.generations.Write(func() (int, error) { return 1, try(p.table.Globals(), some...) })
 	})
 }
 
 // apply takes a Delta in.
 func (p *Proxier) apply(d model.Delta) {
 	d.Ports = p.servable(d.Ports)
-	p.tables.Apply(p.withheld.Apply(d))
+	p.table.Apply(p.withheld.Apply(d))
 }
 
 // admitAgain has ports that are withheld wait to be written, if the kernel takes them by now.
@@ -313,6 +246,6 @@ func (p *Proxier) admitAgain(now time.Time) error {
 	for name := range refused {
 		delete(wanted, name)
 	}
-	p.tables.Apply(p.withheld.Release(wanted))
+	p.table.Apply(p.withheld.Release(wanted))
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables/tables"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 // TestAComparisonLetsChangesPass has ports come, change and go all the time while everything is
@@ -23,7 +25,7 @@ func TestAComparisonLetsChangesPass(t *testing.T) {
 		add := func(i int, d model.Delta) *model.ServicePort {
 			vip = vip.Next()
 			name := model.PortName{Service: model.ServiceName{Namespace: "many", Name: strconv.Itoa(i)}, Protocol: model.TCP}
-			d.Ports[name] = &model.ServicePort{Name: name, ClusterIPs: []netip.Addr{vip}, Port: 80, HasEndpoints: true, Cluster: several(d.Globals.Family, 5)}
+			d.Ports[name] = &model.ServicePort{Name: name, ClusterIPs: []netip.Addr{vip}, Port: 80, HasEndpoints: true, Cluster: plans.Endpoints(d.Globals.Family, 5)}
 			return d.Ports[name]
 		}
 		for i := range 1000 {
@@ -31,17 +33,17 @@ func TestAComparisonLetsChangesPass(t *testing.T) {
 		}
 		syncOne(t, p, d)
 		// A bucket in which the agent writes meanwhile is left to the next comparison.
-		h, foreign, used := "ip", netip.MustParseAddr("10.99.0.1"), map[bucket]bool{}
+		h, foreign, used := "ip", netip.MustParseAddr("10.99.0.1"), map[tables.Bucket]bool{}
 		if d.Globals.Family == model.IPv6 {
 			h, foreign = "ip6", netip.MustParseAddr("fd00:99::1")
 		}
 		for a, i := first, 0; i < 1300; a, i = a.Next(), i+1 { // those of a thousand ports, and of 300 changes
-			used[key{active, addr(a)}.bucket()] = true
+			used[tables.Key{Set: "active", Of: string(a.AsSlice())}.Bucket()] = true
 		}
-		for used[key{active, addr(foreign)}.bucket()] {
+		for used[tables.Key{Set: "active", Of: string(foreign.AsSlice())}.Bucket()] {
 			foreign = foreign.Next()
 		}
-		ruleset(t, "add", "element", h, table, string(active), "{", foreign.String(), "}")
+		ruleset(t, "add", "element", h, table, "active", "{", foreign.String(), "}")
 		ruleset(t, "insert", "rule", h, table, chainRefuse, "drop")
 		type result struct {
 			found []string
@@ -52,7 +54,7 @@ func TestAComparisonLetsChangesPass(t *testing.T) {
 			found, err := p.Check(t.Context(), later())
 			checked <- result{found, err}
 		}
-		for _, want := range [][]string{{"chain " + chainRefuse, "set " + string(active)}, nil} {
+		for _, want := range [][]string{{"chain " + chainRefuse, "set active"}, nil} {
 			if want == nil {
 				ruleset(t, "add", "table", "inet", "others") // hints at a change
 			}
@@ -61,7 +63,7 @@ func TestAComparisonLetsChangesPass(t *testing.T) {
 			for changes := 0; ; changes++ {
 				one := model.Delta{Globals: d.Globals, Ports: map[model.PortName]*model.ServicePort{}}
 				port := add(changes%10, one)
-				port.Cluster = several(d.Globals.Family, changes%7)
+				port.Cluster = plans.Endpoints(d.Globals.Family, changes%7)
 				port.AffinitySeconds = changes % 2 * 60
 				if changes%10 == 9 {
 					one.Ports[port.Name] = nil

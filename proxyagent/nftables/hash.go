@@ -21,7 +21,7 @@ func (p *Proxier) servable(ports map[model.PortName]*model.ServicePort) map[mode
 	other := map[model.PortName]*model.ServicePort{}
 	for name, port := range ports {
 		delete(p.unhashed, name)
-		if port == nil || pickerOf(port.Scheduler) != bySource || p.canHash(time.Now()) {
+		if port == nil || !port.Scheduler.Hashes() || p.canHash(time.Now()) {
 			continue
 		}
 		as := *port

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables/tables"
 )
 
 // TestWithoutHashClientsAreServed has a kernel that refuses a hash, as one without the module does:
@@ -46,9 +47,9 @@ func TestWithoutHashClientsAreServed(t *testing.T) {
 		if diff := cmp.Diff(lacks(model.LeastConnection), p.Degraded()); diff != "" || chainWith(p, "by-source") == "" {
 			t.Errorf("degraded although it could be served (-want +got):\n%s", diff)
 		}
-		fresh := NewTables(d.Globals.Family)
+		fresh := tables.NewTable(d.Globals.Family)
 		fresh.Apply(d)
-		if diff := cmp.Diff(fresh.lacking, p.tables.lacking); diff != "" {
+		if diff := cmp.Diff(fresh.Degraded(), p.table.Degraded()); diff != "" {
 			t.Error(diff)
 		}
 	})

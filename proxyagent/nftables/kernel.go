@@ -12,6 +12,7 @@ import (
 	"github.com/mdlayher/netlink"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables/tables"
 )
 
 // kernel is our table of one family. The library only writes; reading has a connection of its own:
@@ -30,7 +31,7 @@ const socketBuffer = 1 << 20
 const answerTimeout = time.Minute
 
 func open(f model.Family) (*kernel, error) {
-	k := &kernel{table: &nftables.Table{Name: table, Family: nftables.TableFamily(f.Number())}}
+	k := &kernel{table: &nftables.Table{Name: tables.Name, Family: nftables.TableFamily(f.Number())}}
 	return k, k.connect()
 }
 
@@ -103,22 +104,22 @@ func (k *kernel) remove() error {
 func (k *kernel) close() { _ = k.conn.CloseLasting() }
 
 // set describes one of our sets.
-func (k *kernel) set(name set) *nftables.Set {
-	schema, written := remembering[name]
+func (k *kernel) set(name tables.Set) *nftables.Set {
+	schema, written := tables.Remembering[name]
 	if !written {
-		schema = schemas[name]
+		schema = tables.Schemas[name]
 	}
 	s := &nftables.Set{
 		Table: k.table, Name: string(name),
-		KeyType: k.fields(schema.key), Concatenation: len(schema.key) > 1,
-		Dynamic: written, HasTimeout: written, Size: schema.most,
+		KeyType: k.fields(schema.Key), Concatenation: len(schema.Key) > 1,
+		Dynamic: written, HasTimeout: written, Size: schema.Most,
 	}
-	switch schema.kind {
-	case member:
-	case verdict:
+	switch schema.Kind {
+	case tables.Member:
+	case tables.Verdict:
 		s.IsMap, s.DataType = true, nftables.TypeVerdict
 	default:
-		s.IsMap, s.DataType = true, k.fields(types[schema.kind])
+		s.IsMap, s.DataType = true, k.fields(tables.Types[schema.Kind])
 	}
 	return s
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/nftables"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 // othersWrite has another program with many chains of its own write nf_tables all the time, in the
@@ -67,7 +68,7 @@ func TestBesideOthersThatWriteNoChangeFails(t *testing.T) {
 		name := model.PortName{Service: model.ServiceName{Namespace: "default", Name: "a"}, Protocol: model.TCP}
 		port, failed := *d.Ports[name], 0
 		for i := range 100 {
-			port.Cluster = several(d.Globals.Family, 3+i)
+			port.Cluster = plans.Endpoints(d.Globals.Family, 3+i)
 			changed := port
 			if full, err := p.Sync(t.Context(), model.Delta{Ports: map[model.PortName]*model.ServicePort{name: &changed}}); err != nil || full {
 				failed++

@@ -17,20 +17,21 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables/tables"
 )
 
 // Proxier keeps the kernel's table for one family as a Plan wants it. Its methods may be called
 // concurrently; while one reads the kernel to compare, the rest can run.
 type Proxier struct {
 	mu          sync.Mutex
-	tables      *Tables
+	table       *tables.Table
 	kernel      *kernel
 	generations *nfnetlink.Generations
 	fullCheck   time.Duration
 
 	begun     bool                                  // the first Sync has
 	served    []model.ServicePort                   // by an earlier agent, until it was asked for
-	known     bool                                  // what has changed in tables is the whole difference to the kernel
+	known     bool                                  // what is not written of table is the whole difference to the kernel
 	declared  bool                                  // the table is awake, and has all sets
 	anew      bool                                  // what is there is to be replaced as a whole
 	handles   map[string]string                     // of the rules of each chain, after the last write or comparison
@@ -43,7 +44,7 @@ type Proxier struct {
 	withheld  model.Withheld                        // ports that the kernel refuses
 	last      uint32                                // transactions of others before the last comparison
 	pace      model.Pace                            // of comparisons
-	journal   *journal                              // of the comparison that reads, if one does
+	journal   *tables.Journal                       // of the comparison that reads, if one does
 	changes   int                                   // of the last write
 	invalid   atomic.Uint64                         // packets dropped, when the kernel was last asked
 }
@@ -56,7 +57,7 @@ func New(f model.Family, generations *nfnetlink.Generations, fullCheck time.Dura
 		return nil, err
 	}
 	return &Proxier{
-		tables: NewTables(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute),
+		table: tables.NewTable(f), kernel: k, generations: generations, fullCheck: cmp.Or(fullCheck, 5*time.Minute),
 		unhashed: map[model.PortName]*model.ServicePort{}, tryHash: func() error { return tryHash(f) },
 	}, nil
 }
@@ -79,7 +80,17 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	return full, p.bring(ctx, time.Now())
 }
 
-// bring brings the kernel to what Tables want, without the ports that it refuses. After a refusal
+// Served lists, once, the fronts of UDP and SCTP that the table led to endpoints when the first
+// Sync began: the flows to those that no Service has any more are stale.
+func (p *Proxier) Served() []model.ServicePort {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	served := p.served
+	p.served = nil
+	return served
+}
+
+// bring brings the kernel to what table wants, without the ports that it refuses. After a refusal
 // it first looks whether the kernel is as it was thought to be.
 func (p *Proxier) bring(ctx context.Context, now time.Time) error {
 	err := p.write(ctx, now)
@@ -94,7 +105,7 @@ func (p *Proxier) bring(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// write brings the kernel to what Tables want.
+// write brings the kernel to what table wants.
 func (p *Proxier) write(ctx context.Context, now time.Time) (err error) {
 	if !p.known {
 		start := time.Now()
@@ -113,17 +124,15 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (err error) {
 
 // program writes what differs, except what packets under way may still look for.
 func (p *Proxier) program(ctx context.Context, now time.Time) (transactions int, err error) {
-	left := p.tables.leave(now)
-	chains, old := p.tables.differing()
-	old = slices.DeleteFunc(old, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
-	remember := p.tables.affinity > 0
+	todo, remember := p.table.Transaction(now), p.table.Remembers()
+	todo.Remove = slices.DeleteFunc(todo.Remove, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
 	declared := p.declared && (p.remembers || !remember)
-	p.changes = len(p.tables.changed)
-	if declared && len(chains)+len(old)+len(p.unwanted)+p.changes == 0 {
-		p.tables.settled(left)
+	p.changes = len(todo.Change)
+	if declared && len(p.unwanted) == 0 && todo.Empty() {
+		p.table.Written(todo)
 		return 0, nil
 	}
-	t := transaction{kernel: p.kernel}
+	t := batch{kernel: p.kernel}
 	if p.anew {
 		t.conn.AddTable(t.table) // to take away what may not be there fails
 		t.conn.DelTable(t.table)
@@ -131,27 +140,27 @@ func (p *Proxier) program(ctx context.Context, now time.Time) (transactions int,
 	if !declared {
 		t.declare(remember)
 	}
-	t.write(chains)
-	t.change(p.tables.changed)
-	t.remove(old, p.unwanted)
-	p.journal.note(p.tables.changed, slices.Concat(slices.Collect(maps.Keys(chains)), old, p.unwanted)...)
+	t.write(todo.Write)
+	t.change(todo.Change)
+	t.remove(todo.Remove, p.unwanted)
+	p.journal.Note(todo, p.unwanted...)
 	if remember && !p.remembers {
-		p.journal.note(nil, string(clients), string(newcomers))
+		p.journal.Note(tables.Transaction{}, string(tables.Clients), string(tables.Newcomers))
 	}
 	if t.flush(); t.err != nil {
-		return 0, fmt.Errorf("writing the table %s: %w", table, t.err)
+		return 0, fmt.Errorf("writing the table %s: %w", tables.Name, t.err)
 	}
 	p.declared, p.anew, p.unwanted = true, false, nil
 	p.remembers = p.remembers || remember
-	p.tables.settled(left)
-	p.readHandles(ctx, chains, old)
+	p.table.Written(todo)
+	p.readHandles(ctx, todo.Write, todo.Remove)
 	return 1, nil
 }
 
 // readHandles takes up the handles of written chains, many at once. A chain whose handles cannot be
 // read is as good as any other, but changes of it by another program would go unseen: it is written
 // once more, with the next change or by the next Check.
-func (p *Proxier) readHandles(ctx context.Context, written map[string]chain, removed []string) {
+func (p *Proxier) readHandles(ctx context.Context, written map[string]tables.Chain, removed []string) {
 	const many = 20
 	for _, name := range removed {
 		delete(p.handles, name)
@@ -166,11 +175,11 @@ func (p *Proxier) readHandles(ctx context.Context, written map[string]chain, rem
 	handles, err := p.kernel.handles(ctx, some...)
 	for name, c := range written {
 		accept := uint32(0)
-		if c.hook.kind != "" {
+		if c.Hook.Kind != "" {
 			accept = uint32(nftables.ChainPolicyAccept)
 		}
 		if p.handles[name] = policy(accept) + handles[name]; err != nil {
-			p.tables.pending[name] = state{there: true}
+			p.table.Rewrite(name)
 		}
 	}
 }
@@ -179,12 +188,7 @@ func (p *Proxier) readHandles(ctx context.Context, written map[string]chain, rem
 func (p *Proxier) Degraded() (all []model.Degradation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all = p.withheld.Degraded()
-	for name, reasons := range p.tables.lacking {
-		for _, r := range reasons {
-			all = append(all, model.Degradation{Port: name, Reason: r})
-		}
-	}
+	all = append(p.table.Degraded(), p.withheld.Degraded()...)
 	slices.SortFunc(all, model.Degradation.Compare)
 	return all
 }
@@ -193,42 +197,18 @@ func (p *Proxier) Degraded() (all []model.Degradation) {
 func (p *Proxier) Describe(n model.PortName) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	port := p.tables.ports[n]
-	if port == nil {
-		return nil
-	}
-	lines := []string{fmt.Sprintf("Elements of %s in nftables, table %s:", n, table)}
-	for _, reason := range p.tables.lacking[n] {
-		lines = append(lines, "  "+reason.String())
-	}
-	c, elements := contribution(port, p.tables.isPlain(port)), []string{}
-	if port.Scheduler != "" || len(port.Weights) > 0 {
-		lines = append(lines, c.describe()...)
-	}
-	for k := range c.members {
-		c.values[k] = ""
-	}
-	for r, endpoints := range c.runs {
-		for i, e := range endpoints {
-			if spreadCost(port) == 0 { // otherwise thousands, of which the spread says enough
-				c.values[r.key(i)] = destination(e)
-			}
-		}
-	}
-	for k, value := range c.values {
-		elements = append(elements, "  "+describe(p.tables.globals.Family, k, value))
-	}
-	return append(lines, slices.Sorted(slices.Values(elements))...)
+	return p.table.Describe(n)
 }
 
 // Counts returns how many elements there are, and how many the last Sync wrote; nil before it.
 func (p *Proxier) Counts() (total, written map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.tables.written == nil {
+	elements, once := p.table.Total()
+	if !once {
 		return nil, nil
 	}
-	return map[string]int{table: p.tables.size}, map[string]int{table: p.changes}
+	return map[string]int{tables.Name: elements}, map[string]int{tables.Name: p.changes}
 }
 
 // InvalidDropped returns how many packets of invalid connection-tracking state were dropped since

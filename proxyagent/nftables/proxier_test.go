@@ -5,25 +5,26 @@ package nftables
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os/exec"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/nftables/expr"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables/tables"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 func TestMain(m *testing.M) { network.Isolate(m) }
+
+// The table, and chains of it.
+const table, chainServices, chainNew, chainRefuse, chainForward = tables.Name, "services", "new-connections", "refuse", tables.ChainForward
 
 func plan(f model.Family) model.Delta {
 	a := func(v4, v6 string) netip.Addr {
@@ -32,9 +33,9 @@ func plan(f model.Family) model.Delta {
 		}
 		return netip.MustParseAddr(v4)
 	}
-	ranges, source := netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("198.51.100.0/24")
+	ranges, source, beside := netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("198.51.101.0/28")
 	if f == model.IPv6 {
-		ranges, source = netip.MustParsePrefix("fd00:96::/112"), netip.MustParsePrefix("2001:db8::/64")
+		ranges, source, beside = netip.MustParsePrefix("fd00:96::/112"), netip.MustParsePrefix("2001:db8::/64"), netip.MustParsePrefix("2001:db8:0:1::/68")
 	}
 	all := []netip.AddrPort{netip.AddrPortFrom(a("10.244.1.3", "fd00:244::3"), 8080), netip.AddrPortFrom(a("10.244.2.3", "fd00:244::4"), 8080)}
 	d := model.Delta{
@@ -50,7 +51,7 @@ func plan(f model.Family) model.Delta {
 		func(p *model.ServicePort) { p.InternalLocal = true },
 		func(p *model.ServicePort) { p.Cluster, p.Local, p.HasEndpoints = nil, nil, false },
 		func(p *model.ServicePort) {
-			p.SourceRanges, p.HealthCheckNodePort = []netip.Prefix{source, netip.PrefixFrom(last(source).Next(), source.Bits()+4)}, 32000
+			p.SourceRanges, p.HealthCheckNodePort = []netip.Prefix{source, beside}, 32000
 		},
 	} {
 		vip := a("10.96.0.1", "fd00:96::1")
@@ -110,17 +111,33 @@ func syncOne(t *testing.T, p *Proxier, d ...model.Delta) {
 }
 
 // elements reads those of all sets.
-func elements(t *testing.T, p *Proxier) map[key]string {
+func elements(t *testing.T, p *Proxier) map[tables.Key]string {
 	t.Helper()
-	all := map[key]string{}
-	for name := range schemas {
-		have, err := p.kernel.elements(t.Context(), name, func(bucket) bool { return true }, nil)
+	all := map[tables.Key]string{}
+	for name := range tables.Schemas {
+		have, err := p.kernel.elements(t.Context(), name, func(tables.Bucket) bool { return true }, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		maps.Copy(all, have)
 	}
 	return all
+}
+
+// words are all elements, as nft spells them.
+func words(t *testing.T, p *Proxier) (all []string) {
+	t.Helper()
+	for k, value := range elements(t, p) {
+		all = append(all, k.Describe(p.table.Globals().Family, value))
+	}
+	return all
+}
+
+// bare reports whether the table has nothing of any port.
+func bare(p *Proxier) bool {
+	g, empty := p.table.Globals(), tables.NewTable(p.table.Globals().Family)
+	empty.Apply(model.Delta{Globals: &g})
+	return maps.Equal(p.table.Chains(), empty.Chains()) && !p.table.Remembers()
 }
 
 func agree(t *testing.T, p *Proxier) {
@@ -132,7 +149,7 @@ func agree(t *testing.T, p *Proxier) {
 	if total, _ := p.Counts(); total[table] != len(have) {
 		t.Errorf("%v elements are counted, there are %d", total, len(have))
 	}
-	if diff := cmp.Diff(maps.Collect(p.tables.all()), have, cmp.AllowUnexported(key{})); diff != "" {
+	if diff := cmp.Diff(maps.Collect(p.table.All()), have); diff != "" {
 		t.Fatalf("the kernel differs (-want +have):\n%s", diff)
 	}
 	if found, err := p.Check(t.Context(), later()); err != nil || len(found) > 0 {
@@ -147,8 +164,8 @@ func TestTheKernelHasWhatThePlanWants(t *testing.T) {
 		for name := range d.Ports {
 			syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{name: nil}})
 		}
-		if len(p.tables.chains)+len(p.tables.routes)+p.tables.affinity > 0 || len(maps.Collect(p.tables.all())) != len(d.Allocated) {
-			t.Errorf("left: %v", p.tables)
+		if left := maps.Collect(p.table.All()); !bare(p) || len(left) != len(d.Allocated) {
+			t.Errorf("left: %v, %v", left, p.table.Chains())
 		}
 	})
 }
@@ -158,7 +175,7 @@ func TestARestartChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)
 		before := ruleset(t, "--stateless", "list", "ruleset")
-		next, err := New(p.tables.globals.Family, nfnetlink.NewGenerations(), 0)
+		next, err := New(p.table.Globals().Family, nfnetlink.NewGenerations(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,74 +186,24 @@ func TestARestartChangesNothing(t *testing.T) {
 	})
 }
 
-// TestGrownIsAsFromTheBeginning: random changes lead to what would have been written at once.
-func TestGrownIsAsFromTheBeginning(t *testing.T) {
-	for _, f := range []model.Family{model.IPv4, model.IPv6} {
-		all := plan(f)
-		grown, chains, r := NewTables(f), map[string]chain{}, rand.New(rand.NewPCG(1, 2))
-		for range 2000 {
-			d := model.Delta{Ports: map[model.PortName]*model.ServicePort{}, Globals: all.Globals, Allocated: all.Allocated}
-			if grown.ports != nil && len(grown.wanted) > 0 {
-				d.Allocated = nil
-			}
-			for name, p := range all.Ports {
-				if r.IntN(4) == 0 {
-					changed := *p
-					changed.Cluster = changed.Cluster[:min(r.IntN(3), len(changed.Cluster))]
-					changed.AffinitySeconds = []int{0, 60}[r.IntN(2)]
-					changed.Scheduler = []model.Scheduler{"", model.RoundRobin, model.WeightedRoundRobin, model.SourceHashing, model.LeastConnection}[r.IntN(5)]
-					changed.Weights = model.Weights{p.Hairpin[0]: uint8(r.IntN(4))}
-					d.Ports[name] = []*model.ServicePort{nil, &changed, p}[r.IntN(3)]
-				}
-			}
-			grown.Apply(d)
-			fresh := NewTables(f)
-			ports := map[model.PortName]*model.ServicePort{}
-			maps.Copy(ports, grown.ports)
-			fresh.Apply(model.Delta{Globals: all.Globals, Ports: ports, Allocated: all.Allocated})
-			if diff := cmp.Diff(maps.Collect(fresh.all()), maps.Collect(grown.all()), cmp.AllowUnexported(key{})); diff != "" {
-				t.Fatalf("elements (-at once +grown):\n%s", diff)
-			}
-			atOnce, _ := fresh.differing()
-			write, remove := grown.differing()
-			maps.Copy(chains, write)
-			for _, name := range remove {
-				delete(chains, name)
-			}
-			grown.settled(leaving{map[key]change{}, states{}})
-			if !reflect.DeepEqual(atOnce, chains) {
-				t.Fatal("chains differ")
-			}
-			if !maps.Equal(fresh.prints, notEmpty(grown.prints)) {
-				t.Fatal("fingerprints differ")
-			}
-		}
-	}
-}
-
-func notEmpty(prints map[bucket]uint64) map[bucket]uint64 {
-	maps.DeleteFunc(prints, func(_ bucket, sum uint64) bool { return sum == 0 })
-	return prints
-}
-
 func TestDriftIsRepaired(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)
-		h := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[p.tables.globals.Family]
-		first := map[model.Family]string{model.IPv4: "10.96.0.1", model.IPv6: "fd00:96::1"}[p.tables.globals.Family]
+		h := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[p.table.Globals().Family]
+		first := map[model.Family]string{model.IPv4: "10.96.0.1", model.IPv6: "fd00:96::1"}[p.table.Globals().Family]
 		for name, damage := range map[string][]string{
 			"a chain flushed":   {"flush", "chain", h, table, chainServices},
 			"a table flushed":   {"flush", "table", h, table},
 			"everything gone":   {"flush", "ruleset"},
-			"a map flushed":     {"flush", "map", h, table, string(fronts)},
+			"a map flushed":     {"flush", "map", h, table, "fronts"},
 			"a rule added":      {"insert", "rule", h, table, chainServices, "drop"},
 			"a chain added":     {"add", "chain", h, table, "foreign"},
 			"a policy changed":  {"add", "chain", h, table, chainForward, "{", "policy", "drop", ";", "}"},
 			"a table asleep":    {"add", "table", h, table, "{", "flags", "dormant", ";", "}"},
 			"a set added":       {"add", "set", h, table, "foreign", "{", "type", "inet_service", ";", "}"},
-			"an element gone":   {"delete", "element", h, table, string(active), "{", first, "}"},
-			"an element added":  {"add", "element", h, table, string(allocated), "{", strings.Replace(first, "96", "99", 1), "}"},
-			"an element turned": {"add", "element", h, table, string(active), "{", strings.Replace(first, "96", "99", 1), "}"},
+			"an element gone":   {"delete", "element", h, table, "active", "{", first, "}"},
+			"an element added":  {"add", "element", h, table, "allocated", "{", strings.Replace(first, "96", "99", 1), "}"},
+			"an element turned": {"add", "element", h, table, "active", "{", strings.Replace(first, "96", "99", 1), "}"},
 		} {
 			ruleset(t, damage...)
 			if found, err := p.Check(t.Context(), later()); err != nil || len(found) == 0 {
@@ -269,7 +236,8 @@ func TestARefusedPortIsAlone(t *testing.T) {
 			t.Error(diff)
 		}
 		first := bad.ClusterIPs[0]
-		if have := elements(t, p); have[key{set: unserved, of: addr(first) + service(model.UDP, 80)}] != chainRefuse || have[key{set: frontRoutes, of: addr(first.Prev()) + service(model.TCP, 80)}] != (route{n: 2}).number() {
+		have, refused, served := words(t, p), fmt.Sprintf("unserved: %s . udp . 80 : refuse", first), fmt.Sprintf("fronts-routes: %s . tcp . 80 : pick-2", first.Prev())
+		if !slices.Contains(have, refused) || !slices.Contains(have, served) {
 			t.Errorf("its clients have to be refused, those of others served: %v", have)
 		}
 		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{bad.Name: bad}}) // makes nobody's Sync fail
@@ -348,7 +316,7 @@ func TestATableOfAnotherVersionIsReplaced(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
 		ruleset(t, "add", "table", h, table)
-		ruleset(t, "add", "set", h, table, string(fronts), "{", "type", "inet_service", ";", "}")
+		ruleset(t, "add", "set", h, table, "fronts", "{", "type", "inet_service", ";", "}")
 		syncOne(t, p, d)
 		if len(p.Degraded()) > 0 {
 			t.Errorf("%v", p.Degraded())
@@ -388,7 +356,7 @@ func TestWhatOthersTookAwayIsNotTakenAwayAgain(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
 		ruleset(t, "add", "table", h, table)
-		ruleset(t, "add", "set", h, table, string(fronts), "{", "type", "inet_service", ";", "}")
+		ruleset(t, "add", "set", h, table, "fronts", "{", "type", "inet_service", ";", "}")
 		ruleset(t, "add", "chain", h, table, "old")
 		d.Ports[refusedPort(d).Name] = refusedPort(d)
 		syncOne(t, p, d)
@@ -435,7 +403,7 @@ func TestDescribe(t *testing.T) {
 		for _, want := range map[model.Family][]string{
 			model.IPv4: {"  fronts-routes: 10.96.0.1 . tcp . 80 : pick-2", "  endpoints: 10.96.0.1 . tcp . 80 . 1 : 10.244.2.3 . 8080", "  node-fronts-routes: tcp . 30000 : pick-node-outside-2", "  active: 10.96.0.1"},
 			model.IPv6: {"  fronts-routes: fd00:96::1 . tcp . 80 : pick-2", "  hairpin: fd00:244::3 . fd00:244::3 . tcp . 8080"},
-		}[p.tables.globals.Family] {
+		}[p.table.Globals().Family] {
 			if !strings.Contains(got+"\n", want+"\n") {
 				t.Errorf("%q is missing in\n%s", want, got)
 			}
@@ -445,7 +413,7 @@ func TestDescribe(t *testing.T) {
 
 func TestCleanupTakesOursAlone(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
-		f := p.tables.globals.Family
+		f := p.table.Globals().Family
 		if err := Usable(f); err != nil {
 			t.Fatal(err)
 		}
@@ -462,7 +430,7 @@ func TestCleanupTakesOursAlone(t *testing.T) {
 	})
 }
 
-// TestBalanced translates only what clients on this node send to fronts whose policy is Local.
+// TestBalanced has IPVS choose endpoints: served fronts pass to it, and the agent's own ports.
 func TestBalanced(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		d.Globals.Balanced, d.Globals.NodeAddrs = true, []netip.Addr{netip.MustParseAddr("192.0.2.10")}
@@ -473,25 +441,18 @@ func TestBalanced(t *testing.T) {
 			port.Balanced = true
 		}
 		syncOne(t, p, d)
-		for id := range p.tables.routes {
-			translates := slices.ContainsFunc(p.tables.layout().route(id), func(r rule) bool {
-				return slices.ContainsFunc(r, func(e expr.Any) bool { _, nat := e.(*expr.NAT); return nat })
-			})
-			if translates != id.through {
-				t.Errorf("%s translates: %t", id.name(), translates)
-			}
+		have := words(t, p)
+		passes := func(vip netip.Addr, protocol model.Protocol, port uint16) bool {
+			return slices.Contains(have, fmt.Sprintf("balanced: %s . %s . %d", vip, strings.ToLower(protocol.String()), port))
 		}
-		have := elements(t, p)
 		for _, port := range d.Ports {
 			for _, vip := range port.ClusterIPs {
-				_, there := have[key{set: balanced, of: addr(vip) + service(port.Name.Protocol, port.Port)}]
-				if there != (port.Fronts()[0].Fate == model.Serve) {
+				if there := passes(vip, port.Name.Protocol, port.Port); there != (port.Fronts()[0].Fate == model.Serve) {
 					t.Errorf("%s at %s passes to IPVS: %t", port.Name, vip, there)
 				}
 			}
 			for _, vip := range port.LoadBalancerIPs {
-				_, there := have[key{set: balanced, of: addr(vip) + service(model.TCP, port.HealthCheckNodePort)}]
-				if there != (port.HealthCheckNodePort > 0) {
+				if there := passes(vip, model.TCP, port.HealthCheckNodePort); there != (port.HealthCheckNodePort > 0) {
 					t.Errorf("the health check node port of %s at %s passes to the agent: %t", port.Name, vip, there)
 				}
 			}
@@ -506,7 +467,7 @@ func TestServed(t *testing.T) {
 		if served := p.Served(); len(served) > 0 {
 			t.Errorf("before the first agent: %v", served)
 		}
-		next, err := New(p.tables.globals.Family, nfnetlink.NewGenerations(), 0)
+		next, err := New(p.table.Globals().Family, nfnetlink.NewGenerations(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

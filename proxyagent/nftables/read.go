@@ -12,40 +12,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables/tables"
 )
 
-// there is what the kernel has.
-type there struct {
-	dormant bool
-	sets    map[set]struct{}  // those of schemas
-	prints  map[bucket]uint64 // the sums of the fingerprints of their elements
-	rules   map[string]string // by chain: its policy and the handles of its rules, which are never used twice
-	others  map[string]bool   // sets that packets write into, and those of other versions
-}
-
-// bucket is one of the parts into which the elements of a set fall by their keys. The agent writes
-// while a comparison reads: only the buckets that it wrote to cannot be compared.
-type bucket struct {
-	set set
-	n   uint16
-}
-
-const buckets = 1 << 10
-
-func (k key) bucket() bucket {
-	return bucket{k.set, uint16(maphash.String(seed, k.of) % buckets)}
-}
-
 // read reads everything; of elements it keeps nothing. It may run beside a transaction.
-func (k *kernel) read(ctx context.Context) (t there, err error) {
-	t = there{sets: map[set]struct{}{}, prints: map[bucket]uint64{}, rules: map[string]string{}, others: map[string]bool{}}
+func (k *kernel) read(ctx context.Context) (t tables.Observed, err error) {
+	t = tables.Observed{Sets: map[tables.Set]struct{}{}, Prints: map[tables.Bucket]uint64{}, Rules: map[string]string{}, Others: map[string]bool{}}
 	exists, flags, err := k.tableFlags()
 	if err != nil || !exists {
 		return t, err
 	}
-	t.dormant = flags != 0
-	if t.rules, err = k.rules(ctx); err != nil {
+	t.Dormant = flags != 0
+	if t.Rules, err = k.rules(ctx); err != nil {
 		return t, err
 	}
 	var names []string
@@ -56,19 +36,19 @@ func (k *kernel) read(ctx context.Context) (t there, err error) {
 		return t, fmt.Errorf("listing sets: %w", err)
 	}
 	for _, name := range names {
-		if _, ours := schemas[set(name)]; !ours {
-			t.others[name] = true
+		if _, ours := tables.Schemas[tables.Set(name)]; !ours {
+			t.Others[name] = true
 			continue
 		}
-		var sums map[bucket]uint64
-		err := k.list(ctx, name, func() { sums = map[bucket]uint64{} }, func(e element) {
-			sums[key{set(name), e.of}.bucket()] += print(e.of, e.value)
+		var sums map[tables.Bucket]uint64
+		err := k.list(ctx, name, func() { sums = map[tables.Bucket]uint64{} }, func(e element) {
+			sums[tables.Key{Set: tables.Set(name), Of: e.of}.Bucket()] += tables.Print(e.of, e.value)
 		})
 		if err != nil {
 			return t, err
 		}
-		t.sets[set(name)] = struct{}{}
-		maps.Copy(t.prints, sums)
+		t.Sets[tables.Set(name)] = struct{}{}
+		maps.Copy(t.Prints, sums)
 	}
 	return t, nil
 }
@@ -103,6 +83,9 @@ const agreements = 8
 // element is one of a set, as the kernel has it.
 type element struct{ of, value string }
 
+// seed is of this process.
+var seed = maphash.MakeSeed()
+
 // tableOf is the attribute with the name of the table: it has this number in answers of every kind.
 const tableOf = unix.NFTA_CHAIN_TABLE
 
@@ -134,14 +117,14 @@ var errRestless = errors.New("every dump is different")
 // before. Two dumps in a row have to agree: soon after a write the kernel moves the elements to
 // more buckets of its own, or to fewer, and a dump beside that omits some, or has them twice. The
 // kernel tells neither this nor the write.
-func (k *kernel) elements(ctx context.Context, name set, in func(bucket) bool, before map[bucket]uint64) (map[key]string, error) {
+func (k *kernel) elements(ctx context.Context, name tables.Set, in func(tables.Bucket) bool, before map[tables.Bucket]uint64) (map[tables.Key]string, error) {
 	for range agreements {
-		have, sums := map[key]string{}, map[bucket]uint64{}
+		have, sums := map[tables.Key]string{}, map[tables.Bucket]uint64{}
 		err := k.list(ctx, string(name), func() { clear(have); clear(sums) }, func(e element) {
-			of := key{name, e.of}
-			if b := of.bucket(); in(b) {
+			of := tables.Key{Set: name, Of: e.of}
+			if b := of.Bucket(); in(b) {
 				have[of] = e.value
-				sums[b] += print(e.of, e.value)
+				sums[b] += tables.Print(e.of, e.value)
 			}
 		})
 		if err != nil || maps.Equal(sums, before) {
@@ -177,8 +160,24 @@ func datum(attrs nfnetlink.Attrs) string {
 	case chain != nil:
 		return chain.Text()
 	default:
-		return drop
+		return tables.Drop
 	}
+}
+
+// readServed reads the fronts of an earlier agent.
+func (k *kernel) readServed(ctx context.Context) (all []model.ServicePort, err error) {
+	for _, s := range tables.Served {
+		others := len(all)
+		err = k.list(ctx, string(s), func() { all = all[:others] }, func(e element) {
+			if port := tables.PortAt(e.of); port.Name.Protocol == model.UDP || port.Name.Protocol == model.SCTP {
+				all = append(all, port)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // rules returns policy and handles of the rules of all chains.
@@ -223,7 +222,7 @@ func (k *kernel) handles(ctx context.Context, some ...string) (map[string]string
 
 // invalidDropped reads how many packets the rule of invalid ones has counted.
 func (k *kernel) invalidDropped(ctx context.Context) (n uint64, err error) {
-	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name).PutString(unix.NFTA_RULE_CHAIN, chainForward)
+	request := nfnetlink.Attrs(nil).PutString(unix.NFTA_RULE_TABLE, k.table.Name).PutString(unix.NFTA_RULE_CHAIN, tables.ChainForward)
 	err = k.dump(ctx, unix.NFT_MSG_GETRULE, request, func() { n = 0 }, func(answer nfnetlink.Attrs) {
 		for _, e := range answer.Get(unix.NFTA_RULE_EXPRESSIONS).All() {
 			if e.Get(unix.NFTA_EXPR_NAME).Text() == "counter" {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/nftables"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables/tables"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -31,7 +32,7 @@ func TestADumpThatLeavesElementsOut(t *testing.T) {
 				for range 8 {
 					more := 1 + rand.IntN(200)
 					next, n = add(t, k, next, more), n+more
-					if have, err := k.elements(t.Context(), active, func(bucket) bool { return true }, nil); err != nil || len(have) != n {
+					if have, err := k.elements(t.Context(), "active", func(tables.Bucket) bool { return true }, nil); err != nil || len(have) != n {
 						t.Fatalf("of %d elements it read %d, %v", n, len(have), err)
 					}
 				}
@@ -48,7 +49,7 @@ func add(t *testing.T, k *kernel, next netip.Addr, n int) netip.Addr {
 		more, next = append(more, nftables.SetElement{Key: next.AsSlice()}), next.Next()
 	}
 	k.conn.AddTable(k.table)
-	if err := k.conn.AddSet(k.set(active), more); err != nil {
+	if err := k.conn.AddSet(k.set("active"), more); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.flush(); err != nil {

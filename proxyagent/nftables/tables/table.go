@@ -1,25 +1,27 @@
 //go:build linux
 
-package nftables
+package tables
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// Tables is what the kernel should have for one family, and what of it is not written yet: a pure
+// Table is what the kernel should have for one family, and what of it is not written yet: a pure
 // function of the Plan and of the endpoints' former indexes. An Apply costs what the Delta touches.
 // Not for concurrent use.
-type Tables struct {
+type Table struct {
 	globals model.Globals
 	ports   map[model.PortName]*model.ServicePort // shared with the Plan, and never changed
 
-	wanted map[key]int   // members of sets that several ports may want, by how many do
-	used   map[set]int   // how many different members of a set are wanted
+	wanted map[Key]int   // members of sets that several ports may want, by how many do
+	used   map[Set]int   // how many different members of a set are wanted
 	routes map[route]int // chains that elements lead to, by how many
 
 	spreads map[model.ServiceName]map[model.PortName]int // elements that ports take because of schedulers and weights, of those that do
@@ -28,18 +30,18 @@ type Tables struct {
 
 	affinity int               // ports with session affinity
 	size     int               // elements
-	prints   map[bucket]uint64 // the sums of the fingerprints of all elements
-	changed  map[key]change    // differ from the kernel
+	prints   map[Bucket]uint64 // the sums of the fingerprints of all elements
+	changed  map[Key]Change    // differ from the kernel
 
 	chains  map[string]route // that exist because of ports
 	pending states           // chains that differ from the kernel, whatever the layout
 	written *layout          // of the chains in the kernel; nil: not known
 }
 
-// change is one element that may differ from the kernel.
-type change struct {
-	there, wanted bool      // the kernel has it; it should
-	was, value    string    // with these values
+// Change is one element that may differ from the kernel.
+type Change struct {
+	There, Wanted bool      // the kernel has it; it should
+	Was, Value    string    // with these values
 	left          time.Time // since when nothing leads to what is to be taken away: see leave
 }
 
@@ -67,19 +69,19 @@ func (s states) goes(name string) {
 	}
 }
 
-// NewTables returns Tables that want nothing.
-func NewTables(f model.Family) *Tables {
-	return &Tables{
+// NewTable returns a Table that wants nothing.
+func NewTable(f model.Family) *Table {
+	return &Table{
 		globals: model.Globals{Family: f}, ports: map[model.PortName]*model.ServicePort{},
-		wanted: map[key]int{}, used: map[set]int{}, routes: map[route]int{},
+		wanted: map[Key]int{}, used: map[Set]int{}, routes: map[route]int{},
 		spreads: map[model.ServiceName]map[model.PortName]int{}, plain: map[model.ServiceName]struct{}{}, lacking: map[model.PortName][]model.DegradationReason{},
-		prints: map[bucket]uint64{}, changed: map[key]change{}, chains: map[string]route{}, pending: states{},
+		prints: map[Bucket]uint64{}, changed: map[Key]Change{}, chains: map[string]route{}, pending: states{},
 	}
 }
 
-// all are all elements that the kernel should have, with values, derived from the ports each time.
-func (t *Tables) all() iter.Seq2[key, string] {
-	return func(yield func(key, string) bool) {
+// All are all elements that the kernel should have, with values, derived from the ports each time.
+func (t *Table) All() iter.Seq2[Key, string] {
+	return func(yield func(Key, string) bool) {
 		for _, p := range t.ports {
 			c := contribution(p, t.isPlain(p))
 			for r, endpoints := range c.runs {
@@ -106,8 +108,61 @@ func (t *Tables) all() iter.Seq2[key, string] {
 	}
 }
 
+// Ports are those that have elements. They must not be changed.
+func (t *Table) Ports() map[model.PortName]*model.ServicePort { return t.ports }
+
+// Globals are those of the Plan.
+func (t *Table) Globals() model.Globals { return t.globals }
+
+// Remembers reports whether there is session affinity, which takes the sets that packets write into.
+func (t *Table) Remembers() bool { return t.affinity > 0 }
+
+// Total returns how many elements there are; false before a Transaction was written.
+func (t *Table) Total() (elements int, written bool) { return t.size, t.written != nil }
+
+// Degraded lists what ports do without, sorted by port.
+func (t *Table) Degraded() (all []model.Degradation) {
+	for name, reasons := range t.lacking {
+		for _, r := range reasons {
+			all = append(all, model.Degradation{Port: name, Reason: r})
+		}
+	}
+	slices.SortFunc(all, model.Degradation.Compare)
+	return all
+}
+
+// Describe lists the elements of a port, for people.
+func (t *Table) Describe(n model.PortName) []string {
+	port := t.ports[n]
+	if port == nil {
+		return nil
+	}
+	lines := []string{fmt.Sprintf("Elements of %s in nftables, table %s:", n, Name)}
+	for _, reason := range t.lacking[n] {
+		lines = append(lines, "  "+reason.String())
+	}
+	c, elements := contribution(port, t.isPlain(port)), []string{}
+	if port.Scheduler != "" || len(port.Weights) > 0 {
+		lines = append(lines, c.describe()...)
+	}
+	for k := range c.members {
+		c.values[k] = ""
+	}
+	for r, endpoints := range c.runs {
+		for i, e := range endpoints {
+			if spreadCost(port) == 0 { // otherwise thousands, of which the spread says enough
+				c.values[r.key(i)] = destination(e)
+			}
+		}
+	}
+	for k, value := range c.values {
+		elements = append(elements, "  "+k.Describe(t.globals.Family, value))
+	}
+	return append(lines, slices.Sorted(slices.Values(elements))...)
+}
+
 // Apply takes a Delta in.
-func (t *Tables) Apply(d model.Delta) {
+func (t *Table) Apply(d model.Delta) {
 	if d.Globals != nil {
 		t.globals = *d.Globals
 	}
@@ -140,12 +195,12 @@ func (t *Tables) Apply(d model.Delta) {
 		t.replace(r, endpoints, nil)
 	}
 	for a, present := range d.Allocated {
-		t.count(key{set: allocated, of: addr(a)}, present)
+		t.count(Key{Set: allocated, Of: addr(a)}, present)
 	}
 }
 
 // replace marks the endpoints of a front that differ from those before.
-func (t *Tables) replace(r run, before, after []netip.AddrPort) {
+func (t *Table) replace(r run, before, after []netip.AddrPort) {
 	for i := range max(len(before), len(after)) {
 		if i < len(before) && i < len(after) && before[i] == after[i] {
 			continue
@@ -160,7 +215,7 @@ func (t *Tables) replace(r run, before, after []netip.AddrPort) {
 }
 
 // put adds what a port adds, or removes it, except its endpoints, which it returns.
-func (t *Tables) put(p *model.ServicePort, present bool) map[run][]netip.AddrPort {
+func (t *Table) put(p *model.ServicePort, present bool) map[run][]netip.AddrPort {
 	c := contribution(p, t.isPlain(p))
 	delete(t.lacking, p.Name)
 	if reasons := lacking(p, t.isPlain(p)); present && reasons != nil {
@@ -187,7 +242,7 @@ func (t *Tables) put(p *model.ServicePort, present bool) map[run][]netip.AddrPor
 }
 
 // chain notes that a chain comes or goes.
-func (t *Tables) chain(r route, comes bool) {
+func (t *Table) chain(r route, comes bool) {
 	name := r.name()
 	if comes {
 		t.chains[name] = r
@@ -199,25 +254,25 @@ func (t *Tables) chain(r route, comes bool) {
 }
 
 // count counts the ports that want a member of a set.
-func (t *Tables) count(k key, more bool) {
+func (t *Table) count(k Key, more bool) {
 	if model.Count(t.wanted, k, model.Sign(more)) {
-		t.used[k.set] += model.Sign(more)
+		t.used[k.Set] += model.Sign(more)
 		t.mark(k, "", more)
 	}
 }
 
 // mark notes that an element comes or goes. One that goes and comes unchanged is no change.
-func (t *Tables) mark(k key, value string, comes bool) {
+func (t *Table) mark(k Key, value string, comes bool) {
 	c, marked := t.changed[k]
 	if !marked && !comes {
-		c.there, c.was = true, value
+		c.There, c.Was = true, value
 	}
-	if c.wanted, c.value = comes, ""; comes {
-		c.value = value
+	if c.Wanted, c.Value = comes, ""; comes {
+		c.Value = value
 	}
-	if t.changed[k] = c; c.there == c.wanted && c.was == c.value {
+	if t.changed[k] = c; c.There == c.Wanted && c.Was == c.Value {
 		delete(t.changed, k)
 	}
 	t.size += model.Sign(comes)
-	t.prints[k.bucket()] += uint64(model.Sign(comes)) * print(k.of, value)
+	t.prints[k.Bucket()] += uint64(model.Sign(comes)) * Print(k.Of, value)
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package nftables
+package tables
 
 import (
 	"math/rand/v2"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 func TestInPlace(t *testing.T) {
@@ -25,7 +26,7 @@ func TestInPlace(t *testing.T) {
 		"none after":                  {"ab", "", ""},
 	} {
 		for _, f := range []model.Family{model.IPv4, model.IPv6} {
-			all := several(f, 5)
+			all := plans.Endpoints(f, 5)
 			list := func(of string) (some []netip.AddrPort) {
 				for _, c := range of {
 					some = append(some, append(all, netip.AddrPortFrom(all[0].Addr().Prev(), 1))[c-'a'])
@@ -50,13 +51,12 @@ func TestInPlace(t *testing.T) {
 // TestOneOfManyEndpoints counts the elements that change when any one of 10,000 goes, and when it
 // comes back.
 func TestOneOfManyEndpoints(t *testing.T) {
-	tables, all := NewTables(model.IPv6), several(model.IPv6, 10000)
+	table, all := NewTable(model.IPv6), plans.Endpoints(model.IPv6, 10000)
 	apply := func(endpoints []netip.AddrPort) int {
-		p := &model.ServicePort{Name: model.PortName{Protocol: model.TCP}, Port: 80, NodePort: 30000, ClusterIPs: several16(1), ExternalIPs: several16(2)[1:], HasEndpoints: true, Cluster: endpoints}
-		tables.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{p.Name: p}})
-		n := len(tables.changed)
-		tables.differing()
-		tables.settled(leaving{map[key]change{}, states{}})
+		p := &model.ServicePort{Name: model.PortName{Protocol: model.TCP}, Port: 80, NodePort: 30000, ClusterIPs: virtualIPs(1), ExternalIPs: virtualIPs(2)[1:], HasEndpoints: true, Cluster: endpoints}
+		table.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{p.Name: p}})
+		n := len(table.changed)
+		settle(table)
 		return n
 	}
 	apply(all)

@@ -1,10 +1,9 @@
 //go:build linux
 
-package nftables
+package tables
 
 import (
 	"encoding/binary"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -15,10 +14,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// rule is what the kernel evaluates. Rules are written by netlink, not by the program nft: that
+// Rule is what the kernel evaluates. Rules are written by netlink, not by the program nft: that
 // fails if sets of other programs are newer than itself, and cannot say or read back some of ours
 // (a key with a random number). Besides, rules and elements are one transaction.
-type rule []expr.Any
+type Rule []expr.Any
 
 // Registers of four bytes: most keys begin in the first, values that are looked up in the ninth.
 // The three before them have the number of a port with session affinity, those before that the
@@ -34,7 +33,7 @@ const (
 type fields struct {
 	f          model.Family
 	from, next uint32
-	rule
+	Rule
 }
 
 func load(f model.Family) *fields { return loadAt(f, keys) }
@@ -44,7 +43,7 @@ func loadAt(f model.Family, register uint32) *fields {
 }
 
 func (l *fields) put(size int, e func(register uint32) expr.Any) *fields {
-	l.rule = append(l.rule, e(l.next))
+	l.Rule = append(l.Rule, e(l.next))
 	l.next += uint32(size+3) / 4
 	return l
 }
@@ -70,7 +69,7 @@ func (l *fields) address(at4, at6 int) *fields {
 func (l *fields) saddrOf(bits int) *fields {
 	first := l.next
 	l.saddr()
-	l.rule = append(l.rule, masked(first, net.CIDRMask(bits, l.f.Bits())))
+	l.Rule = append(l.Rule, masked(first, mask(bits, l.f.Bits())))
 	return l
 }
 
@@ -91,7 +90,7 @@ const hashSeed = 0x636c7573
 func (l *fields) pick(by picker, n int) *fields {
 	if by == bySource {
 		client := loadAt(l.f, clientAt(l.f)).saddr()
-		l.rule = append(l.rule, client.rule...)
+		l.Rule = append(l.Rule, client.Rule...)
 		return l.put(4, func(r uint32) expr.Any {
 			return &expr.Hash{SourceRegister: client.from, DestRegister: r, Length: uint32(l.f.Bits() / 8), Modulus: uint32(n), Seed: hashSeed, Type: expr.HashTypeJenkins}
 		})
@@ -106,23 +105,23 @@ func (l *fields) node() *fields  { return l.protocol().port() }
 
 // in goes on if the key is in a set; vmap goes where a map leads; find puts what a map has into
 // registers, those of values if nothing else is said.
-func (l *fields) in(s set) rule {
-	return append(l.rule, &expr.Lookup{SourceRegister: l.from, SetName: string(s)})
+func (l *fields) in(s Set) Rule {
+	return append(l.Rule, &expr.Lookup{SourceRegister: l.from, SetName: string(s)})
 }
-func (l *fields) notIn(s set) rule {
-	return append(l.rule, &expr.Lookup{SourceRegister: l.from, SetName: string(s), Invert: true})
+func (l *fields) notIn(s Set) Rule {
+	return append(l.Rule, &expr.Lookup{SourceRegister: l.from, SetName: string(s), Invert: true})
 }
-func (l *fields) vmap(s set) rule { return l.findAt(s, unix.NFT_REG_VERDICT) }
-func (l *fields) find(m set) rule { return l.findAt(m, values) }
+func (l *fields) vmap(s Set) Rule { return l.findAt(s, unix.NFT_REG_VERDICT) }
+func (l *fields) find(m Set) Rule { return l.findAt(m, values) }
 
-func (l *fields) findAt(m set, register uint32) rule {
-	return append(l.rule, &expr.Lookup{SourceRegister: l.from, SetName: string(m), DestRegister: register, IsDestRegSet: true})
+func (l *fields) findAt(m Set, register uint32) Rule {
+	return append(l.Rule, &expr.Lookup{SourceRegister: l.from, SetName: string(m), DestRegister: register, IsDestRegSet: true})
 }
 
 // follow goes to the chain of the route to which a map leads, with the number of the route in the
 // packet's mark: the program nft 1.0.6 would abort, whatever it lists, if the key of one look-up is
 // what another one has found.
-func (l *fields) follow(m, to set) rule {
+func (l *fields) follow(m, to Set) Rule {
 	mark := func(register uint32, set bool) expr.Any {
 		return &expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: set}
 	}
@@ -144,8 +143,17 @@ func compare(equal bool, data []byte) expr.Any {
 }
 
 // within goes on if the address that was loaded is in a prefix, or is not.
-func (l *fields) within(p netip.Prefix, inside bool) rule {
-	return append(l.rule, masked(keys, net.CIDRMask(p.Bits(), p.Addr().BitLen())), compare(inside, p.Masked().Addr().AsSlice()))
+func (l *fields) within(p netip.Prefix, inside bool) Rule {
+	return append(l.Rule, masked(keys, mask(p.Bits(), l.f.Bits())), compare(inside, p.Masked().Addr().AsSlice()))
+}
+
+// mask has the first of so many bits set.
+func mask(first, of int) []byte {
+	m := make([]byte, of/8)
+	for i := range first {
+		m[i/8] |= 0x80 >> (i % 8)
+	}
+	return m
 }
 
 func masked(register uint32, m []byte) expr.Any {
@@ -159,31 +167,31 @@ func masked(register uint32, m []byte) expr.Any {
 func number32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
 // bits goes on if any of some bits is set.
-func bits(load expr.Any, which uint32) rule {
-	return rule{load, masked(keys, number32(which)), compare(false, number32(0))}
+func bits(load expr.Any, which uint32) Rule {
+	return Rule{load, masked(keys, number32(which)), compare(false, number32(0))}
 }
 
 // ctState and status match bits of connection tracking. The state of an untracked packet has no
 // such bit, and to ask for its status ends the rule.
-func ctState(which uint32) rule {
+func ctState(which uint32) Rule {
 	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATE}, which)
 }
 
-func status(which uint32) rule {
+func status(which uint32) Rule {
 	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATUS}, which)
 }
 
-func marked(bit int) rule {
+func marked(bit int) Rule {
 	return bits(&expr.Meta{Key: expr.MetaKeyMARK, Register: keys}, 1<<bit)
 }
 
 // setMark sets or turns a bit of the packet's mark.
-func setMark(bit int, turn bool) rule {
+func setMark(bit int, turn bool) Rule {
 	m, x := ^uint32(1<<bit), uint32(1<<bit)
 	if turn {
 		m = ^uint32(0)
 	}
-	return rule{
+	return Rule{
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: keys},
 		&expr.Bitwise{SourceRegister: keys, DestRegister: keys, Len: 4, Mask: number32(m), Xor: number32(x)},
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: keys, SourceRegister: true},
@@ -191,28 +199,28 @@ func setMark(bit int, turn bool) rule {
 }
 
 // isLocal matches packets from or to addresses of this node, or all other packets.
-func isLocal(source, yes bool) rule {
-	return rule{&expr.Fib{Register: keys, ResultADDRTYPE: true, FlagSADDR: source, FlagDADDR: !source}, compare(yes, number32(unix.RTN_LOCAL))}
+func isLocal(source, yes bool) Rule {
+	return Rule{&expr.Fib{Register: keys, ResultADDRTYPE: true, FlagSADDR: source, FlagDADDR: !source}, compare(yes, number32(unix.RTN_LOCAL))}
 }
 
 // cameBy matches the interface a packet came in by; prefix: the beginning of its name.
-func cameBy(name string, prefix, yes bool) rule {
+func cameBy(name string, prefix, yes bool) Rule {
 	b := []byte(name)
 	if !prefix {
 		b = append(b, make([]byte, unix.IFNAMSIZ-len(b))...)
 	}
-	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: keys}, compare(yes, b)}
+	return Rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: keys}, compare(yes, b)}
 }
 
 // leavesBy matches the interface a packet leaves by.
-func leavesBy(name string, yes bool) rule {
+func leavesBy(name string, yes bool) Rule {
 	r := cameBy(name, false, yes)
 	r[0] = &expr.Meta{Key: expr.MetaKeyOIFNAME, Register: keys}
 	return r
 }
 
-func isProtocol(p model.Protocol) rule {
-	return rule{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keys}, compare(true, []byte{byte(p)})}
+func isProtocol(p model.Protocol) Rule {
+	return Rule{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keys}, compare(true, []byte{byte(p)})}
 }
 
 // refuse answers with a reset, or that the port cannot be reached.
@@ -244,10 +252,10 @@ var (
 
 // numbered loads the number of a port from the map of its front, whose key was loaded, and the
 // address of the client before it. The last field of the number is local.
-func (l *fields) numbered(in place, onlyLocal bool) rule {
+func (l *fields) numbered(in place, onlyLocal bool) Rule {
 	zero := number32(0)
-	before := rule{constant(number, zero), constant(number+1, append(zero, localField(onlyLocal)...))}
-	return and(before, l.findAt(in.affinity, number-1), loadAt(l.f, clientAt(l.f)).saddr().rule)
+	before := Rule{constant(number, zero), constant(number+1, append(zero, localField(onlyLocal)...))}
+	return and(before, l.findAt(in.affinity, number-1), loadAt(l.f, clientAt(l.f)).saddr().Rule)
 }
 
 func constant(register uint32, data []byte) expr.Any {
@@ -255,7 +263,7 @@ func constant(register uint32, data []byte) expr.Any {
 }
 
 // constants is constant in pieces: of a longer one nft cannot list the beginning as a field.
-func constants(register uint32, data []byte) (r rule) {
+func constants(register uint32, data []byte) (r Rule) {
 	for piece := range slices.Chunk(data, 8) {
 		r, register = append(r, constant(register, piece)), register+2
 	}
@@ -267,17 +275,17 @@ func clientAt(f model.Family) uint32 { return number - uint32(f.Bits()/32) }
 
 // known goes on if the client has an endpoint, which is among the values then, and if the port has
 // it still, or has not.
-func known(f model.Family, still bool) rule {
+func known(f model.Family, still bool) Rule {
 	return append(constants(values, make([]byte, f.Bits()/8+4)), lookUpClient(f),
 		&expr.Lookup{SourceRegister: number, SetName: string(kept), Invert: !still})
 }
 
 func lookUpClient(f model.Family) expr.Any {
-	return &expr.Lookup{SourceRegister: clientAt(f), SetName: string(clients), DestRegister: values - 1, IsDestRegSet: true}
+	return &expr.Lookup{SourceRegister: clientAt(f), SetName: string(Clients), DestRegister: values - 1, IsDestRegSet: true}
 }
 
 // hidden has values that a map will have begin in the middle of a constant.
-func hidden(f model.Family, onlyLocal bool) rule {
+func hidden(f model.Family, onlyLocal bool) Rule {
 	return constants(values-1, append(localField(onlyLocal), make([]byte, f.Bits()/8+4)...))
 }
 
@@ -294,7 +302,7 @@ func forget(f model.Family) expr.Any { return write(f, dynsetDelete, 0) }
 const dynsetDelete = 2
 
 func write(f model.Family, operation uint32, seconds int) expr.Any {
-	return &expr.Dynset{SrcRegKey: clientAt(f), SrcRegData: values - 1, SetName: string(clients), Operation: operation, Timeout: time.Duration(seconds) * time.Second}
+	return &expr.Dynset{SrcRegKey: clientAt(f), SrcRegData: values - 1, SetName: string(Clients), Operation: operation, Timeout: time.Duration(seconds) * time.Second}
 }
 
 // mostNew is how many new clients of a port are remembered in its time-out, lest it take all room.
@@ -304,11 +312,11 @@ const mostNew = 1 << 16
 func admit(seconds int) expr.Any {
 	const day = 24 * 60 * 60
 	limit := &expr.Limit{Type: expr.LimitTypePkts, Rate: max(1, mostNew*day/uint64(seconds)), Unit: expr.LimitTimeDay, Burst: mostNew}
-	return &expr.Dynset{SrcRegKey: number, SetName: string(newcomers), Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(seconds) * time.Second, Exprs: []expr.Any{limit}}
+	return &expr.Dynset{SrcRegKey: number, SetName: string(Newcomers), Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(seconds) * time.Second, Exprs: []expr.Any{limit}}
 }
 
 // and joins rules.
-func and(parts ...rule) (all rule) {
+func and(parts ...Rule) (all Rule) {
 	for _, p := range parts {
 		all = append(all, p...)
 	}

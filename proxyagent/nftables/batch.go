@@ -10,11 +10,13 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables/tables"
 )
 
 // perMessage is how many elements are in one message, as an attribute has less than 64 KiB.
@@ -23,14 +25,14 @@ const perMessage = 500
 // What a message with its answer, and an element, may take of the socket's buffers at most.
 const messageSize, elementSize = 1 << 10, 1 << 8
 
-// transaction gathers messages. The kernel does all of them, or nothing.
-type transaction struct {
+// batch gathers the messages of a transaction. The kernel does all of them, or nothing.
+type batch struct {
 	*kernel
 	size int // of what is gathered
 	err  error
 }
 
-func (t *transaction) flush() {
+func (t *batch) flush() {
 	if t.err == nil {
 		t.err = errors.Join(t.room(t.size), t.kernel.flush())
 	}
@@ -41,11 +43,11 @@ var declaring sync.Mutex
 
 // declare adds the table and its sets, which may exist; with remember also those that packets
 // write.
-func (t *transaction) declare(remember bool) {
+func (t *batch) declare(remember bool) {
 	t.conn.AddTable(t.table)
-	names := slices.Sorted(maps.Keys(schemas))
+	names := slices.Sorted(maps.Keys(tables.Schemas))
 	if remember {
-		names = slices.AppendSeq(names, maps.Keys(remembering))
+		names = slices.AppendSeq(names, maps.Keys(tables.Remembering))
 	}
 	declaring.Lock()
 	defer declaring.Unlock()
@@ -56,39 +58,39 @@ func (t *transaction) declare(remember bool) {
 }
 
 // write gives chains their rules. The chains themselves come first: rules of one lead to another.
-func (t *transaction) write(chains map[string]chain) {
+func (t *batch) write(chains map[string]tables.Chain) {
 	for name, content := range chains {
 		c := &nftables.Chain{Name: name, Table: t.table}
-		if h := content.hook; h.kind != "" {
-			c.Type, c.Hooknum, c.Priority, c.Policy = h.kind, new(nftables.ChainHook(h.number)), new(nftables.ChainPriority(h.priority)), new(nftables.ChainPolicyAccept)
+		if h := content.Hook; h.Kind != "" {
+			c.Type, c.Hooknum, c.Priority, c.Policy = nftables.ChainType(h.Kind), new(nftables.ChainHook(h.Number)), new(nftables.ChainPriority(h.Priority)), new(nftables.ChainPolicyAccept)
 		}
 		t.conn.AddChain(c)
 		t.conn.FlushChain(c)
-		t.size += (2 + len(content.rules)) * messageSize
+		t.size += (2 + len(content.Rules)) * messageSize
 	}
 	for name, content := range chains {
-		for _, r := range content.rules {
+		for _, r := range content.Rules {
 			t.conn.AddRule(&nftables.Rule{Table: t.table, Chain: &nftables.Chain{Name: name, Table: t.table}, Exprs: r})
 		}
 	}
 }
 
 // change brings elements to what is wanted: those that the kernel has are deleted first.
-func (t *transaction) change(changed map[key]change) {
-	gone, come := map[set][]nftables.SetElement{}, map[set][]nftables.SetElement{}
+func (t *batch) change(changed map[tables.Key]tables.Change) {
+	gone, come := map[tables.Set][]nftables.SetElement{}, map[tables.Set][]nftables.SetElement{}
 	for k, c := range changed {
-		if c.there {
-			gone[k.set] = append(gone[k.set], elementOf(k, "", false))
+		if c.There {
+			gone[k.Set] = append(gone[k.Set], elementOf(k, "", false))
 		}
-		if c.wanted {
-			come[k.set] = append(come[k.set], elementOf(k, c.value, true))
+		if c.Wanted {
+			come[k.Set] = append(come[k.Set], elementOf(k, c.Value, true))
 		}
 	}
 	t.send(gone, t.conn.SetDeleteElements)
 	t.send(come, t.conn.SetAddElements)
 }
 
-func (t *transaction) send(all map[set][]nftables.SetElement, send func(*nftables.Set, []nftables.SetElement) error) {
+func (t *batch) send(all map[tables.Set][]nftables.SetElement, send func(*nftables.Set, []nftables.SetElement) error) {
 	for name, elements := range all {
 		s := t.set(name)
 		for some := range slices.Chunk(elements, perMessage) {
@@ -99,7 +101,7 @@ func (t *transaction) send(all map[set][]nftables.SetElement, send func(*nftable
 }
 
 // remove removes sets, and chains to which nothing but their elements leads.
-func (t *transaction) remove(chains, sets []string) {
+func (t *batch) remove(chains, sets []string) {
 	t.size += (2*len(chains) + len(sets)) * messageSize
 	for _, name := range chains {
 		t.conn.FlushChain(&nftables.Chain{Name: name, Table: t.table})
@@ -112,13 +114,13 @@ func (t *transaction) remove(chains, sets []string) {
 	}
 }
 
-func elementOf(k key, value string, withValue bool) nftables.SetElement {
-	e := nftables.SetElement{Key: []byte(k.of)}
-	switch kind := schemas[k.set].kind; {
-	case !withValue || kind == member:
-	case kind != verdict:
+func elementOf(k tables.Key, value string, withValue bool) nftables.SetElement {
+	e := nftables.SetElement{Key: []byte(k.Of)}
+	switch kind := tables.Schemas[k.Set].Kind; {
+	case !withValue || kind == tables.Member:
+	case kind != tables.Verdict:
 		e.Val = []byte(value)
-	case value == drop:
+	case value == tables.Drop:
 		e.VerdictData = &expr.Verdict{Kind: expr.VerdictDrop}
 	default:
 		e.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: value}
@@ -139,13 +141,12 @@ func try(g model.Globals, ports ...*model.ServicePort) error {
 	for _, p := range ports {
 		d.Ports[p.Name] = p
 	}
-	wanted := NewTables(g.Family)
+	wanted := tables.NewTable(g.Family)
 	wanted.Apply(d)
-	chains, _ := wanted.differing()
-	t := transaction{kernel: k}
-	t.declare(wanted.affinity > 0)
-	t.write(chains)
-	t.change(wanted.changed)
+	all, t := wanted.Transaction(time.Time{}), batch{kernel: k}
+	t.declare(wanted.Remembers())
+	t.write(all.Write)
+	t.change(all.Change)
 	t.conn.DelTable(t.table)
 	t.flush()
 	return t.err

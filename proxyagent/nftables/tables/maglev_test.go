@@ -1,6 +1,6 @@
 //go:build linux
 
-package nftables
+package tables
 
 import (
 	"math"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
 func ones(n int) []int { return slices.Repeat([]int{1}, n) }
@@ -28,7 +29,7 @@ func entries(table []netip.AddrPort) map[netip.AddrPort]int {
 func TestWhoGoesTakesNobodyElseAlong(t *testing.T) {
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		for n := 2; n <= 100; n += 1 + n/4 {
-			all := several(f, n)
+			all := plans.Endpoints(f, n)
 			before := maglev(all, ones(n))
 			for gone := range n {
 				rest := slices.Delete(slices.Clone(all), gone, gone+1)
@@ -53,7 +54,7 @@ func TestWhoGoesTakesNobodyElseAlong(t *testing.T) {
 func TestMaglevFollowsWeights(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	for range 100 {
-		all, weights := several(model.IPv6, r.IntN(20)+2), []int{}
+		all, weights := plans.Endpoints(model.IPv6, r.IntN(20)+2), []int{}
 		for range all {
 			weights = append(weights, r.IntN(model.MaxWeight)+1)
 		}
@@ -72,7 +73,7 @@ func TestMaglevFollowsWeights(t *testing.T) {
 func TestMaglevIsWhatTheOracleSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	for range 30 {
-		all := several(model.IPv4, r.IntN(12)+1)
+		all := plans.Endpoints(model.IPv4, r.IntN(12)+1)
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for i, got := range maglev(all, ones(len(all))) {
 			if want := oracle(all, i); got != want {

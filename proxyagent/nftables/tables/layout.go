@@ -1,6 +1,6 @@
 //go:build linux
 
-package nftables
+package tables
 
 import (
 	"encoding/binary"
@@ -10,15 +10,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// table is the name of our table, one for each family.
-const table = "clusterip-proxyagent"
+// Name is the name of our table, one for each family.
+const Name = "clusterip-proxyagent"
 
 // Chains that exist always, and the verdict that is none.
 const (
@@ -27,10 +26,10 @@ const (
 	chainNew       = "new-connections"
 	chainRefuse    = "refuse"
 	chainMasq      = "with-node-address"
-	chainForward   = "filter-forward"
+	ChainForward   = "filter-forward"
 	chainLoopback  = "from-elsewhere-to-loopback"
 	chainSources   = "source-ranges"
-	drop           = "drop"
+	Drop           = "drop"
 )
 
 // route leads from a front to the endpoint of one of n indexes. Fronts of a kind with as many
@@ -89,24 +88,24 @@ func routeOf(number string) route {
 }
 
 // key is that of the chain of such a route.
-func (r route) key() key {
+func (r route) key() Key {
 	if r.through {
-		return key{set: through, of: r.number()}
+		return Key{Set: through, Of: r.number()}
 	}
-	return key{set: routes, of: r.number()}
+	return Key{Set: routes, Of: r.number()}
 }
 
-// hook is where the kernel calls a chain; the zero hook is none.
-type hook struct {
-	kind     nftables.ChainType
-	number   uint32
-	priority int
+// Hook is where the kernel calls a chain; the zero Hook is none.
+type Hook struct {
+	Kind     string // filter or nat
+	Number   uint32
+	Priority int
 }
 
-// chain is a chain with its rules.
-type chain struct {
-	hook  hook
-	rules []rule
+// Chain is a chain with its rules.
+type Chain struct {
+	Hook  Hook
+	Rules []Rule
 }
 
 // layout writes rules.
@@ -118,25 +117,25 @@ type layout struct {
 func (l layout) load() *fields { return load(l.Family) }
 
 // static are the chains that exist whatever ports there are.
-func (l layout) static() map[string]chain {
-	all := map[string]chain{
-		chainServices: {rules: l.services()}, chainNew: {rules: l.newConnections()},
-		chainNodePorts: {rules: []rule{l.load().node().follow(nodeFrontRoutes, routes), l.load().node().vmap(nodeFronts)}},
-		chainRefuse:    {rules: []rule{and(isProtocol(model.TCP), rule{refuse(l.Family, true)}), {refuse(l.Family, false)}}},
-		chainMasq:      {rules: []rule{setMark(l.MasqueradeBit, true), {masquerade}}},
-		chainSources:   {rules: l.sources()},
+func (l layout) static() map[string]Chain {
+	all := map[string]Chain{
+		chainServices: {Rules: l.services()}, chainNew: {Rules: l.newConnections()},
+		chainNodePorts: {Rules: []Rule{l.load().node().follow(nodeFrontRoutes, routes), l.load().node().vmap(nodeFronts)}},
+		chainRefuse:    {Rules: []Rule{and(isProtocol(model.TCP), Rule{refuse(l.Family, true)}), {refuse(l.Family, false)}}},
+		chainMasq:      {Rules: []Rule{setMark(l.MasqueradeBit, true), {masquerade}}},
+		chainSources:   {Rules: l.sources()},
 		// An untracked packet has no status: a rule that asks for it goes on to the next one.
-		chainLoopback: {rules: []rule{and(ctState(stateEstablished|stateRelated), rule{returned}), and(status(dnatted), rule{returned}), {dropped}}},
+		chainLoopback: {Rules: []Rule{and(ctState(stateEstablished|stateRelated), Rule{returned}), and(status(dnatted), Rule{returned}), {dropped}}},
 	}
 	maps.Copy(all, l.hooks())
 	return all
 }
 
 // services are the rules that new connections meet first. A vmap without the key goes on.
-func (l layout) services() []rule {
-	all := append([]rule{l.load().front().follow(frontRoutes, routes), l.load().front().vmap(fronts)}, l.atNodePorts(rule{goTo(chainNodePorts)})...)
+func (l layout) services() []Rule {
+	all := append([]Rule{l.load().front().follow(frontRoutes, routes), l.load().front().vmap(fronts)}, l.atNodePorts(Rule{goTo(chainNodePorts)})...)
 	if l.firewall {
-		all = slices.Insert(all, 0, and(l.load().front().in(firewalled), rule{jump(chainSources)}))
+		all = slices.Insert(all, 0, and(l.load().front().in(firewalled), Rule{jump(chainSources)}))
 	}
 	return all
 }
@@ -144,20 +143,20 @@ func (l layout) services() []rule {
 // sources return where a client is in a source range of the front. Ranges have few lengths: in a
 // set with ranges of any length the kernel looks through all of them, of all Services, for each
 // that goes, which takes a minute with some ten thousand.
-func (l layout) sources() (all []rule) {
+func (l layout) sources() (all []Rule) {
 	for bits := stride; bits <= l.Family.Bits(); bits += stride {
-		all = append(all, and(l.load().length(bits).front().saddrOf(bits).in(sources), rule{returned}))
+		all = append(all, and(l.load().length(bits).front().saddrOf(bits).in(sources), Rule{returned}))
 	}
 	// Untranslated packets from elsewhere meet the front in newConnections, which drops them. IPVS
 	// would be earlier with what the node itself sends.
 	if l.Balanced {
-		return append(all, rule{dropped})
+		return append(all, Rule{dropped})
 	}
-	return append(all, rule{accepted})
+	return append(all, Rule{accepted})
 }
 
 // atNodePorts limits a rule to node port addresses. Never ::1: IPv6 has no route_localnet.
-func (l layout) atNodePorts(r rule) (all []rule) {
+func (l layout) atNodePorts(r Rule) (all []Rule) {
 	if !l.NodePortAny {
 		for _, a := range l.NodePortAddrs {
 			all = append(all, and(l.load().daddr().within(netip.PrefixFrom(a, a.BitLen()), true), r))
@@ -171,13 +170,13 @@ func (l layout) atNodePorts(r rule) (all []rule) {
 	case !l.LocalhostNodePorts:
 		where = and(l.load().daddr().within(loopback, false), where)
 	}
-	return []rule{and(where, r)}
+	return []Rule{and(where, r)}
 }
 
 var loopback = netip.MustParsePrefix("127.0.0.0/8")
 
 // route are the rules of a route: mark what has to get the node's address, and translate.
-func (l layout) route(r route) (all []rule) {
+func (l layout) route(r route) (all []Rule) {
 	key, in := (*fields).front, atAddress
 	if r.node {
 		key, in = (*fields).node, atNode
@@ -186,7 +185,7 @@ func (l layout) route(r route) (all []rule) {
 	if r.local {
 		endpoints = in.local
 	}
-	anywhere := func() rule {
+	anywhere := func() Rule {
 		if r.direct() {
 			return key(l.load()).vmap(in.anywhere)
 		}
@@ -220,24 +219,24 @@ func (l layout) route(r route) (all []rule) {
 	if r.affinity > 0 {
 		all = append(all, l.affinity(r, load().numbered(in, r.local), picked)...)
 	}
-	return append(all, and(picked, rule{dnat(l.Family)}))
+	return append(all, and(picked, Rule{dnat(l.Family)}))
 }
 
 // affinity are the rules by which a client gets the endpoint that it had, while that exists, and a
 // new one is remembered. Of first connections at the same time all get the endpoint of the fastest.
 // If there is no room for a client, or its port has too many new ones, the last rule ends early,
 // and the next serves without.
-func (l layout) affinity(r route, client, picked rule) []rule {
-	f, again := l.Family, rule{constant(values-1, localField(r.local))}
-	return []rule{
-		and(client, known(f, true), again, rule{remember(f, r.affinity), dnat(f)}),
-		and(client, known(f, false), again, rule{forget(f)}),
-		and(client, hidden(f, r.local), picked, rule{admit(r.affinity), remember(f, r.affinity), lookUpClient(f), dnat(f)}),
+func (l layout) affinity(r route, client, picked Rule) []Rule {
+	f, again := l.Family, Rule{constant(values-1, localField(r.local))}
+	return []Rule{
+		and(client, known(f, true), again, Rule{remember(f, r.affinity), dnat(f)}),
+		and(client, known(f, false), again, Rule{forget(f)}),
+		and(client, hidden(f, r.local), picked, Rule{admit(r.affinity), remember(f, r.affinity), lookUpClient(f), dnat(f)}),
 	}
 }
 
 // localSource matches traffic of pods on this node, or all other traffic; nil if they are unknown.
-func (l layout) localSource(local bool) rule {
+func (l layout) localSource(local bool) Rule {
 	switch s := l.LocalSource; {
 	case s.CIDR.IsValid():
 		return l.load().saddr().within(s.CIDR, local)
@@ -251,22 +250,22 @@ func (l layout) localSource(local bool) rule {
 }
 
 // newConnections looks at first packets that nothing has translated.
-func (l layout) newConnections() []rule {
-	all := []rule{and(status(dnatted), rule{returned})}
+func (l layout) newConnections() []Rule {
+	all := []Rule{and(status(dnatted), Rule{returned})}
 	if l.Balanced {
 		all = append(all,
-			and(l.load().front().in(firewalled), rule{jump(chainSources)}),
+			and(l.load().front().in(firewalled), Rule{jump(chainSources)}),
 			l.load().front().vmap(unserved),
-			and(l.load().front().in(balanced), isLocal(false, true), rule{returned}))
+			and(l.load().front().in(balanced), isLocal(false, true), Rule{returned}))
 	} else {
 		all = append(all,
-			and(l.load().front().in(firewalled), rule{dropped}),
+			and(l.load().front().in(firewalled), Rule{dropped}),
 			l.load().front().vmap(unserved),
 			// An address of the node itself has other ports than those of Services.
-			and(l.load().daddr().in(active), isLocal(false, false), rule{goTo(chainRefuse)}))
+			and(l.load().daddr().in(active), isLocal(false, false), Rule{goTo(chainRefuse)}))
 	}
 	for _, r := range l.Ranges { // what the node itself has there, such as its DNS cache, is no Service's
-		all = append(all, and(l.load().daddr().within(r, true), l.load().daddr().notIn(allocated), isLocal(false, false), rule{dropped}))
+		all = append(all, and(l.load().daddr().within(r, true), l.load().daddr().notIn(allocated), isLocal(false, false), Rule{dropped}))
 	}
 	all = append(all, l.atNodePorts(l.load().node().vmap(nodeUnserved))...)
 	if l.Balanced {
@@ -278,12 +277,12 @@ func (l layout) newConnections() []rule {
 // elsewhereOnVirtual refuses ports of virtual IPs that IPVS does not take, as sockets of the node
 // would answer there. All ports of an address that is not one of the node yet, or no more, are
 // refused: their packets would leave by the default route.
-func (l layout) elsewhereOnVirtual() (all []rule) {
+func (l layout) elsewhereOnVirtual() (all []Rule) {
 	for _, a := range l.NodeAddrs {
-		all = append(all, and(l.load().daddr().within(netip.PrefixFrom(a, a.BitLen()), true), rule{returned}))
+		all = append(all, and(l.load().daddr().within(netip.PrefixFrom(a, a.BitLen()), true), Rule{returned}))
 	}
-	for _, s := range []set{active, vips} {
-		all = append(all, and(l.load().daddr().in(s), rule{goTo(chainRefuse)}))
+	for _, s := range []Set{active, vips} {
+		all = append(all, and(l.load().daddr().in(s), Rule{goTo(chainRefuse)}))
 	}
 	return all
 }
@@ -295,33 +294,33 @@ const (
 )
 
 // hooks are the chains that the kernel calls.
-func (l layout) hooks() map[string]chain {
-	toNew := and(ctState(stateNew), rule{jump(chainNew)})
-	input, forward := []rule{toNew}, []rule{toNew}
+func (l layout) hooks() map[string]Chain {
+	toNew := and(ctState(stateNew), Rule{jump(chainNew)})
+	input, forward := []Rule{toNew}, []Rule{toNew}
 	if l.Family == model.IPv4 && (l.LocalhostNodePorts || slices.ContainsFunc(l.NodePortAddrs, netip.Addr.IsLoopback)) {
 		// route_localnet (node ports at 127.0.0.1) lets neighbours reach listeners there (CVE-2020-8558).
-		input = slices.Insert(input, 0, and(l.load().saddr().within(loopback, false), l.load().daddr().within(loopback, true), rule{jump(chainLoopback)}))
+		input = slices.Insert(input, 0, and(l.load().saddr().within(loopback, false), l.load().daddr().within(loopback, true), Rule{jump(chainLoopback)}))
 	}
 	if !l.KeepInvalid {
 		// Out-of-window packets stay untranslated: receivers would reset (kubernetes/kubernetes#74839).
-		forward = slices.Insert(forward, 0, and(ctState(stateInvalid), rule{&expr.Counter{}, dropped}))
+		forward = slices.Insert(forward, 0, and(ctState(stateInvalid), Rule{&expr.Counter{}, dropped}))
 	}
-	post := []rule{and(marked(l.MasqueradeBit), rule{goTo(chainMasq)})}
+	post := []Rule{and(marked(l.MasqueradeBit), Rule{goTo(chainMasq)})}
 	if l.hairpin {
 		translated := status(dnatted)
 		if l.Balanced { // IPVS does not set it. What an endpoint sends to itself does not leave it untranslated, except on the node, through the loopback interface
 			translated = leavesBy("lo", false)
 		}
-		post = append(post, and(translated, l.load().saddr().front().in(hairpin), rule{masquerade}))
+		post = append(post, and(translated, l.load().saddr().front().in(hairpin), Rule{masquerade}))
 	}
-	services := []rule{{jump(chainServices)}}
-	all := map[string]chain{
-		"nat-prerouting":  {hook: hook{nftables.ChainTypeNAT, unix.NF_INET_PRE_ROUTING, -100}, rules: services},
-		"nat-output":      {hook: hook{nftables.ChainTypeNAT, unix.NF_INET_LOCAL_OUT, -100}, rules: services},
-		"nat-postrouting": {hook: hook{nftables.ChainTypeNAT, unix.NF_INET_POST_ROUTING, 100}, rules: post},
-		"filter-input":    {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_LOCAL_IN, 0}, rules: input},
-		chainForward:      {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_FORWARD, 0}, rules: forward},
-		"filter-output":   {hook: hook{nftables.ChainTypeFilter, unix.NF_INET_LOCAL_OUT, 0}, rules: []rule{toNew}},
+	services := []Rule{{jump(chainServices)}}
+	all := map[string]Chain{
+		"nat-prerouting":  {Hook: Hook{"nat", unix.NF_INET_PRE_ROUTING, -100}, Rules: services},
+		"nat-output":      {Hook: Hook{"nat", unix.NF_INET_LOCAL_OUT, -100}, Rules: services},
+		"nat-postrouting": {Hook: Hook{"nat", unix.NF_INET_POST_ROUTING, 100}, Rules: post},
+		"filter-input":    {Hook: Hook{"filter", unix.NF_INET_LOCAL_IN, 0}, Rules: input},
+		ChainForward:      {Hook: Hook{"filter", unix.NF_INET_FORWARD, 0}, Rules: forward},
+		"filter-output":   {Hook: Hook{"filter", unix.NF_INET_LOCAL_OUT, 0}, Rules: []Rule{toNew}},
 	}
 	return all
 }

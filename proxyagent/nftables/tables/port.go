@@ -1,6 +1,6 @@
 //go:build linux
 
-package nftables
+package tables
 
 import (
 	"net/netip"
@@ -12,34 +12,34 @@ import (
 // contributed is what one port adds.
 type contributed struct {
 	spread
-	values  map[key]string
+	values  map[Key]string
 	runs    map[run][]netip.AddrPort
-	members map[key]struct{} // that other ports may want too
+	members map[Key]struct{} // that other ports may want too
 	routes  map[route]struct{}
 }
 
-func (c contributed) lead(s set, of string, r route) {
+func (c contributed) lead(s Set, of string, r route) {
 	if r.direct() {
-		c.values[key{set: s, of: of}] = r.name()
+		c.values[Key{Set: s, Of: of}] = r.name()
 	} else {
-		c.values[key{set: s + routesOf, of: of}] = r.number()
+		c.values[Key{Set: s + routesOf, Of: of}] = r.number()
 	}
 	c.routes[r] = struct{}{}
 }
 
-func (c contributed) add(s set, of string) { c.members[key{set: s, of: of}] = struct{}{} }
+func (c contributed) add(s Set, of string) { c.members[Key{Set: s, Of: of}] = struct{}{} }
 
 // run are the endpoints of a front: an element for each index. Of thousands, few change at a time.
 type run struct {
-	set   set
+	set   Set
 	front string
 }
 
-func (r run) key(i int) key { return key{set: r.set, of: r.front + index(i)} }
+func (r run) key(i int) Key { return Key{Set: r.set, Of: r.front + index(i)} }
 
 // contribution is a pure function of a port. With plain, its scheduler and weights do not count.
 func contribution(p *model.ServicePort, plain bool) contributed {
-	c := contributed{spread: spreadOf(p, plain), values: map[key]string{}, runs: map[run][]netip.AddrPort{}, members: map[key]struct{}{}, routes: map[route]struct{}{}}
+	c := contributed{spread: spreadOf(p, plain), values: map[Key]string{}, runs: map[run][]netip.AddrPort{}, members: map[Key]struct{}{}, routes: map[route]struct{}{}}
 	for _, f := range p.Fronts() {
 		c.front(p, f)
 	}
@@ -56,12 +56,12 @@ func contribution(p *model.ServicePort, plain bool) contributed {
 // keep lets clients keep their endpoints. Once an endpoint leaves the set, all its clients lose it.
 func (c contributed) keep(name model.PortName, local bool, all []netip.AddrPort) {
 	for _, e := range all {
-		c.values[key{set: kept, of: numberOf(name, local) + destination(e)}] = ""
+		c.values[Key{Set: kept, Of: numberOf(name, local) + destination(e)}] = ""
 	}
 }
 
 // place are the maps of one kind of front.
-type place struct{ fronts, picked, local, anywhere, unserved, affinity set }
+type place struct{ fronts, picked, local, anywhere, unserved, affinity Set }
 
 var (
 	atAddress = place{fronts, picked, local, anywhere, unserved, affinity}
@@ -88,7 +88,7 @@ func (c contributed) front(p *model.ServicePort, f model.Front) {
 		}
 	}
 	if p.AffinitySeconds > 0 {
-		c.values[key{set: in.affinity, of: of}] = index(0) + numberOf(p.Name, false)[:8]
+		c.values[Key{Set: in.affinity, Of: of}] = index(0) + numberOf(p.Name, false)[:8]
 	}
 	if f.Exempt {
 		c.runs[run{in.picked, of}] = c.cluster
@@ -99,9 +99,9 @@ func (c contributed) front(p *model.ServicePort, f model.Front) {
 	}
 	switch f.Fate {
 	case model.Refuse:
-		c.values[key{set: in.unserved, of: of}] = chainRefuse
+		c.values[Key{Set: in.unserved, Of: of}] = chainRefuse
 	case model.Drop:
-		c.values[key{set: in.unserved, of: of}] = drop
+		c.values[Key{Set: in.unserved, Of: of}] = Drop
 	}
 }
 
@@ -137,6 +137,8 @@ func parts(p netip.Prefix) []netip.Prefix {
 	if p.Bits()%stride == 0 {
 		return []netip.Prefix{p}
 	}
-	half := netip.PrefixFrom(p.Addr(), p.Bits()+1)
-	return slices.Concat(parts(half), parts(netip.PrefixFrom(last(half).Next(), half.Bits())))
+	upper := p.Addr().AsSlice()
+	upper[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
+	a, _ := netip.AddrFromSlice(upper)
+	return slices.Concat(parts(netip.PrefixFrom(p.Addr(), p.Bits()+1)), parts(netip.PrefixFrom(a, p.Bits()+1)))
 }

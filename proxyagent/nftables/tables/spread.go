@@ -1,6 +1,6 @@
 //go:build linux
 
-package nftables
+package tables
 
 import (
 	"fmt"
@@ -40,10 +40,10 @@ func spreadOf(p *model.ServicePort, plain bool) spread {
 }
 
 func pickerOf(by model.Scheduler) picker {
-	switch by {
-	case model.RoundRobin, model.WeightedRoundRobin:
+	switch {
+	case by == model.RoundRobin, by == model.WeightedRoundRobin:
 		return inTurn
-	case model.SourceHashing, model.MaglevHashing:
+	case by.Hashes():
 		return bySource
 	default:
 		return atRandom
@@ -110,7 +110,7 @@ func spreadCost(p *model.ServicePort) (cost int) {
 
 // spend takes in what ports cost. It returns them with the ports of Services that turned: all their
 // ports together cost too much now, or not any more.
-func (t *Tables) spend(ports map[model.PortName]*model.ServicePort) (changed map[model.PortName]*model.ServicePort, turned map[model.ServiceName]bool) {
+func (t *Table) spend(ports map[model.PortName]*model.ServicePort) (changed map[model.PortName]*model.ServicePort, turned map[model.ServiceName]bool) {
 	for name, p := range ports {
 		of := t.spreads[name.Service]
 		if delete(of, name); p != nil && spreadCost(p) > 0 {
@@ -144,7 +144,7 @@ func (t *Tables) spend(ports map[model.PortName]*model.ServicePort) (changed map
 }
 
 // isPlain reports whether a port's scheduler and weights are ignored: its Service has too much.
-func (t *Tables) isPlain(p *model.ServicePort) bool {
+func (t *Table) isPlain(p *model.ServicePort) bool {
 	_, plain := t.plain[p.Name.Service]
 	return plain && spreadCost(p) > 0
 }
