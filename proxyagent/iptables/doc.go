@@ -2,7 +2,7 @@
 // README.md beside this file shows the packet flow and the reasons.
 //
 // It models a [Proxier] of one family, the edge between the kernel and a pure [rules.Ruleset]: it
-// writes differences by iptables-restore, and repairs what other programs changed (drift.go). It
+// writes differences by iptables-restore, and repairs what other programs changed (check.go). It
 // finds by trying which rules the kernel refuses (isolate.go). [Detect] chooses the variant of
 // iptables, [Cleanup] takes everything away.
 //

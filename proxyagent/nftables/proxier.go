@@ -80,6 +80,12 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	return full, p.bring(ctx, time.Now())
 }
 
+// apply takes a Delta in.
+func (p *Proxier) apply(d model.Delta) {
+	d.Ports = p.servable(d.Ports)
+	p.table.Apply(p.withheld.Apply(d))
+}
+
 // Served lists, once, the fronts of UDP and SCTP that the table led to endpoints when the first
 // Sync began: the flows to those that no Service has any more are stale.
 func (p *Proxier) Served() []model.ServicePort {
