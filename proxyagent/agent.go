@@ -86,7 +86,7 @@ func (a *Agent) loop(ctx context.Context, f *family) {
 			return
 		case <-f.woken:
 			f.queued()
-		case <-f.pace.due():
+		case <-f.schedule.due():
 			a.round(ctx, f)
 		case <-probe.C:
 			a.probe(ctx, f)
@@ -102,7 +102,7 @@ func (a *Agent) loop(ctx context.Context, f *family) {
 func (a *Agent) round(ctx context.Context, f *family) {
 	changes, taken := a.take(ctx, f)
 	f.program(ctx, changes)
-	f.pace.done(time.Now())
+	f.schedule.done(time.Now())
 	f.scheduleNext(time.Now())
 	if !f.failed || f.unneeded {
 		a.programmed(f, taken)

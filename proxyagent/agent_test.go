@@ -385,7 +385,7 @@ func TestAnnotationsThatCannotBeReadAreTold(t *testing.T) {
 	runAgent(t, Options{Families: both()}, func(s *fixture) {
 		for i := range maxOfNamespace {
 			bad := web(fmt.Sprintf("bad-%02d", i), fmt.Sprintf("10.96.0.%d", i+1), "10.244.0.1")
-			bad.Balancing = &model.Balancing{Junk: []model.DegradationReason{model.SchedulerInvalid}}
+			bad.Balancing = &model.Balancing{Ignored: []model.DegradationReason{model.SchedulerInvalid}}
 			s.source.put(bad)
 		}
 		s.backends[model.IPv4].without = []model.Degradation{

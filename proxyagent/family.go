@@ -46,10 +46,10 @@ func quota() (take func(namespace string) bool) {
 type family struct {
 	Family
 	Options
-	woken chan struct{} // holds one when there are changes
-	pace  pace
-	given model.Changes // by other families that took them from the source
-	taken int           // how often the source had had changes when all was in the kernel
+	woken    chan struct{} // holds one when there are changes
+	schedule schedule
+	given    model.Changes // by other families that took them from the source
+	taken    int           // how often the source had had changes when all was in the kernel
 
 	mu       sync.Mutex // for compiler: Dump reads while the loop writes
 	compiler *compile.Compiler
@@ -90,7 +90,7 @@ func retries() wait.Backoff {
 
 func newFamily(f Family, o Options) *family {
 	return &family{
-		Family: f, Options: o, woken: make(chan struct{}, 1), pace: pace{pause: o.MinSyncPeriod}, compiler: compile.New(f.Settings),
+		Family: f, Options: o, woken: make(chan struct{}, 1), schedule: schedule{pause: o.MinSyncPeriod}, compiler: compile.New(f.Settings),
 		checked: make(chan checked, 1), searched: make(chan func(context.Context) bool, 1), flowsAll: true, failed: true, retry: retries(), disputes: map[model.Dispute]*disputeState{},
 	}
 }
@@ -110,7 +110,7 @@ func (f *family) wake() {
 // queued schedules a round and reports pending work.
 func (f *family) queued() {
 	now := time.Now()
-	f.pace.want(now)
+	f.schedule.want(now)
 	f.Health.Queued(f.Settings.Family)
 	f.Metrics.Queued(f.Settings.Family, now)
 }
@@ -118,9 +118,9 @@ func (f *family) queued() {
 // scheduleNext plans a round after one that failed, after a back-off, or for the next search.
 func (f *family) scheduleNext(now time.Time) {
 	if f.failed {
-		f.pace.again(now, f.retryAt)
+		f.schedule.again(now, f.retryAt)
 	} else if next := f.Flows.Next(); !next.IsZero() && !f.searching {
-		f.pace.again(now, next)
+		f.schedule.again(now, next)
 	}
 }
 
@@ -302,7 +302,7 @@ func (f *family) report(ctx context.Context, c checked) {
 	switch repaired := c.repaired; {
 	case c.err != nil:
 		f.fail(ctx, c.err, "Repairing what others changed failed and will be tried again")
-		f.pace.again(time.Now(), f.retryAt)
+		f.schedule.again(time.Now(), f.retryAt)
 	case len(repaired) > 0:
 		for _, what := range repaired {
 			kind, _, _ := strings.Cut(what, " ")

@@ -127,7 +127,7 @@ func (b backend) open(o iptables.Options, c v1alpha1.ProxyAgentConfiguration) (p
 		return nil, err
 	}
 	return ipvs.New(ipvs.Options{
-		Family: o.Family, Spoke: rules, Scheduler: model.Scheduler(c.IPVS.Scheduler), Exclude: config.ExcludeCIDRs(c), Drain: c.IPVS.DrainTimeout.Duration, FullCheck: o.FullCheck,
+		Family: o.Family, Rules: rules, Scheduler: model.Scheduler(c.IPVS.Scheduler), Exclude: config.ExcludeCIDRs(c), Drain: c.IPVS.DrainTimeout.Duration, FullCheck: o.FullCheck,
 		Timeouts:    ipvs.Timeouts{TCP: c.IPVS.TCPTimeout.Duration, TCPFin: c.IPVS.TCPFinTimeout.Duration, UDP: c.IPVS.UDPTimeout.Duration},
 		Translating: len(former) > 0,
 	})

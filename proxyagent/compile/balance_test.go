@@ -39,7 +39,7 @@ func TestBalance(t *testing.T) {
 		"divided":                       {labels, []uint8{50, 100, 0}, false, []int{1, 2, 0}, model.WeightedRoundRobin},
 		"one weighs nothing":            {labels, []uint8{7, 0, 7}, false, []int{1, 0, 1}, model.WeightedRoundRobin},
 		"of endpoints on the node only": {labels, []uint8{4, 1, 2}, true, nil, model.WeightedRoundRobin},
-		"junk":                          {&model.Balancing{Junk: []model.DegradationReason{model.SchedulerInvalid}}, []uint8{0, 0}, false, nil, ""},
+		"malformed":                     {&model.Balancing{Ignored: []model.DegradationReason{model.SchedulerInvalid}}, []uint8{0, 0}, false, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(t *testing.T, f model.Family) {
@@ -79,7 +79,7 @@ func TestOneOfTwoWeightsCounts(t *testing.T) {
 // TestDegraded has what cannot be read reported for each port, as long as the Service is served so.
 func TestDegraded(t *testing.T) {
 	inBoth(t, func(t *testing.T, f model.Family) {
-		bad := &model.Balancing{Junk: []model.DegradationReason{model.WeightsInvalid, model.SchedulerInvalid}}
+		bad := &model.Balancing{Ignored: []model.DegradationReason{model.WeightsInvalid, model.SchedulerInvalid}}
 		s := aService(f, "web", 1, "10.96.0.1", weighing(f, bad, 1))
 		c := compilerOf(model.Settings{Family: f}, stateOf(s, aService(f, "other", 1, "10.96.0.2")))
 		port := model.PortName{Service: s.Name, Port: "http", Protocol: model.TCP}

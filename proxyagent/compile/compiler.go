@@ -121,10 +121,10 @@ func (c *Compiler) Degraded() (all []model.Degradation) {
 			if len(p.LoadBalancerIPs) > 0 && c.closed(r) {
 				all = append(all, model.Degradation{Port: p.Name, Reason: model.SourcesUnusable})
 			}
-			if !r.service.Balancing.HasJunk() {
+			if !r.service.Balancing.HasIgnored() {
 				continue
 			}
-			for _, reason := range r.service.Balancing.Junk {
+			for _, reason := range r.service.Balancing.Ignored {
 				all = append(all, model.Degradation{Port: p.Name, Reason: reason})
 			}
 		}

@@ -13,9 +13,9 @@
 // not grow with the number of Services. Only a Node with a new name, zone or address concerns all.
 //
 // It promises that any sequence of Apply leads to the same Plan as one Apply of its sum, whatever
-// junk is in it; that a Delta holds only what changed; that an address, port and protocol belong to
-// one Service port at a time, and a node port and protocol too; and that slices of a Plan are
-// sorted, without duplicates and never changed after they were handed out.
+// malformed input is in it; that a Delta holds only what changed; that an address, port and
+// protocol belong to one Service port at a time, and a node port and protocol too; and that slices
+// of a Plan are sorted, without duplicates and never changed after they were handed out.
 //
 // [Compiler.Explain] answers the same questions in words, with the same functions. Start with
 // compiler.go, then intake.go, which finds the Services that a change concerns, and ownership.go.

@@ -31,7 +31,7 @@ func (c *Compiler) evaluate(w *work, r *record) {
 	}
 	r.outcome = next
 	delete(c.misread, r)
-	if r.service != nil && len(r.served) > 0 && (r.service.Balancing.HasJunk() || c.closed(r)) {
+	if r.service != nil && len(r.served) > 0 && (r.service.Balancing.HasIgnored() || c.closed(r)) {
 		c.misread[r] = struct{}{}
 	}
 	delete(c.disputed, r)

@@ -94,7 +94,7 @@ func (x *explanation) balancing() {
 		by := map[bool]string{true: "the cores of their nodes", false: "the labels of their nodes"}[b.ByCores]
 		x.say(1, "endpoints weigh by %s, as the annotation %s asks", by, b.WeightsFrom)
 	}
-	for _, reason := range b.Junk {
+	for _, reason := range b.Ignored {
 		x.say(1, "%s", reason)
 	}
 }

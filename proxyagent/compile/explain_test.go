@@ -180,7 +180,7 @@ func TestExplain(t *testing.T) {
     endpoint "[::ffff:10.0.0.1%evil\n]:80" on node node-z: left out: an IPv4 address mapped into IPv6
     every endpoint has node hints, and some name this node: traffic to any endpoint keeps to those
 `},
-		"junk": {
+		"malformed": {
 			services: []asked{"web cluster=10.96.0.1 :80/TCP"}, endpoints: "1 ready",
 			shape: func(s *model.Service) {
 				mapped := netip.MustParseAddr("::ffff:10.0.0.1")

@@ -30,7 +30,7 @@ func (t *tape) Uint64() uint64 {
 	return uint64(b)<<56 | t.noise>>8
 }
 
-// FuzzCompile plays histories with junk: addresses of any kind, zero values, names that are none.
+// FuzzCompile plays histories with malformed input: addresses of any kind, zero values, names that are none.
 func FuzzCompile(f *testing.F) {
 	for _, s := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff\xff\xff", "clusterip", strings.Repeat("\x00\xff\x80\x10", 64)} {
 		f.Add([]byte(s), uint8(0))
@@ -45,7 +45,7 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// spoil puts junk into one Service that changes.
+// spoil puts malformed input into one Service that changes.
 func (g generator) spoil(st *model.State, ch *model.Changes) {
 	for n, s := range ch.Services {
 		if s == nil || g.one(3) {
@@ -69,7 +69,7 @@ func (g generator) byte() byte { return byte(g.IntN(256)) }
 func (g generator) wildAddr() netip.Addr {
 	switch g.IntN(4) {
 	case 0:
-		return pick(g, junk...)
+		return pick(g, unservable...)
 	case 1:
 		return netip.AddrFrom4([4]byte{g.byte(), g.byte(), 0, g.byte()})
 	case 2:

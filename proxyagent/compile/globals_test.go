@@ -101,7 +101,7 @@ func TestLocalSource(t *testing.T) {
 		"the node's, not asked for":  {podCIDRs: []netip.Prefix{v6, v4}},
 		"the node's, not masked": {set: model.Settings{FromNode: true}, podCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.7/24"), v6},
 			want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}, model.IPv6: {CIDR: v6}}},
-		"the node's, with junk": {
+		"the node's, with malformed ones": {
 			set: model.Settings{FromNode: true}, podCIDRs: []netip.Prefix{{}, netip.MustParsePrefix("::ffff:10.1.0.0/120"), v4},
 			want: map[model.Family]model.LocalSource{model.IPv4: {CIDR: v4}}},
 	} {

@@ -142,7 +142,7 @@ func (g generator) of() model.Family {
 
 func (g generator) addr() netip.Addr {
 	if g.one(40) {
-		return pick(g, junk...)
+		return pick(g, unservable...)
 	}
 	return netip.MustParseAddr(in(g.of(), pick(g, "10.96.0.1", "10.96.0.2", "10.96.0.3", "10.97.0.1", "203.0.113.1")))
 }
@@ -178,7 +178,7 @@ func (g generator) service() model.Service {
 func (g generator) balancing() *model.Balancing {
 	return &model.Balancing{
 		Scheduler: pick(g, model.RoundRobin, model.MaglevHashing), SchedulerFrom: "scheduler", WeightsFrom: pick(g, "", "weights"),
-		Junk: some(g, 1, func() model.DegradationReason { return model.SchedulerInvalid }),
+		Ignored: some(g, 1, func() model.DegradationReason { return model.SchedulerInvalid }),
 	}
 }
 
@@ -192,7 +192,7 @@ func (g generator) port() model.Port {
 func (g generator) endpoint() model.Endpoint {
 	addr := netip.MustParseAddr(in(g.of(), pick(g, "10.1.0.1", "10.1.0.2", "10.1.0.3")))
 	if g.one(40) {
-		addr = pick(g, junk...)
+		addr = pick(g, unservable...)
 	}
 	var zones, nodes []string
 	if g.one(2) {
@@ -312,8 +312,8 @@ func (g generator) environment(st *model.State, ch *model.Changes, say func(stri
 	}
 }
 
-// junk are addresses that nothing can be served at.
-var junk = []netip.Addr{
+// unservable are addresses that nothing can be served at.
+var unservable = []netip.Addr{
 	{},
 	netip.MustParseAddr("::ffff:10.96.0.1"),
 	netip.MustParseAddr("fe80::1%eth0"),

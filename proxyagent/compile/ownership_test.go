@@ -378,7 +378,7 @@ func TestFormerAddresses(t *testing.T) {
 
 // TestUnusableVirtualIPs has addresses that would take no traffic, or traffic of the node.
 func TestUnusableVirtualIPs(t *testing.T) {
-	for _, a := range junk {
+	for _, a := range unservable {
 		if a.IsLinkLocalUnicast() && a.Zone() == "" {
 			continue // node-local virtual IPs are made of these
 		}

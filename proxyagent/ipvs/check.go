@@ -24,7 +24,7 @@ const (
 // drained endpoints away. IPVS does not report changes: everything is compared once in a period.
 func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	found, err := p.check(ctx, now)
-	more, problem := p.Spoke.Check(ctx, now)
+	more, problem := p.Rules.Check(ctx, now)
 	return append(found, more...), errors.Join(err, problem)
 }
 
@@ -56,7 +56,7 @@ func (p *Proxier) admitAgain(ctx context.Context, now time.Time) error {
 	start := time.Now()
 	d := p.withheld.Release(p.withheld.Wanted())
 	p.table.Apply(d)
-	err := p.write(ctx, p.handOn(d))
+	err := p.program(ctx, p.handOn(d))
 	p.withheld.Tried(now, time.Since(start))
 	return err
 }
@@ -87,7 +87,7 @@ func (p *Proxier) removeDrained(ctx context.Context, now time.Time) error {
 		p.take(&o, clear)
 	}
 	if o.again() {
-		return p.write(ctx)
+		return p.program(ctx)
 	}
 	p.known = o.err == nil
 	return o.err
@@ -98,7 +98,7 @@ func (p *Proxier) follow(ctx context.Context) error {
 	if err != nil || !p.table.SetOwn(have.own) {
 		return err
 	}
-	return p.write(ctx, model.Delta{Globals: p.globals()})
+	return p.program(ctx, model.Delta{Globals: p.globals()})
 }
 
 // repair compares with the kernel, which it reads without mu, and undoes other programs' changes.
@@ -122,7 +122,7 @@ func (p *Proxier) repair(ctx context.Context, now time.Time) (found []string, er
 	for _, a := range slices.Concat(come, gone) {
 		found = append(found, fmt.Sprintf("address %s of %s", a, device))
 	}
-	return found, p.write(ctx)
+	return found, p.program(ctx)
 }
 
 func (p *Proxier) compare(ctx context.Context) error {

@@ -2,10 +2,10 @@
 
 // Package ipvs serves a Plan with IPVS: the kernel's load balancer chooses each connection's
 // endpoint, by the Service's scheduler, and no more. Refusing, dropping, source ranges and
-// masquerading are left to another backend (the spoke), which gets the Plan flagged Balanced.
+// masquerading are left to another backend ([Options].Rules), which gets the Plan flagged Balanced.
 //
 //	Delta ──> Table ── steps ───> Proxier ──> netlink: virtual servers, destinations, virtual IPs
-//	  └── with Balanced ────────────└──> the spoke
+//	  └── with Balanced ────────────└──> Rules
 //
 // A virtual IP is an address of the dummy interface clusterip-ipvs0: packets to it are delivered to
 // the node, where IPVS takes them after the rules for incoming packets. A virtual IP and port has

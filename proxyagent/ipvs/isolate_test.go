@@ -81,9 +81,9 @@ func (k *fake) RemoveDestination(s ipvs.Service, d ipvs.Destination) error {
 	return nil
 }
 
-// plain is a spoke that notes the ports that it was given.
+// plain is a backend that notes the ports that it was given.
 type plain struct {
-	spoke
+	backend
 	ports map[model.PortName]*model.ServicePort
 	seen  []*model.ServicePort
 }
@@ -117,17 +117,17 @@ func faulty(t *testing.T) (*Proxier, *fake, *plain) {
 		}
 	})
 	client := &fake{servers: map[netip.AddrPort]map[netip.AddrPort]ipvs.Destination{}, server: map[netip.AddrPort]error{}, destination: map[netip.AddrPort]error{}}
-	spoke := &plain{ports: map[model.PortName]*model.ServicePort{}}
+	rules := &plain{ports: map[model.PortName]*model.ServicePort{}}
 	k := &kernel{family: model.IPv4, Client: client}
 	if err := k.ensureLink(); err != nil {
 		t.Fatal(err)
 	}
 	p := &Proxier{
-		Options: Options{Family: model.IPv4, Spoke: spoke, Drain: time.Minute, FullCheck: time.Hour}, table: NewTable(model.IPv4, ""), kernel: k,
+		Options: Options{Family: model.IPv4, Rules: rules, Drain: time.Minute, FullCheck: time.Hour}, table: NewTable(model.IPv4, ""), kernel: k,
 		draining: map[front]map[netip.AddrPort]time.Time{},
 	}
 	mustSync(t, p, model.Delta{Globals: &model.Globals{Family: model.IPv4, Ranges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}})
-	return p, client, spoke
+	return p, client, rules
 }
 
 func mustSync(t *testing.T, p *Proxier, deltas ...model.Delta) {
@@ -185,7 +185,7 @@ func expectDegraded(t *testing.T, p *Proxier, why string, want ...model.Degradat
 // TestARefusedEndpointIsLeftOut as a multicast address is by the kernel, which any tenant may put
 // into an EndpointSlice. No Sync fails.
 func TestARefusedEndpointIsLeftOut(t *testing.T) {
-	p, kernel, spoke := faulty(t)
+	p, kernel, rules := faulty(t)
 	odd := netip.MustParseAddrPort("239.0.0.1:80")
 	kernel.destination[odd] = syscall.EINVAL
 	partly := served("partly", "10.96.0.1", "10.0.0.1:80", odd.String())
@@ -196,7 +196,7 @@ func TestARefusedEndpointIsLeftOut(t *testing.T) {
 	kernel.expect(t, "10.96.0.3:80", "10.0.0.3:80")
 	expectDegraded(t, p, "adding 239.0.0.1:80 to the virtual server TCP 10.96.0.",
 		model.Degradation{Port: partly.Name, Reason: model.PartRefused}, model.Degradation{Port: wholly.Name, Reason: model.PartRefused})
-	for _, seen := range spoke.seen {
+	for _, seen := range rules.seen {
 		if seen.Name == wholly.Name && seen.HasEndpoints {
 			t.Error("clients were let through to a virtual server that there is not")
 		}
@@ -219,14 +219,14 @@ func TestARefusedEndpointIsLeftOut(t *testing.T) {
 
 // TestARefusedVirtualServerConcernsItsPort alone, whose clients are rejected.
 func TestARefusedVirtualServerConcernsItsPort(t *testing.T) {
-	p, kernel, spoke := faulty(t)
+	p, kernel, rules := faulty(t)
 	at := netip.MustParseAddrPort("10.96.0.1:80")
 	kernel.server[at] = syscall.EINVAL
 	bad := served("bad", "10.96.0.1", "10.0.0.1:80")
 	mustSync(t, p, changes(bad, served("well", "10.96.0.3", "10.0.0.3:80")))
 	kernel.expect(t, "10.96.0.3:80", "10.0.0.3:80")
 	expectDegraded(t, p, "adding the virtual server", model.Degradation{Port: bad.Name, Reason: model.RulesRefused})
-	if spoke.ports[bad.Name].HasEndpoints {
+	if rules.ports[bad.Name].HasEndpoints {
 		t.Error("its clients are not rejected")
 	}
 	kernel.server = nil
@@ -235,7 +235,7 @@ func TestARefusedVirtualServerConcernsItsPort(t *testing.T) {
 	}
 	kernel.expect(t, "10.96.0.1:80", "10.0.0.1:80")
 	expectDegraded(t, p, "")
-	if !spoke.ports[bad.Name].HasEndpoints {
+	if !rules.ports[bad.Name].HasEndpoints {
 		t.Error("its clients are rejected still")
 	}
 }

@@ -88,7 +88,7 @@ func (k *kernel) bind(a netip.Addr) error {
 }
 
 // awaitLocal waits until packets to bound addresses stay on the node. For IPv6 the kernel answers
-// before a queue has made the route; until then, the spoke refuses new connections.
+// before a queue has made the route; until then, the rules refuse new connections.
 func awaitLocal(addrs []netip.Addr) error {
 	start := time.Now()
 	for _, a := range addrs {

@@ -18,8 +18,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// spoke is the backend that does all but to choose endpoints.
-type spoke interface {
+// backend is a proxyagent.Backend, whose package this one must not import.
+type backend interface {
 	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
 	Check(ctx context.Context, now time.Time) ([]string, error)
 	Served() []model.ServicePort
@@ -31,8 +31,8 @@ type spoke interface {
 // Options make a [Proxier].
 type Options struct {
 	Family model.Family
-	// Spoke is the backend that does the rest. It has to know Balanced.
-	Spoke spoke
+	// Rules is the backend that does all but to choose endpoints. It has to know Balanced.
+	Rules backend
 	// Scheduler is that of Services that ask for none; empty: rr.
 	Scheduler model.Scheduler
 	// Exclude are networks in which virtual servers are not taken away.
@@ -43,7 +43,7 @@ type Options struct {
 	FullCheck time.Duration
 	// Timeouts are those of connections, zero for what the kernel has.
 	Timeouts Timeouts
-	// Translating is true where rules serve that an agent in the spoke's mode left: they go on until
+	// Translating is true where rules serve that an agent in another mode left: they go on until
 	// the virtual IPs are there.
 	Translating bool
 }
@@ -51,7 +51,7 @@ type Options struct {
 // Timeouts are those of connections in IPVS: of TCP, of TCP after a FIN, and of UDP.
 type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
 
-// Proxier keeps IPVS for one family as a Plan wants it, and hands the Plan on to a spoke. Its
+// Proxier keeps IPVS for one family as a Plan wants it, and hands the Plan on to Rules. Its
 // methods may be called concurrently; while one reads the kernel to compare, the rest go on.
 type Proxier struct {
 	Options
@@ -99,14 +99,14 @@ func setTimeouts(k *kernel, t Timeouts) error {
 // Sync brings the kernel to the Plan as it is after the Deltas, in their order, without what the
 // kernel refuses of ports. After a failure the next one compares everything.
 //
-// IPVS serves what comes before the spoke lets clients through; a virtual IP becomes the node's
-// after the spoke keeps clients from the node's sockets. What goes leaves in the opposite order.
+// IPVS serves what comes before the rules let clients through; a virtual IP becomes the node's
+// after the rules keep clients from the node's sockets. What goes leaves in the opposite order.
 func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.changes, full = 0, !p.known
 	var problem error
-	if full { // the addresses of the node are part of what the spoke needs
+	if full { // the addresses of the node are part of what the rules need
 		for _, d := range deltas {
 			if d.Globals != nil {
 				p.table.globals = *d.Globals // its ranges tell what is ours
@@ -126,12 +126,12 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	if p.Translating && problem == nil && p.table.globals.Family != 0 {
 		p.Translating, problem = false, p.takeOver(ctx, deltas)
 	}
-	return full, errors.Join(problem, p.write(ctx, deltas...))
+	return full, errors.Join(problem, p.program(ctx, deltas...))
 }
 
-// takeOver gives virtual IPs to the node while the spoke still translates what goes to them, and
-// already keeps clients from the node's own sockets. Otherwise new connections would be refused
-// between its change and that of the last address.
+// takeOver gives virtual IPs to the node while the rules still translate what goes to them, and
+// already keep clients from the node's own sockets. Otherwise new connections would be refused
+// between their change and that of the last address.
 func (p *Proxier) takeOver(ctx context.Context, deltas []model.Delta) error {
 	come, _ := p.table.addresses()
 	if len(come) == 0 { // an agent in this mode was before
@@ -152,7 +152,7 @@ func (p *Proxier) takeOver(ctx context.Context, deltas []model.Delta) error {
 			}
 		}
 	}
-	if _, err := p.Spoke.Sync(ctx, deltas...); err != nil {
+	if _, err := p.Rules.Sync(ctx, deltas...); err != nil {
 		return err
 	}
 	var o outcome
@@ -160,12 +160,12 @@ func (p *Proxier) takeOver(ctx context.Context, deltas []model.Delta) error {
 	return o.err
 }
 
-// Served is what the spoke says: flows of IPVS end with their virtual server.
-func (p *Proxier) Served() []model.ServicePort { return p.Spoke.Served() }
+// Served is what Rules say: flows of IPVS end with their virtual server.
+func (p *Proxier) Served() []model.ServicePort { return p.Rules.Served() }
 
-// write brings IPVS to what the table wants, and the spoke to the Deltas at the right moment. What
-// the kernel refuses of ports is withheld, before the spoke lets clients through to it.
-func (p *Proxier) write(ctx context.Context, deltas ...model.Delta) error {
+// program brings IPVS to what the table wants, and Rules to the Deltas at the right moment. What
+// the kernel refuses of ports is withheld, before the rules let clients through to it.
+func (p *Proxier) program(ctx context.Context, deltas ...model.Delta) error {
 	p.writes++
 	p.compared = false
 	for {
@@ -175,7 +175,7 @@ func (p *Proxier) write(ctx context.Context, deltas ...model.Delta) error {
 		p.move(&o, gone, false)
 		p.take(&o, build)
 		if !o.again() {
-			if _, err := p.Spoke.Sync(ctx, deltas...); err != nil { // the node's own sockets might be reached at the addresses
+			if _, err := p.Rules.Sync(ctx, deltas...); err != nil { // the node's own sockets might be reached at the addresses
 				p.known = p.known && o.err == nil
 				return errors.Join(o.err, err)
 			}
@@ -193,13 +193,13 @@ func (p *Proxier) write(ctx context.Context, deltas ...model.Delta) error {
 		more, err := p.adapt(ctx, o)
 		if deltas = append(deltas, more); err != nil {
 			p.known = false
-			_, problem := p.Spoke.Sync(ctx, deltas...)
+			_, problem := p.Rules.Sync(ctx, deltas...)
 			return errors.Join(err, problem)
 		}
 	}
 }
 
-// adapt looks at the kernel again, or withholds what it refuses. The Delta is for the spoke.
+// adapt looks at the kernel again, or withholds what it refuses. The Delta is for Rules.
 func (p *Proxier) adapt(ctx context.Context, o outcome) (model.Delta, error) {
 	if o.stale {
 		p.compared = true
@@ -232,7 +232,7 @@ func (p *Proxier) drain(s step) {
 	}
 }
 
-// handOn is a Delta as the spoke gets it.
+// handOn is a Delta as Rules get it.
 func (p *Proxier) handOn(d model.Delta) model.Delta {
 	out := model.Delta{Allocated: d.Allocated, Ports: make(map[model.PortName]*model.ServicePort, len(d.Ports)), Before: make(map[model.PortName]model.ServicePort, len(d.Before))}
 	for name, port := range d.Ports {
@@ -249,7 +249,7 @@ func (p *Proxier) handOn(d model.Delta) model.Delta {
 	return out
 }
 
-// balanced is a port for the spoke. That translates only for this node's clients, where the policy
+// balanced is a port for Rules. They translate only for this node's clients, where the policy
 // is Local: they may use all endpoints.
 func balanced(port model.ServicePort) *model.ServicePort {
 	port.Balanced, port.Scheduler = true, ""
@@ -259,7 +259,7 @@ func balanced(port model.ServicePort) *model.ServicePort {
 	return &port
 }
 
-// globals are those for the spoke, with node ports at the addresses that have virtual servers.
+// globals are those for Rules, with node ports at the addresses that have virtual servers.
 // LocalhostNodePorts stays: 127.0.0.0/8 may be open to neighbours from an agent in another mode.
 func (p *Proxier) globals() *model.Globals {
 	g := p.table.globals
@@ -268,9 +268,9 @@ func (p *Proxier) globals() *model.Globals {
 	return &g
 }
 
-// Degraded lists what is refused of ports, those without their scheduler, and those of the spoke.
+// Degraded lists what is refused of ports, those without their scheduler, and what Rules list.
 func (p *Proxier) Degraded() []model.Degradation {
-	all := p.Spoke.Degraded()
+	all := p.Rules.Degraded()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all = append(all, p.withheld.Degraded()...)
@@ -285,7 +285,7 @@ func (p *Proxier) Degraded() []model.Degradation {
 
 // Counts adds virtual servers and destinations, and the last Sync's messages; nil before any Sync.
 func (p *Proxier) Counts() (total, written map[string]int) {
-	total, written = p.Spoke.Counts()
+	total, written = p.Rules.Counts()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if total == nil || !p.known {
@@ -302,9 +302,9 @@ func (p *Proxier) Counts() (total, written map[string]int) {
 // table is how metrics call what is in IPVS.
 const table = "ipvs"
 
-// Describe lists a port's virtual servers with destinations, for people, and what the spoke has.
+// Describe lists a port's virtual servers with destinations, for people, and what Rules have.
 func (p *Proxier) Describe(n model.PortName) []string {
-	lines := p.Spoke.Describe(n)
+	lines := p.Rules.Describe(n)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	port := p.table.ports[n]
@@ -344,9 +344,9 @@ func (p *Proxier) describe(f front) (lines []string) {
 	return slices.Sorted(slices.Values(lines))
 }
 
-// InvalidDropped is what the spoke counts.
+// InvalidDropped is what Rules count.
 func (p *Proxier) InvalidDropped() uint64 {
-	if counter, ok := p.Spoke.(interface{ InvalidDropped() uint64 }); ok {
+	if counter, ok := p.Rules.(interface{ InvalidDropped() uint64 }); ok {
 		return counter.InvalidDropped()
 	}
 	return 0

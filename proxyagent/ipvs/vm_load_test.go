@@ -101,7 +101,7 @@ func TestTakeOver(t *testing.T) {
 			ports = append(ports, w.service(fmt.Sprint("web", i), func(p *model.ServicePort) { p.ClusterIPs = []netip.Addr{w.clusterIP(1 + i)} }))
 		}
 		vip := netip.AddrPortFrom(w.clusterIP(services), 80)
-		w.onNode(func() error { _, err := w.spoke.Sync(context.Background(), w.plan(ports...)); return err })
+		w.onNode(func() error { _, err := w.rules.Sync(context.Background(), w.plan(ports...)); return err })
 		w.reaches("before", w.Pod1, vip, false, w.Pod2, w.RemotePod)
 		end := w.load(w.Pod1, vip)
 		w.open(Options{Translating: true})

@@ -25,7 +25,7 @@ type fixture struct {
 	*testing.T
 	family model.Family
 	proxy  *Proxier
-	spoke  *nftables.Proxier
+	rules  *nftables.Proxier
 }
 
 // each runs a test for both families.
@@ -60,10 +60,10 @@ func (w *fixture) onNode(what func() error) {
 func (w *fixture) open(o Options) {
 	w.Helper()
 	w.onNode(func() (err error) {
-		if w.spoke, err = nftables.New(w.family, nfnetlink.NewGenerations(), 0); err != nil {
+		if w.rules, err = nftables.New(w.family, nfnetlink.NewGenerations(), 0); err != nil {
 			return err
 		}
-		o.Family, o.Spoke = w.family, w.spoke
+		o.Family, o.Rules = w.family, w.rules
 		if err := Usable(model.RoundRobin, "/proc/sys"); err != nil {
 			return err
 		}

@@ -68,16 +68,16 @@ type Balancing struct {
 	// WeightsFrom is the annotation of Endpoint.Weight, empty if all weigh 1; ByCores: by node cores.
 	WeightsFrom string
 	ByCores     bool
-	// Junk says which of its annotations have no effect, and why: SchedulerInvalid, WeightsInvalid,
+	// Ignored says which of its annotations have no effect, and why: SchedulerInvalid, WeightsInvalid,
 	// WeightsNotAllowed.
-	Junk []DegradationReason
+	Ignored []DegradationReason
 }
 
 // Weighs reports whether Endpoint.Weight counts.
 func (b *Balancing) Weighs() bool { return b != nil && b.WeightsFrom != "" }
 
-// HasJunk reports whether there is something in it that cannot be read.
-func (b *Balancing) HasJunk() bool { return b != nil && len(b.Junk) > 0 }
+// HasIgnored reports whether any of its annotations has no effect.
+func (b *Balancing) HasIgnored() bool { return b != nil && len(b.Ignored) > 0 }
 
 // MaxWeight is the largest weight of an endpoint. Rules have one element for each unit of weight.
 const MaxWeight = 100

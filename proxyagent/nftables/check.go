@@ -22,7 +22,7 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 	}
 	err := p.admitAgain(now)
 	if p.hashAgain(now); err == nil && p.table.Pending() {
-		err = p.bring(ctx, now)
+		err = p.program(ctx, now)
 	}
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 		return nil, nil // the next one compares
 	}
 	if err == nil && len(found) > 0 {
-		err = p.bring(ctx, now)
+		err = p.program(ctx, now)
 	}
 	if err != nil {
 		p.known = false
@@ -83,7 +83,7 @@ func (p *Proxier) compare(ctx context.Context, beside bool) (found []string, err
 	}
 	handles, found := p.table.CompareChains(c.Observed, c.Journal, p.handles)
 	p.handles, c.found = handles, append(c.found, found...)
-	p.compareOthers(c)
+	p.compareRest(c)
 	if !first || len(c.Sets) > 0 { // otherwise all that is wanted is noted as a change already
 		if err := p.compareSets(ctx, c, beside); err != nil || p.superseded(c) {
 			return nil, err
@@ -109,8 +109,8 @@ func (p *Proxier) read(beside bool, read func()) {
 // superseded reports whether a Sync failed, or compared everything itself, while a comparison read.
 func (p *Proxier) superseded(c *comparison) bool { return p.journal != c.Journal }
 
-// compareOthers looks for the sets that packets write into, and for those of other versions.
-func (p *Proxier) compareOthers(c *comparison) {
+// compareRest looks for the sets that packets write into, and for those of other versions.
+func (p *Proxier) compareRest(c *comparison) {
 	p.remembers, p.unwanted = true, nil
 	for name := range tables.Remembering {
 		if !c.Others[string(name)] && !c.Has(string(name)) {

@@ -22,7 +22,7 @@ func (p *Proxier) isolate(ctx context.Context, now time.Time) error {
 	}
 	p.anew = len(refused) == 0
 	p.table.Apply(p.withheld.WithholdAll(now, p.table.Ports(), refused))
-	return p.write(ctx, now)
+	return p.sync(ctx, now)
 }
 
 // find returns those of some ports that the kernel refuses.

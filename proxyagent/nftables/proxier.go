@@ -77,7 +77,7 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 		p.apply(d)
 	}
 	full = !p.known
-	return full, p.bring(ctx, time.Now())
+	return full, p.program(ctx, time.Now())
 }
 
 // apply takes a Delta in.
@@ -96,11 +96,11 @@ func (p *Proxier) Served() []model.ServicePort {
 	return served
 }
 
-// bring brings the kernel to what table wants, without the ports that it refuses. After a refusal
+// program brings the kernel to what table wants, without the ports that it refuses. After a refusal
 // it first looks whether the kernel is as it was thought to be.
-func (p *Proxier) bring(ctx context.Context, now time.Time) error {
-	err := p.write(ctx, now)
-	for _, next := range []func(context.Context, time.Time) error{p.write, p.isolate, p.isolate} {
+func (p *Proxier) program(ctx context.Context, now time.Time) error {
+	err := p.sync(ctx, now)
+	for _, next := range []func(context.Context, time.Time) error{p.sync, p.isolate, p.isolate} {
 		if errors.Is(err, model.ErrRefused) {
 			err = next(ctx, now)
 		}
@@ -111,15 +111,15 @@ func (p *Proxier) bring(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// write brings the kernel to what table wants.
-func (p *Proxier) write(ctx context.Context, now time.Time) (err error) {
+// sync brings the kernel to what table wants.
+func (p *Proxier) sync(ctx context.Context, now time.Time) (err error) {
 	if !p.known {
 		start := time.Now()
 		_, err = p.compare(ctx, false)
 		p.pace = p.pace.After(start, time.Since(start))
 	}
 	if err == nil {
-		err = p.generations.Write(func() (int, error) { return p.program(ctx, now) })
+		err = p.generations.Write(func() (int, error) { return p.write(ctx, now) })
 	}
 	if err == nil {
 		return nil
@@ -128,8 +128,8 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (err error) {
 	return errors.Join(err, p.kernel.reconnect())
 }
 
-// program writes what differs, except what packets under way may still look for.
-func (p *Proxier) program(ctx context.Context, now time.Time) (transactions int, err error) {
+// write writes what differs, except what packets under way may still look for.
+func (p *Proxier) write(ctx context.Context, now time.Time) (transactions int, err error) {
 	todo, remember := p.table.Transaction(now), p.table.Remembers()
 	todo.Remove = slices.DeleteFunc(todo.Remove, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
 	declared := p.declared && (p.remembers || !remember)

@@ -179,6 +179,6 @@ func TestWhetherTheKernelIsLiberal(t *testing.T) {
 		t.Errorf("without connection tracking: %t, %v", got, err)
 	}
 	if _, err := machine(t, map[key]string{tcpBeLiberal: "perhaps"}).BeLiberal(); err == nil {
-		t.Error("junk is no error")
+		t.Error("malformed text is no error")
 	}
 }

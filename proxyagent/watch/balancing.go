@@ -28,7 +28,7 @@ type weightEntry struct {
 
 // convertBalancing reads the annotations about schedulers and weights; nil for a Service without.
 // An unreadable annotation has no effect at all: part of it could be the opposite of what it meant.
-func convertBalancing(in *corev1.Service, j *junk) (*model.Balancing, *weights) {
+func convertBalancing(in *corev1.Service, bad *malformed) (*model.Balancing, *weights) {
 	var out model.Balancing
 	for _, from := range []string{v1alpha1.AnnotationScheduler, v1alpha1.AnnotationKubeRouterScheduler} {
 		text, says := in.Annotations[from]
@@ -38,21 +38,21 @@ func convertBalancing(in *corev1.Service, j *junk) (*model.Balancing, *weights) 
 		if scheduler, known := model.ParseScheduler(text); known {
 			out.Scheduler, out.SchedulerFrom = scheduler, from
 		} else {
-			out.Junk = append(out.Junk, model.SchedulerInvalid)
-			j.add("scheduler", text)
+			out.Ignored = append(out.Ignored, model.SchedulerInvalid)
+			bad.add("scheduler", text)
 		}
 		break
 	}
 	var w *weights
 	if text, says := in.Annotations[v1alpha1.AnnotationEndpointWeights]; says {
 		if w = parseWeights(text); w == nil {
-			out.Junk = append(out.Junk, model.WeightsInvalid)
-			j.add("endpoint weights", text)
+			out.Ignored = append(out.Ignored, model.WeightsInvalid)
+			bad.add("endpoint weights", text)
 		} else {
 			out.WeightsFrom, out.ByCores = v1alpha1.AnnotationEndpointWeights, w.cores
 		}
 	}
-	if out.Scheduler == "" && w == nil && out.Junk == nil {
+	if out.Scheduler == "" && w == nil && out.Ignored == nil {
 		return nil, nil
 	}
 	return &out, w

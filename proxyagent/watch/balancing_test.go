@@ -29,44 +29,44 @@ func annotated(pairs ...string) func(*corev1.Service) {
 }
 
 func TestConvertBalancing(t *testing.T) {
-	junkOf := func(reasons ...model.DegradationReason) *model.Balancing { return &model.Balancing{Junk: reasons} }
+	ignoring := func(reasons ...model.DegradationReason) *model.Balancing { return &model.Balancing{Ignored: reasons} }
 	many := strings.Repeat("a=b:1,", maxWeightEntries-1) + "a=b:1"
 	for name, tc := range map[string]struct {
 		annotations []string
 		want        *model.Balancing
-		junk        int
+		malformed   int
 	}{
 		"nothing":                   {nil, nil, 0},
 		"of others":                 {[]string{"example.com/scheduler", "rr"}, nil, 0},
 		"a scheduler":               {[]string{scheduler, "rr"}, &model.Balancing{Scheduler: model.RoundRobin, SchedulerFrom: scheduler}, 0},
 		"that of kube-router":       {[]string{kubeRouter, "sh"}, &model.Balancing{Scheduler: model.SourceHashing, SchedulerFrom: kubeRouter}, 0},
 		"both":                      {[]string{kubeRouter, "sh", scheduler, "lc"}, &model.Balancing{Scheduler: model.LeastConnection, SchedulerFrom: scheduler}, 0},
-		"ours is junk":              {[]string{kubeRouter, "sh", scheduler, "RR"}, junkOf(model.SchedulerInvalid), 1},
-		"an empty one":              {[]string{scheduler, ""}, junkOf(model.SchedulerInvalid), 1},
-		"a rule":                    {[]string{scheduler, "rr; flush ruleset"}, junkOf(model.SchedulerInvalid), 1},
+		"ours is malformed":         {[]string{kubeRouter, "sh", scheduler, "RR"}, ignoring(model.SchedulerInvalid), 1},
+		"an empty one":              {[]string{scheduler, ""}, ignoring(model.SchedulerInvalid), 1},
+		"a rule":                    {[]string{scheduler, "rr; flush ruleset"}, ignoring(model.SchedulerInvalid), 1},
 		"cores":                     {[]string{byWeight, " cores "}, &model.Balancing{WeightsFrom: byWeight, ByCores: true}, 0},
 		"labels":                    {[]string{byWeight, "topology.kubernetes.io/zone=a:3, disk=:0"}, &model.Balancing{WeightsFrom: byWeight}, 0},
 		"the largest weight":        {[]string{byWeight, "a=b:100"}, &model.Balancing{WeightsFrom: byWeight}, 0},
-		"a weight that is too much": {[]string{byWeight, "a=b:101"}, junkOf(model.WeightsInvalid), 1},
-		"one below zero":            {[]string{byWeight, "a=b:-1"}, junkOf(model.WeightsInvalid), 1},
-		"no weight":                 {[]string{byWeight, "a=b"}, junkOf(model.WeightsInvalid), 1},
-		"no value":                  {[]string{byWeight, "a:1"}, junkOf(model.WeightsInvalid), 1},
-		"no label":                  {[]string{byWeight, "=b:1"}, junkOf(model.WeightsInvalid), 1},
-		"one of two is junk":        {[]string{byWeight, "a=b:1,a=ö:2"}, junkOf(model.WeightsInvalid), 1},
-		"nothing but a comma":       {[]string{byWeight, ","}, junkOf(model.WeightsInvalid), 1},
-		"empty weights":             {[]string{byWeight, ""}, junkOf(model.WeightsInvalid), 1},
+		"a weight that is too much": {[]string{byWeight, "a=b:101"}, ignoring(model.WeightsInvalid), 1},
+		"one below zero":            {[]string{byWeight, "a=b:-1"}, ignoring(model.WeightsInvalid), 1},
+		"no weight":                 {[]string{byWeight, "a=b"}, ignoring(model.WeightsInvalid), 1},
+		"no value":                  {[]string{byWeight, "a:1"}, ignoring(model.WeightsInvalid), 1},
+		"no label":                  {[]string{byWeight, "=b:1"}, ignoring(model.WeightsInvalid), 1},
+		"one of two is malformed":   {[]string{byWeight, "a=b:1,a=ö:2"}, ignoring(model.WeightsInvalid), 1},
+		"nothing but a comma":       {[]string{byWeight, ","}, ignoring(model.WeightsInvalid), 1},
+		"empty weights":             {[]string{byWeight, ""}, ignoring(model.WeightsInvalid), 1},
 		"many entries":              {[]string{byWeight, many}, &model.Balancing{WeightsFrom: byWeight}, 0},
-		"too many entries":          {[]string{byWeight, many + ",a=b:1"}, junkOf(model.WeightsInvalid), 1},
-		"junk of both":              {[]string{byWeight, "x", scheduler, "x"}, junkOf(model.SchedulerInvalid, model.WeightsInvalid), 2},
+		"too many entries":          {[]string{byWeight, many + ",a=b:1"}, ignoring(model.WeightsInvalid), 1},
+		"both are malformed":        {[]string{byWeight, "x", scheduler, "x"}, ignoring(model.SchedulerInvalid, model.WeightsInvalid), 2},
 		"both good":                 {[]string{byWeight, "cores", scheduler, "mh"}, &model.Balancing{Scheduler: model.MaglevHashing, SchedulerFrom: scheduler, WeightsFrom: byWeight, ByCores: true}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, j := convertService(newService("web", "10.96.0.1", annotated(tc.annotations...)))
+			got, bad := convertService(newService("web", "10.96.0.1", annotated(tc.annotations...)))
 			if diff := cmp.Diff(tc.want, got.model.Balancing); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if j.count != tc.junk {
-				t.Errorf("junk: %q", &j)
+			if bad.count != tc.malformed {
+				t.Errorf("malformed: %q", &bad)
 			}
 		})
 	}
@@ -121,8 +121,8 @@ func FuzzWeights(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, j := convertService(newService("web", "10.96.0.1", annotated(byWeight, text, scheduler, text)))
-		checkJunk(t, &j)
+		s, bad := convertService(newService("web", "10.96.0.1", annotated(byWeight, text, scheduler, text)))
+		checkMalformed(t, &bad)
 		b := s.model.Balancing
 		if _, known := model.ParseScheduler(text); known != (b.SchedulerFrom != "") || known && string(b.Scheduler) != text || !known && b.Scheduler != "" {
 			t.Errorf("%q is read as %q", text, b.Scheduler)

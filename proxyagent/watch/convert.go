@@ -46,40 +46,40 @@ func parseVirtual(s string) (netip.Addr, bool) {
 	return a, ok && virtual(a)
 }
 
-// parse reads texts one by one; what cannot be read is junk.
-func parse[T any](what string, in []string, one func(string) (T, bool), j *junk) []T {
+// parse reads texts one by one; what cannot be read is malformed.
+func parse[T any](what string, in []string, one func(string) (T, bool), bad *malformed) []T {
 	var out []T
 	for _, s := range in {
 		if v, ok := one(s); ok {
 			out = append(out, v)
 		} else {
-			j.add(what, s)
+			bad.add(what, s)
 		}
 	}
 	return out
 }
 
-// shownJunk is how many pieces of junk are shown with their value.
-const shownJunk = 3
+// shownMalformed is how many malformed pieces are shown with their value.
+const shownMalformed = 3
 
-// junk collects what cannot be used of one object, in bounded size. The zero value is none.
-type junk struct {
+// malformed collects what cannot be used of one object, in bounded size. The zero value is none.
+type malformed struct {
 	count    int
 	examples []string
 }
 
 // add counts one more; what names the field, and value may be anything.
-func (j *junk) add(what, value string) {
-	j.count++
-	if len(j.examples) < shownJunk {
-		j.examples = append(j.examples, fmt.Sprintf("%s %q", what, value[:min(len(value), 64)]))
+func (bad *malformed) add(what, value string) {
+	bad.count++
+	if len(bad.examples) < shownMalformed {
+		bad.examples = append(bad.examples, fmt.Sprintf("%s %q", what, value[:min(len(value), 64)]))
 	}
 }
 
 // String returns examples of what was found, in one line; it is empty when there was nothing.
-func (j *junk) String() string {
-	text := strings.Join(j.examples, ", ")
-	if more := j.count - len(j.examples); more > 0 {
+func (bad *malformed) String() string {
+	text := strings.Join(bad.examples, ", ")
+	if more := bad.count - len(bad.examples); more > 0 {
 		return fmt.Sprintf("%s and %d more", text, more)
 	}
 	return text

@@ -18,7 +18,7 @@ func FuzzAddresses(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, j := convertService(newService("web", "10.96.0.1", loadBalancer(text, "192.0.2.1"), sources(text, "10.0.0.0/8", "fd00::/8"),
+		s, bad := convertService(newService("web", "10.96.0.1", loadBalancer(text, "192.0.2.1"), sources(text, "10.0.0.0/8", "fd00::/8"),
 			func(s *corev1.Service) { s.Spec.ExternalIPs = []string{text, "192.0.2.1"} }))
 		for _, list := range [][]netip.Addr{s.model.ExternalIPs, s.model.LoadBalancerIPs} {
 			if !slices.Contains(list, netip.MustParseAddr("192.0.2.1")) {
@@ -33,11 +33,11 @@ func FuzzAddresses(f *testing.F) {
 				t.Errorf("source range %v of %q", p, text)
 			}
 		}
-		checkJunk(t, &j)
+		checkMalformed(t, &bad)
 
-		e, j := convertSlice(newSlice("web-1", "web", at(text, "10.0.0.1")))
-		if n := len(e.addresses); n == 0 || e.addresses[n-1].addr != netip.MustParseAddr("10.0.0.1") || n+j.count != 2 {
-			t.Errorf("beside %q: %v, junk %q", text, e.addresses, &j)
+		e, bad := convertSlice(newSlice("web-1", "web", at(text, "10.0.0.1")))
+		if n := len(e.addresses); n == 0 || e.addresses[n-1].addr != netip.MustParseAddr("10.0.0.1") || n+bad.count != 2 {
+			t.Errorf("beside %q: %v, malformed %q", text, e.addresses, &bad)
 		}
 		for _, a := range e.addresses {
 			checkAddr(t, a.addr)
@@ -45,7 +45,7 @@ func FuzzAddresses(f *testing.F) {
 				t.Errorf("address %v of %q", a.addr, text)
 			}
 		}
-		checkJunk(t, &j)
+		checkMalformed(t, &bad)
 	})
 }
 
@@ -59,11 +59,11 @@ func checkAddr(t *testing.T, a netip.Addr) {
 	}
 }
 
-// checkJunk wants one short printable line.
-func checkJunk(t *testing.T, j *junk) {
+// checkMalformed wants one short printable line.
+func checkMalformed(t *testing.T, bad *malformed) {
 	t.Helper()
-	text := j.String()
-	if (j.count == 0) != (text == "") || len(text) > 1200 || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-		t.Errorf("%d pieces of junk are shown as %q", j.count, text)
+	text := bad.String()
+	if (bad.count == 0) != (text == "") || len(text) > 1200 || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+		t.Errorf("%d malformed pieces are shown as %q", bad.count, text)
 	}
 }

@@ -36,7 +36,7 @@ type informer[T object] struct {
 
 // newInformer wraps one of client-go, not yet started. It calls changed for one event at a time.
 func newInformer[In runtime.Object, Out object](
-	kind string, shared cache.SharedIndexInformer, convert func(In) (Out, junk), changed func(change[Out]), r *reports,
+	kind string, shared cache.SharedIndexInformer, convert func(In) (Out, malformed), changed func(change[Out]), r *reports,
 ) (*informer[Out], error) {
 	i := &informer[Out]{kind: kind, shared: shared, absent: make(chan struct{})}
 	markAbsent := sync.OnceFunc(func() { close(i.absent) })
@@ -48,7 +48,7 @@ func newInformer[In runtime.Object, Out object](
 				obj = unseen.Obj // what was known last; the deletion itself went unseen in an outage
 			}
 			if last, ok := obj.(Out); ok {
-				r.found(kind, last.key(), junk{})
+				r.found(kind, last.key(), malformed{})
 				changed(change[Out]{old: last})
 			}
 		},
@@ -59,8 +59,8 @@ func newInformer[In runtime.Object, Out object](
 		if !ok {
 			return obj, nil
 		}
-		out, j := convert(in)
-		r.found(kind, out.key(), j)
+		out, bad := convert(in)
+		r.found(kind, out.key(), bad)
 		return out, nil
 	}), shared.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		r.failed(kind, err)
@@ -159,9 +159,9 @@ const repeatAfter = 5 * time.Minute
 type reports struct {
 	log logr.Logger
 
-	mu       sync.Mutex
-	junk     map[cache.ObjectName]string // by kind and key
-	failures map[string]failure
+	mu        sync.Mutex
+	malformed map[cache.ObjectName]string // by kind and key
+	failures  map[string]failure
 }
 
 type failure struct {
@@ -170,18 +170,18 @@ type failure struct {
 }
 
 func newReports(log logr.Logger) *reports {
-	return &reports{log: log, junk: map[cache.ObjectName]string{}, failures: map[string]failure{}}
+	return &reports{log: log, malformed: map[cache.ObjectName]string{}, failures: map[string]failure{}}
 }
 
 // found logs what of an object cannot be used, once. It remembers only objects with such parts.
-func (r *reports) found(kind, key string, j junk) {
-	text, subject := j.String(), cache.ObjectName{Namespace: kind, Name: key}
+func (r *reports) found(kind, key string, bad malformed) {
+	text, subject := bad.String(), cache.ObjectName{Namespace: kind, Name: key}
 	r.mu.Lock()
-	known := r.junk[subject] == text
+	known := r.malformed[subject] == text
 	if text == "" {
-		delete(r.junk, subject)
+		delete(r.malformed, subject)
 	} else {
-		r.junk[subject] = text
+		r.malformed[subject] = text
 	}
 	r.mu.Unlock()
 	if !known && text != "" {

@@ -35,13 +35,13 @@ func (s *Source) addressChanged(c change[*allocation]) {
 	}
 }
 
-func convertIPAddress(in *networkingv1.IPAddress) (*allocation, junk) {
-	var j junk
+func convertIPAddress(in *networkingv1.IPAddress) (*allocation, malformed) {
+	var bad malformed
 	out := &allocation{head: headOf(in)}
 	addr, ok := parseAddr(out.name)
 	if !ok || addr.String() != out.name {
-		j.add("name", out.name)
-		return out, j
+		bad.add("name", out.name)
+		return out, bad
 	}
 	out.model.Addr = addr
 	if parent := in.Spec.ParentRef; parent != nil && parent.Group == "" && parent.Resource == "services" {
@@ -50,7 +50,7 @@ func convertIPAddress(in *networkingv1.IPAddress) (*allocation, junk) {
 		out.model.Former = slices.Contains(in.Finalizers, v1alpha1.FinalizerFormer)
 		out.model.Additional = out.model.Former || in.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
 	}
-	return out, j
+	return out, bad
 }
 
 // serviceCIDR is what is kept of a ServiceCIDR.
@@ -77,13 +77,13 @@ func (s *Source) cidrChanged(c change[*serviceCIDR]) {
 	}
 }
 
-func convertServiceCIDR(in *networkingv1.ServiceCIDR) (*serviceCIDR, junk) {
-	var j junk
+func convertServiceCIDR(in *networkingv1.ServiceCIDR) (*serviceCIDR, malformed) {
+	var bad malformed
 	out := &serviceCIDR{head: headOf(in)}
 	if in.DeletionTimestamp == nil {
-		out.cidrs = parse("cidr", in.Spec.CIDRs, parsePrefix, &j)
+		out.cidrs = parse("cidr", in.Spec.CIDRs, parsePrefix, &bad)
 	}
-	return out, j
+	return out, bad
 }
 
 // rangesOf are the ranges of several ServiceCIDRs, sorted and each once. It is never nil.

@@ -152,7 +152,7 @@ func TestConvertIPAddress(t *testing.T) {
 		name, managedBy string
 		parent          *networkingv1.ParentReference
 		want            model.Allocation
-		junk            int
+		malformed       int
 	}{
 		"of a Service":        {"10.96.0.1", "ipallocator.k8s.io", &service, model.Allocation{Addr: v4, Service: web}, 0},
 		"of the other family": {"fd00::1", "ipallocator.k8s.io", &service, model.Allocation{Addr: v6, Service: web}, 0},
@@ -173,14 +173,14 @@ func TestConvertIPAddress(t *testing.T) {
 		"a second name of an address":       {"fd00::0001", "", &service, model.Allocation{}, 1},
 		"an address in disguise":            {"::ffff:10.96.0.1", "", &service, model.Allocation{}, 1},
 	} {
-		got, j := convertIPAddress(newIPAddress(tc.name, "web", func(a *networkingv1.IPAddress) {
+		got, bad := convertIPAddress(newIPAddress(tc.name, "web", func(a *networkingv1.IPAddress) {
 			if strings.HasPrefix(name, "former") {
 				a.Finalizers, a.DeletionTimestamp = []string{"example.com/other", v1alpha1.FinalizerFormer}, &longAgo
 			}
 			a.Labels, a.Spec.ParentRef = map[string]string{networkingv1.LabelManagedBy: tc.managedBy}, tc.parent
 		}))
-		if diff := cmp.Diff(tc.want, got.model, comparers); diff != "" || j.count != tc.junk {
-			t.Errorf("%s: %d pieces of junk, want %d: %s (-want +got):\n%s", name, j.count, tc.junk, &j, diff)
+		if diff := cmp.Diff(tc.want, got.model, comparers); diff != "" || bad.count != tc.malformed {
+			t.Errorf("%s: %d malformed pieces, want %d: %s (-want +got):\n%s", name, bad.count, tc.malformed, &bad, diff)
 		}
 	}
 }

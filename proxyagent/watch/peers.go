@@ -43,7 +43,7 @@ func (p *peer) same(o *peer) bool {
 	return p.cores == o.cores && maps.Equal(p.labels, o.labels)
 }
 
-func convertPeer(in *corev1.Node) (*peer, junk) {
+func convertPeer(in *corev1.Node) (*peer, malformed) {
 	out := &peer{head: headOf(in), labels: make(map[word]word, len(in.Labels)), cores: 1}
 	for name, value := range in.Labels {
 		out.labels[wordOf(name)] = wordOf(value)
@@ -51,7 +51,7 @@ func convertPeer(in *corev1.Node) (*peer, junk) {
 	if cpu, says := in.Status.Capacity[corev1.ResourceCPU]; says {
 		out.cores = uint8(min(max(math.Round(cpu.AsApproximateFloat64()), 1), model.MaxWeight))
 	}
-	return out, junk{}
+	return out, malformed{}
 }
 
 // peers follows all Nodes, but only while a Service asks for weights that depend on them: otherwise

@@ -56,7 +56,7 @@ func TestNodesAreNotFollowedUnlessAllowed(t *testing.T) {
 			w.set(newService("web", "10.96.0.1", annotated(byWeight, weights, scheduler, "rr")))
 			want := wantService("web", "10.96.0.1", "10.0.0.1")
 			want.Endpoints[0].Node = "there"
-			want.Balancing = &model.Balancing{Scheduler: model.RoundRobin, SchedulerFrom: scheduler, Junk: []model.DegradationReason{model.WeightsNotAllowed}}
+			want.Balancing = &model.Balancing{Scheduler: model.RoundRobin, SchedulerFrom: scheduler, Ignored: []model.DegradationReason{model.WeightsNotAllowed}}
 			w.wantTake(model.Changes{Services: services(map[string]*model.Service{"web": want}), ServiceEvents: 1})
 			w.set(withCores("there", 6))
 			w.wantSleep("a Node that is not followed")

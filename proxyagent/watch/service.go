@@ -74,17 +74,17 @@ func (s *Source) serviceChanged(c change[*service]) {
 //
 // Those of other proxies are followed too: an address that one of them has is no other Service's,
 // and IPAddresses, which say the same, are not known everywhere. Only their claims are kept.
-func converter(o Options) func(*corev1.Service) (*service, junk) {
-	return func(in *corev1.Service) (*service, junk) {
+func converter(o Options) func(*corev1.Service) (*service, malformed) {
+	return func(in *corev1.Service) (*service, malformed) {
 		name, labelled := in.Labels[labelProxyName]
 		if labelled == (o.ProxyName != "") && name == o.ProxyName {
-			out, j := convertService(in)
+			out, bad := convertService(in)
 			if !o.FollowNodes && out.weights.needPeers() {
 				b := out.model.Balancing
-				b.WeightsFrom, b.ByCores, b.Junk = "", false, append(b.Junk, model.WeightsNotAllowed)
+				b.WeightsFrom, b.ByCores, b.Ignored = "", false, append(b.Ignored, model.WeightsNotAllowed)
 				out.weights = nil
 			}
-			return out, j
+			return out, bad
 		}
 		out, _ := convertService(in) // what cannot be read is for its own proxy to tell
 		out.renumbering, out.foreign, out.served, out.weights = false, out.served, false, nil
@@ -93,12 +93,12 @@ func converter(o Options) func(*corev1.Service) (*service, junk) {
 			Name: m.Name, Created: m.Created, ClusterIPs: m.ClusterIPs, ExternalIPs: m.ExternalIPs,
 			LoadBalancerIPs: m.LoadBalancerIPs, Ports: m.Ports, Foreign: out.foreign,
 		}
-		return out, junk{}
+		return out, malformed{}
 	}
 }
 
-func convertService(in *corev1.Service) (*service, junk) {
-	var j junk
+func convertService(in *corev1.Service) (*service, malformed) {
+	var bad malformed
 	out := &service{version: in.ResourceVersion, served: hasVirtualIP(in)}
 	m := &out.model
 	m.Name = model.ServiceName{Namespace: in.Namespace, Name: in.Name}
@@ -106,19 +106,19 @@ func convertService(in *corev1.Service) (*service, junk) {
 		m.Created = in.CreationTimestamp.UTC()
 	}
 	if !out.served {
-		return out, j
+		return out, bad
 	}
-	m.ClusterIPs = parse("clusterIP", clusterIPs(in), parseVirtual, &j)
-	m.ExternalIPs = parse("externalIP", in.Spec.ExternalIPs, parseVirtual, &j)
-	m.LoadBalancerIPs = parse("load balancer IP", loadBalancerIPs(in), parseVirtual, &j)
-	m.SourceRanges, m.SourcesLost = sourceRanges(in.Spec.LoadBalancerSourceRanges, &j)
+	m.ClusterIPs = parse("clusterIP", clusterIPs(in), parseVirtual, &bad)
+	m.ExternalIPs = parse("externalIP", in.Spec.ExternalIPs, parseVirtual, &bad)
+	m.LoadBalancerIPs = parse("load balancer IP", loadBalancerIPs(in), parseVirtual, &bad)
+	m.SourceRanges, m.SourcesLost = sourceRanges(in.Spec.LoadBalancerSourceRanges, &bad)
 	m.InternalLocal = ptr.Deref(in.Spec.InternalTrafficPolicy, "") == corev1.ServiceInternalTrafficPolicyLocal
 	m.ExternalLocal = externalLocal(in)
 	m.AffinitySeconds = affinitySeconds(in)
 	m.HealthCheckNodePort = healthCheckNodePort(in)
-	m.Ports = convertPorts(in.Spec.Ports, &j)
-	m.Balancing, out.weights = convertBalancing(in, &j)
-	return out, j
+	m.Ports = convertPorts(in.Spec.Ports, &bad)
+	m.Balancing, out.weights = convertBalancing(in, &bad)
+	return out, bad
 }
 
 // hasVirtualIP looks at the primary address, as kube-proxy does. The watch omits headless Services.
@@ -171,13 +171,13 @@ func healthCheckNodePort(in *corev1.Service) uint16 {
 	return port
 }
 
-func convertPorts(in []corev1.ServicePort, j *junk) []model.Port {
+func convertPorts(in []corev1.ServicePort, bad *malformed) []model.Port {
 	out := make([]model.Port, 0, len(in))
 	for _, p := range in {
 		protocol, known := model.ParseProtocol(string(p.Protocol))
 		port, valid := portNumber(p.Port)
 		if !known || !valid {
-			j.add("port", p.Name)
+			bad.add("port", p.Name)
 			continue
 		}
 		nodePort, _ := portNumber(p.NodePort)
@@ -217,19 +217,19 @@ func (s *Source) nodeChanged(c change[*node]) {
 	}
 }
 
-func convertNode(in *corev1.Node) (*node, junk) {
-	var j junk
+func convertNode(in *corev1.Node) (*node, malformed) {
+	var bad malformed
 	return &node{head: headOf(in), model: model.Node{
 		Name:     in.Name,
 		Zone:     in.Labels[corev1.LabelTopologyZone],
-		IPs:      nodeIPs(in, &j),
-		PodCIDRs: parse("podCIDR", podCIDRs(in), parsePrefix, &j),
+		IPs:      nodeIPs(in, &bad),
+		PodCIDRs: parse("podCIDR", podCIDRs(in), parsePrefix, &bad),
 		Leaving:  leaving(in),
-	}}, j
+	}}, bad
 }
 
 // nodeIPs puts internal addresses first, then keeps the kubelet's order: its primary one is first.
-func nodeIPs(in *corev1.Node, j *junk) []netip.Addr {
+func nodeIPs(in *corev1.Node, bad *malformed) []netip.Addr {
 	var texts []string
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
 		for _, a := range in.Status.Addresses {
@@ -238,7 +238,7 @@ func nodeIPs(in *corev1.Node, j *junk) []netip.Addr {
 			}
 		}
 	}
-	return parse("address", texts, parseVirtual, j)
+	return parse("address", texts, parseVirtual, bad)
 }
 
 func podCIDRs(in *corev1.Node) []string {

@@ -57,8 +57,8 @@ func TestConvertService(t *testing.T) {
 	tests := map[string]struct {
 		change func(*corev1.Service)
 		// want changes what newService becomes.
-		want func(*model.Service)
-		junk int
+		want      func(*model.Service)
+		malformed int
 	}{
 		"plain": {
 			func(s *corev1.Service) {
@@ -73,7 +73,7 @@ func TestConvertService(t *testing.T) {
 		"stored before there were several clusterIPs": {
 			func(s *corev1.Service) { s.Spec.ClusterIPs = nil }, func(*model.Service) {}, 0,
 		},
-		"one clusterIP is junk": {
+		"one clusterIP is malformed": {
 			func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"010.096.0.1", "fd00::1"} },
 			func(m *model.Service) { m.ClusterIPs = addrs("fd00::1") }, 1,
 		},
@@ -152,15 +152,15 @@ func TestConvertService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := wantService("web", "10.96.0.1")
 			tc.want(want)
-			got, j := convertService(newService("web", "10.96.0.1", tc.change))
+			got, bad := convertService(newService("web", "10.96.0.1", tc.change))
 			if !got.served {
 				t.Error("not served")
 			}
 			if diff := cmp.Diff(want, &got.model, comparers); diff != "" {
 				t.Errorf("convertService (-want +got):\n%s", diff)
 			}
-			if j.count != tc.junk {
-				t.Errorf("%d pieces of junk, want %d: %s", j.count, tc.junk, &j)
+			if bad.count != tc.malformed {
+				t.Errorf("%d malformed pieces, want %d: %s", bad.count, tc.malformed, &bad)
 			}
 		})
 	}
@@ -172,28 +172,28 @@ func TestSourceRanges(t *testing.T) {
 	both := []string{"192.0.2.1", "2001:db8::1"}
 	for name, tc := range map[string]struct {
 		ranges, want []string
-		junk         int
+		malformed    int
 	}{
-		"spaces, host bits and both families": {[]string{" 10.1.2.3/8\t", "fd00::/8"}, []string{"10.0.0.0/8", "fd00::/8"}, 0},
-		"all junk":                            {[]string{"010.0.0.0/8", "10.0.0.0", "::ffff:10.0.0.0/104", ""}, nil, 4},
-		"one is junk, the others restrict":    {[]string{"10.0.0.0/8", "10.0.0.0/33"}, []string{"10.0.0.0/8"}, 1},
-		"all of one family may be junk":       {[]string{"x", "fd00::/8"}, []string{"fd00::/8"}, 1},
-		"twice and inside of another":         {[]string{"10.1.0.0/16", "fd00:1::/32", "10.0.0.0/8", "10.0.0.0/8", "fd00::/8", "10.255.255.255/32"}, []string{"10.0.0.0/8", "fd00::/8"}, 0},
-		"neighbours":                          {[]string{"10.0.0.3/32", "10.0.0.0/31", "fd00::2/127", "10.0.0.2/32", "fd00::/127"}, []string{"10.0.0.0/30", "fd00::/126"}, 0},
-		"neighbours that are no prefix":       {[]string{"10.0.0.1/32", "10.0.0.2/32", "fd00::1/128", "fd00::2/128"}, []string{"10.0.0.1/32", "10.0.0.2/32", "fd00::1/128", "fd00::2/128"}, 0},
-		"two halves are everything":           {[]string{"128.0.0.0/1", "0.0.0.0/1", "8000::/1", "::/1"}, []string{"0.0.0.0/0", "::/0"}, 0},
-		"as many as can be used":              {ranges(model.MaxSources), ranges(model.MaxSources), 0},
-		"too many, and a few of IPv6":         {append(ranges(60000), "fd00::/8"), append(ranges(model.MaxSources+1), "fd00::/8"), 0},
+		"spaces, host bits and both families":  {[]string{" 10.1.2.3/8\t", "fd00::/8"}, []string{"10.0.0.0/8", "fd00::/8"}, 0},
+		"all malformed":                        {[]string{"010.0.0.0/8", "10.0.0.0", "::ffff:10.0.0.0/104", ""}, nil, 4},
+		"one is malformed, the rest restricts": {[]string{"10.0.0.0/8", "10.0.0.0/33"}, []string{"10.0.0.0/8"}, 1},
+		"all of one family may be malformed":   {[]string{"x", "fd00::/8"}, []string{"fd00::/8"}, 1},
+		"twice and inside of another":          {[]string{"10.1.0.0/16", "fd00:1::/32", "10.0.0.0/8", "10.0.0.0/8", "fd00::/8", "10.255.255.255/32"}, []string{"10.0.0.0/8", "fd00::/8"}, 0},
+		"neighbours":                           {[]string{"10.0.0.3/32", "10.0.0.0/31", "fd00::2/127", "10.0.0.2/32", "fd00::/127"}, []string{"10.0.0.0/30", "fd00::/126"}, 0},
+		"neighbours that are no prefix":        {[]string{"10.0.0.1/32", "10.0.0.2/32", "fd00::1/128", "fd00::2/128"}, []string{"10.0.0.1/32", "10.0.0.2/32", "fd00::1/128", "fd00::2/128"}, 0},
+		"two halves are everything":            {[]string{"128.0.0.0/1", "0.0.0.0/1", "8000::/1", "::/1"}, []string{"0.0.0.0/0", "::/0"}, 0},
+		"as many as can be used":               {ranges(model.MaxSources), ranges(model.MaxSources), 0},
+		"too many, and a few of IPv6":          {append(ranges(60000), "fd00::/8"), append(ranges(model.MaxSources+1), "fd00::/8"), 0},
 	} {
 		slices.Reverse(tc.ranges[1:]) // their order means nothing
-		got, j := convertService(newService("web", "10.96.0.1", loadBalancer(both...), sources(tc.ranges...)))
+		got, bad := convertService(newService("web", "10.96.0.1", loadBalancer(both...), sources(tc.ranges...)))
 		diff := cmp.Diff(addrs(both...), got.model.LoadBalancerIPs, comparers)
 		diff += cmp.Diff(prefixes(tc.want...), got.model.SourceRanges, comparers)
-		if got.model.SourcesLost != (tc.junk > 0) {
+		if got.model.SourcesLost != (tc.malformed > 0) {
 			diff += fmt.Sprintf("lost: %t", got.model.SourcesLost)
 		}
-		if diff != "" || j.count != tc.junk {
-			t.Errorf("%s: %d pieces of junk, want %d: %s (-want +got):\n%s", name, j.count, tc.junk, &j, diff)
+		if diff != "" || bad.count != tc.malformed {
+			t.Errorf("%s: %d malformed pieces, want %d: %s (-want +got):\n%s", name, bad.count, tc.malformed, &bad, diff)
 		}
 	}
 }
@@ -219,19 +219,19 @@ func TestServicesWithoutVirtualIP(t *testing.T) {
 			s.Spec.Type = corev1.ServiceTypeExternalName
 		}),
 	} {
-		got, j := convertService(in)
+		got, bad := convertService(in)
 		want := model.Service{Name: model.ServiceName{Namespace: "ns", Name: "web"}}
-		if diff := cmp.Diff(want, got.model, comparers); diff != "" || got.served || j.count > 0 {
-			t.Errorf("%s: served %t, junk %q, %s", name, got.served, &j, diff)
+		if diff := cmp.Diff(want, got.model, comparers); diff != "" || got.served || bad.count > 0 {
+			t.Errorf("%s: served %t, malformed %q, %s", name, got.served, &bad, diff)
 		}
 	}
 }
 
 func TestConvertNode(t *testing.T) {
 	tests := map[string]struct {
-		change func(*corev1.Node)
-		want   func(*model.Node)
-		junk   int
+		change    func(*corev1.Node)
+		want      func(*model.Node)
+		malformed int
 	}{
 		"plain": {func(*corev1.Node) {}, func(*model.Node) {}, 0},
 		"without zone and addresses yet": {
@@ -273,12 +273,12 @@ func TestConvertNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := wantNode(false)
 			tc.want(want)
-			got, j := convertNode(newNode("here", tc.change))
+			got, bad := convertNode(newNode("here", tc.change))
 			if diff := cmp.Diff(want, &got.model, comparers); diff != "" {
 				t.Errorf("convertNode (-want +got):\n%s", diff)
 			}
-			if j.count != tc.junk {
-				t.Errorf("%d pieces of junk, want %d: %s", j.count, tc.junk, &j)
+			if bad.count != tc.malformed {
+				t.Errorf("%d malformed pieces, want %d: %s", bad.count, tc.malformed, &bad)
 			}
 		})
 	}

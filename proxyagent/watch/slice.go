@@ -172,21 +172,21 @@ func (s *slice) appendEndpoints(out []model.Endpoint, weight func(sliceAddress) 
 	return out
 }
 
-func convertSlice(in *discoveryv1.EndpointSlice) (*slice, junk) {
-	var j junk
+func convertSlice(in *discoveryv1.EndpointSlice) (*slice, malformed) {
+	var bad malformed
 	out := &slice{head: headOf(in), service: wordOf(in.Labels[discoveryv1.LabelServiceName]), trigger: triggerOf(in)}
 	family := familyOf(in.AddressType)
 	if family == 0 || out.service.Value() == "" {
-		return out, j
+		return out, bad
 	}
-	out.ports = convertSlicePorts(in.Ports, &j)
+	out.ports = convertSlicePorts(in.Ports, &bad)
 	for i := range in.Endpoints {
-		if a, ok := convertEndpoint(&in.Endpoints[i], family, &j); ok {
+		if a, ok := convertEndpoint(&in.Endpoints[i], family, &bad); ok {
 			out.addresses = append(out.addresses, a)
 		}
 	}
 	out.addresses = slices.Clip(out.addresses)
-	return out, j
+	return out, bad
 }
 
 // familyOf returns none for names of hosts, and for whatever the API may invent.
@@ -212,7 +212,7 @@ func triggerOf(in *discoveryv1.EndpointSlice) int64 {
 
 // convertSlicePorts omits ports without a name, which match no port of a Service, and those without
 // a number, which mean "all" to other consumers.
-func convertSlicePorts(in []discoveryv1.EndpointPort, j *junk) []slicePort {
+func convertSlicePorts(in []discoveryv1.EndpointPort, bad *malformed) []slicePort {
 	out := make([]slicePort, 0, len(in))
 	for _, p := range in {
 		if p.Name == nil || p.Port == nil || *p.Port == 0 {
@@ -221,7 +221,7 @@ func convertSlicePorts(in []discoveryv1.EndpointPort, j *junk) []slicePort {
 		protocol, known := model.ParseProtocol(string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)))
 		port, valid := portNumber(*p.Port)
 		if !known || !valid {
-			j.add("port", *p.Name)
+			bad.add("port", *p.Name)
 			continue
 		}
 		out = append(out, slicePort{name: wordOf(*p.Name), port: port, protocol: protocol})
@@ -230,14 +230,14 @@ func convertSlicePorts(in []discoveryv1.EndpointPort, j *junk) []slicePort {
 }
 
 // convertEndpoint reads the first address: the API calls all alike, and no controller writes two.
-func convertEndpoint(in *discoveryv1.Endpoint, family model.Family, j *junk) (sliceAddress, bool) {
+func convertEndpoint(in *discoveryv1.Endpoint, family model.Family, bad *malformed) (sliceAddress, bool) {
 	if len(in.Addresses) == 0 {
-		j.add("endpoint", "")
+		bad.add("endpoint", "")
 		return sliceAddress{}, false
 	}
 	addr, ok := parseAddr(in.Addresses[0])
 	if !ok || model.FamilyOf(addr) != family || !reachable(addr) {
-		j.add("endpoint", in.Addresses[0])
+		bad.add("endpoint", in.Addresses[0])
 		return sliceAddress{}, false
 	}
 	return sliceAddress{

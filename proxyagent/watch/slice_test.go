@@ -27,9 +27,9 @@ func TestConvertSlice(t *testing.T) {
 		return func(s *discoveryv1.EndpointSlice) { s.Endpoints = []discoveryv1.Endpoint{e} }
 	}
 	tests := map[string]struct {
-		change func(*discoveryv1.EndpointSlice)
-		want   []model.Endpoint
-		junk   int
+		change    func(*discoveryv1.EndpointSlice)
+		want      []model.Endpoint
+		malformed int
 	}{
 		"says nothing of itself": {at("10.0.0.1"), []model.Endpoint{ready}, 0},
 		"all conditions true": {
@@ -63,7 +63,7 @@ func TestConvertSlice(t *testing.T) {
 			},
 			[]model.Endpoint{ready}, 1,
 		},
-		"junk between good ones": {
+		"malformed ones between good ones": {
 			at("010.0.0.1", "10.0.0.1%eth0", "::ffff:10.0.0.1", "fd00::1", "example.com", "10.0.0.1/32", "0.0.0.0", "127.0.0.1", "169.254.1.1",
 				"224.0.0.1", "", "10.0.0.1"),
 			[]model.Endpoint{ready}, 11,
@@ -116,15 +116,15 @@ func TestConvertSlice(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, j := convertSlice(newSlice("web-1", "web", tc.change))
+			got, bad := convertSlice(newSlice("web-1", "web", tc.change))
 			if diff := cmp.Diff(tc.want, got.appendEndpoints(nil, (&Source{}).weigher(nil)), comparers); diff != "" {
 				t.Errorf("endpoints (-want +got):\n%s", diff)
 			}
 			if got.isEmpty() != (len(tc.want) == 0) {
 				t.Errorf("isEmpty: %t", got.isEmpty())
 			}
-			if j.count != tc.junk {
-				t.Errorf("%d pieces of junk, want %d: %s", j.count, tc.junk, &j)
+			if bad.count != tc.malformed {
+				t.Errorf("%d malformed pieces, want %d: %s", bad.count, tc.malformed, &bad)
 			}
 		})
 	}
@@ -165,12 +165,12 @@ func TestSameSlice(t *testing.T) {
 	}
 }
 
-func TestMuchJunkIsCounted(t *testing.T) {
-	var j junk
+func TestMuchMalformedInputIsCounted(t *testing.T) {
+	var bad malformed
 	for range 10000 {
-		j.add("endpoint", strings.Repeat("x", 10000))
+		bad.add("endpoint", strings.Repeat("x", 10000))
 	}
-	if got := j.String(); len(got) > 400 || !strings.HasSuffix(got, " and 9997 more") || len(j.examples) != 3 {
-		t.Errorf("much junk is shown as %q", got)
+	if got := bad.String(); len(got) > 400 || !strings.HasSuffix(got, " and 9997 more") || len(bad.examples) != 3 {
+		t.Errorf("much malformed input is shown as %q", got)
 	}
 }

@@ -278,7 +278,7 @@ func (w *fixture) wantTriggers(after string, want ...time.Time) {
 	}
 }
 
-func TestJunkIsToldOnceAndHarmsNobody(t *testing.T) {
+func TestMalformedInputIsToldOnceAndHarmsNoOther(t *testing.T) {
 	inFixture(t, func(w *fixture) {
 		w.start(Options{})
 		w.take()
@@ -289,7 +289,7 @@ func TestJunkIsToldOnceAndHarmsNobody(t *testing.T) {
 		w.set(newSlice("web-1", "web", at("10.0.0.01", "10.0.0.3"), func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" }))
 		w.take()
 		if got := w.log.with("left out", "ns/web-1"); len(got) != 2 {
-			t.Errorf("want one line for each kind of junk, got %q", got)
+			t.Errorf("want one line for each kind of malformed input, got %q", got)
 		}
 		w.set(newSlice("web-1", "web", at("10.0.0.3")))
 		w.set(newSlice("web-1", "web", at("10.0.0.01", "10.0.0.3")))

@@ -72,16 +72,16 @@ type Kind int
 
 // Kinds that the edge to the kernel tells apart, and others.
 const (
-	Member   Kind = iota // none
-	Verdict              // a chain to go to, or drop
-	endpoint             // address and port
-	routed               // the number of a route
-	identity             // the number of a port but its last field, after a field that nothing reads
-	client               // address and port, after the last field of the number of a port
+	Member     Kind = iota // none
+	Verdict                // a chain to go to, or drop
+	endpoint               // address and port
+	routed                 // the number of a route
+	identity               // the number of a port but its last field, after a field that nothing reads
+	remembered             // address and port, after the last field of the number of a port
 )
 
 // Types are the fields of values; rule.go says why two kinds have one more.
-var Types = map[Kind]string{endpoint: "AS", routed: "I", identity: "III", client: "IAS"}
+var Types = map[Kind]string{endpoint: "AS", routed: "I", identity: "III", remembered: "IAS"}
 
 // Schema is what a set holds: A stands for an address of the family, P for a protocol, S for a
 // port, I for an index, III for the number of a port. Most is how much fits; 0: no limit.
@@ -106,7 +106,7 @@ var Schemas = map[Set]Schema{
 }
 
 // Remembering are the sets that packets write into. What they hold is not compared.
-var Remembering = map[Set]Schema{Clients: {Key: "AIII", Kind: client, Most: 1 << 20}, Newcomers: {Key: "III", Most: 1 << 16}}
+var Remembering = map[Set]Schema{Clients: {Key: "AIII", Kind: remembered, Most: 1 << 20}, Newcomers: {Key: "III", Most: 1 << 16}}
 
 // Key is an element without its value, in the kernel's bytes: each field fills up four of them.
 type Key struct {

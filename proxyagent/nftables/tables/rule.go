@@ -134,8 +134,8 @@ func dnat(f model.Family) expr.Any {
 	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.Number()), RegAddrMin: values, RegProtoMin: values + uint32(f.Bits()/32), Specified: true}
 }
 
-// compare goes on if the register of keys has these bytes or, unless equal, if it has not.
-func compare(equal bool, data []byte) expr.Any {
+// keysAre goes on if the register of keys has these bytes or, unless equal, if it has not.
+func keysAre(equal bool, data []byte) expr.Any {
 	if equal {
 		return &expr.Cmp{Op: expr.CmpOpEq, Register: keys, Data: data}
 	}
@@ -144,7 +144,7 @@ func compare(equal bool, data []byte) expr.Any {
 
 // within goes on if the address that was loaded is in a prefix, or is not.
 func (l *fields) within(p netip.Prefix, inside bool) Rule {
-	return append(l.Rule, masked(keys, mask(p.Bits(), l.f.Bits())), compare(inside, p.Masked().Addr().AsSlice()))
+	return append(l.Rule, masked(keys, mask(p.Bits(), l.f.Bits())), keysAre(inside, p.Masked().Addr().AsSlice()))
 }
 
 // mask has the first of so many bits set.
@@ -168,7 +168,7 @@ func number32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n)
 
 // bits goes on if any of some bits is set.
 func bits(load expr.Any, which uint32) Rule {
-	return Rule{load, masked(keys, number32(which)), compare(false, number32(0))}
+	return Rule{load, masked(keys, number32(which)), keysAre(false, number32(0))}
 }
 
 // ctState and status match bits of connection tracking. The state of an untracked packet has no
@@ -200,7 +200,7 @@ func setMark(bit int, turn bool) Rule {
 
 // isLocal matches packets from or to addresses of this node, or all other packets.
 func isLocal(source, yes bool) Rule {
-	return Rule{&expr.Fib{Register: keys, ResultADDRTYPE: true, FlagSADDR: source, FlagDADDR: !source}, compare(yes, number32(unix.RTN_LOCAL))}
+	return Rule{&expr.Fib{Register: keys, ResultADDRTYPE: true, FlagSADDR: source, FlagDADDR: !source}, keysAre(yes, number32(unix.RTN_LOCAL))}
 }
 
 // cameBy matches the interface a packet came in by; prefix: the beginning of its name.
@@ -209,7 +209,7 @@ func cameBy(name string, prefix, yes bool) Rule {
 	if !prefix {
 		b = append(b, make([]byte, unix.IFNAMSIZ-len(b))...)
 	}
-	return Rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: keys}, compare(yes, b)}
+	return Rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: keys}, keysAre(yes, b)}
 }
 
 // leavesBy matches the interface a packet leaves by.
@@ -220,7 +220,7 @@ func leavesBy(name string, yes bool) Rule {
 }
 
 func isProtocol(p model.Protocol) Rule {
-	return Rule{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keys}, compare(true, []byte{byte(p)})}
+	return Rule{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: keys}, keysAre(true, []byte{byte(p)})}
 }
 
 // refuse answers with a reset, or that the port cannot be reached.

@@ -10,7 +10,7 @@ import (
 func TestTheEarliestRoundCounts(t *testing.T) {
 	for _, seconds := range [][]time.Duration{{8, 8}, {1, 2}, {0, 8, 2}, {8, 0, 2}, {8, 4, 4}, {4, 8, 4}} {
 		synctest.Test(t, func(t *testing.T) {
-			p, end := pace{pause: 2 * time.Second}, time.Now()
+			p, end := schedule{pause: 2 * time.Second}, time.Now()
 			p.done(end)
 			for _, after := range seconds[:len(seconds)-1] {
 				p.again(end, end.Add(after*time.Second))
