@@ -188,7 +188,8 @@ func (a *Agent) healthCheck(name model.ServiceName, service *model.Service) {
 	if service != nil {
 		check.port, check.local, _ = compile.HealthCheck(a.NodeName, *service)
 	}
-	if check.taken = a.taken; check.local > 0 {
+	check.taken = a.taken
+	if check.local > 0 {
 		a.checks[name] = check
 		return
 	}

@@ -446,7 +446,8 @@ func TestAQuotaIsForAllAndForEachNamespace(t *testing.T) {
 	}
 	all := 0
 	for namespace, n := range of {
-		if all += n; n > maxOfNamespace {
+		all += n
+		if n > maxOfNamespace {
 			t.Errorf("%s has %d events", namespace, n)
 		}
 	}

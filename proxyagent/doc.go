@@ -13,15 +13,15 @@
 //   - A port that the kernel refuses fails no sync: see below.
 //   - The rules stay when the agent ends.
 //
-// # Which failure degrades whom
+// # What a failure degrades
 //
-// Of each failure the question is who can cause it. What the node lacks is for all ports of a
-// family: Sync and Check return an error, which means that nothing, or not everything, could be
-// programmed. What a tenant can cause, by whatever a Service or an EndpointSlice may say, is for
-// that port alone: no error, but a Degradation with its reason, and what was written is everything
-// else ([model.ErrRefused], [model.Withheld]).
+// Of each failure the question is whether a tenant can cause it. What the node lacks is for all
+// ports of a family: Sync and Check return an error, which means that nothing, or not everything,
+// could be programmed. What a tenant can cause, by whatever a Service or an EndpointSlice may say,
+// is for that port alone: no error, but a Degradation with its reason, and what was written is
+// everything else ([model.ErrRefused], [model.Withheld]).
 //
-//	failure                                               whom it degrades
+//	failure                                               what it degrades
 //	a lock that is held, a program that is missing or     the family: back-off, /healthz 503
 //	  hangs, netlink without an answer, no memory, no
 //	  permission, no module of the family, tables, jumps

@@ -251,7 +251,8 @@ func (f *family) search(ctx context.Context) {
 		remove, deleted := read(ctx), 0
 		f.searched <- func(ctx context.Context) (more bool) {
 			n, more, err := remove(ctx)
-			if deleted += n; more {
+			deleted += n
+			if more {
 				return true
 			}
 			f.Metrics.ConntrackDone(f.Settings.Family, time.Since(start), deleted)

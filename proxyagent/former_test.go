@@ -16,7 +16,8 @@ func (s *fakeSource) keep(n model.ServiceName, addresses ...string) {
 		}
 		for _, text := range addresses {
 			addr := netip.MustParseAddr(text)
-			if c.Allocations[addr] = nil; n != (model.ServiceName{}) {
+			c.Allocations[addr] = nil
+			if n != (model.ServiceName{}) {
 				c.Allocations[addr] = &model.Allocation{Addr: addr, Service: n, Additional: true, Former: true}
 			}
 		}

@@ -41,7 +41,7 @@ func (b backend) mode() string {
 // tables reports whether it writes tables of nftables.
 func (b backend) tables() bool { return b == native || b == balanced }
 
-// choice is a backend, and why: a word for the metric, and a clause for people after "because".
+// choice is a backend, and why: a word for the metric, and a clause for messages after "because".
 type choice struct {
 	backend
 	reason, why string
@@ -93,7 +93,7 @@ type node struct {
 }
 
 // auto chooses nftables unless other programs use iptables: the kernel evaluates the rules of both,
-// and people look for all of them in one place. An agent that served before has decided that
+// and an admin looks for all of them in one place. An agent that served before has decided that
 // already, unless its rules can no longer do all: nodes must not differ by whether a pod with a
 // hostPort, say, came before the agent's last restart or after.
 func auto(n node) choice {

@@ -41,8 +41,8 @@ func TestRulesArePure(t *testing.T) {
 	}
 }
 
-// purePackages may import only values. Some of what they import also has an edge to the kernel, or a
-// clock: its imports do not count, but which of its names are used does.
+// purePackages may import only values. Some of what they import also has an edge to the kernel, or
+// a clock: its imports do not count, but which of its names are used does.
 var purePackages = []struct {
 	folder    string
 	mayImport []string

@@ -162,10 +162,7 @@ type claim struct {
 
 // compare puts held Services last, and orders by class, then age, then name, which is unique.
 func (c claim) compare(o claim) int {
-	if c.by.held != o.by.held {
-		return map[bool]int{false: -1, true: 1}[c.by.held]
-	}
-	return cmp.Or(cmp.Compare(c.class, o.class), c.by.created.Compare(o.by.created), c.by.name.Compare(o.by.name))
+	return cmp.Or(falseFirst(c.by.held, o.by.held), cmp.Compare(c.class, o.class), c.by.created.Compare(o.by.created), c.by.name.Compare(o.by.name))
 }
 
 // set adds or removes a claim. Its Service must keep created and held while it is in the index.

@@ -33,7 +33,8 @@ type Compiler struct {
 	clusters, outside index[netip.Addr]
 	fronts            index[front]
 	nodePorts         index[portKey]
-	// winners counts who has an address, from outside at each port; allocated is Plan.Allocated.
+	// winners counts the Services that have an address, from outside once for each port; allocated is
+	// Plan.Allocated.
 	winners   map[netip.Addr]int
 	allocated map[netip.Addr]struct{}
 	disputed  map[*record]struct{}

@@ -148,7 +148,8 @@ func TestCost(t *testing.T) {
 		{"nothing", model.Changes{}, 0},
 	} {
 		before := s.c.evaluations
-		if s.c.Apply(step.changes); s.c.evaluations-before != step.want {
+		s.c.Apply(step.changes)
+		if s.c.evaluations-before != step.want {
 			t.Errorf("%s: %d Services were looked at, want %d", step.event, s.c.evaluations-before, step.want)
 		}
 	}

@@ -30,14 +30,9 @@ func (c *Compiler) evaluate(w *work, r *record) {
 		c.countWinners(w, next.won, 1)
 	}
 	r.outcome = next
-	delete(c.misread, r)
-	if r.service != nil && len(r.served) > 0 && (r.service.Balancing.HasIgnored() || c.closed(r)) {
-		c.misread[r] = struct{}{}
-	}
-	delete(c.disputed, r)
-	if len(r.disputes) > 0 {
-		c.disputed[r] = struct{}{}
-	}
+	misread := r.service != nil && len(r.served) > 0 && (r.service.Balancing.HasIgnored() || c.closed(r))
+	model.Put(c.misread, r, struct{}{}, misread)
+	model.Put(c.disputed, r, struct{}{}, len(r.disputes) > 0)
 }
 
 // outcomeOf decides about all claims of a Service and compiles its ports.
@@ -57,7 +52,7 @@ func (c *Compiler) outcomeOf(r *record) outcome {
 	// Of an address the dispute of the first port is kept.
 	slices.SortStableFunc(o.disputes, func(a, b model.Dispute) int { return a.Addr.Compare(b.Addr) })
 	o.disputes = slices.CompactFunc(o.disputes, func(a, b model.Dispute) bool { return a.Addr == b.Addr })
-	if r.service.Foreign { // it has its addresses, and who serves it tells what it lacks
+	if r.service.Foreign { // it has its addresses, and the proxy that serves it reports what it lacks
 		return outcome{won: o.won}
 	}
 	return o
@@ -175,11 +170,7 @@ func (c *Compiler) reviewAllocated(w *work, a netip.Addr) {
 		w.delta.Allocated = map[netip.Addr]bool{}
 	}
 	w.delta.Allocated[a] = now
-	if now {
-		c.allocated[a] = struct{}{}
-	} else {
-		delete(c.allocated, a)
-	}
+	model.Put(c.allocated, a, struct{}{}, now)
 }
 
 func equalPorts(a, b *model.ServicePort) bool {

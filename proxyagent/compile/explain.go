@@ -12,7 +12,7 @@ import (
 )
 
 // Explain returns lines of text: what is served of a Service in this family, and why the rest is
-// not. It is made for people; its words may change at any time. It costs one Service.
+// not. An admin reads it; its words may change at any time. It costs one Service.
 func (c *Compiler) Explain(n model.ServiceName) string {
 	x := explanation{Compiler: c, record: c.records[n]}
 	fmt.Fprintf(&x.text, "Service %s, %s:", plain(n.String()), c.set.Family)
@@ -24,9 +24,10 @@ func (c *Compiler) Explain(n model.ServiceName) string {
 		return x.text.String() + " another proxy serves it, and its addresses are not served for other Services\n"
 	}
 	x.text.WriteString("\n")
-	where := map[bool]string{false: "any endpoint", true: "endpoints on this node"}
-	x.say(1, "traffic to ClusterIPs goes to %s", where[s.InternalLocal])
-	x.say(1, "traffic from outside goes to %s", where[s.ExternalLocal])
+	x.sayIf(!s.InternalLocal, 1, "traffic to ClusterIPs goes to any endpoint")
+	x.sayIf(s.InternalLocal, 1, "traffic to ClusterIPs goes to endpoints on this node")
+	x.sayIf(!s.ExternalLocal, 1, "traffic from outside goes to any endpoint")
+	x.sayIf(s.ExternalLocal, 1, "traffic from outside goes to endpoints on this node")
 	x.sayIf(s.Held, 1, "it is being renumbered: of type ExternalName for the moment, and held as it was before, for a minute at most")
 	x.sayIf(s.AffinitySeconds > 0, 1, "a client keeps its endpoint for %d s after its last new connection", s.AffinitySeconds)
 	x.balancing()
@@ -90,10 +91,8 @@ func (x *explanation) balancing() {
 		return
 	}
 	x.sayIf(b.Scheduler != "", 1, "scheduler %s, as the annotation %s asks", b.Scheduler, b.SchedulerFrom)
-	if b.Weighs() {
-		by := map[bool]string{true: "the cores of their nodes", false: "the labels of their nodes"}[b.ByCores]
-		x.say(1, "endpoints weigh by %s, as the annotation %s asks", by, b.WeightsFrom)
-	}
+	x.sayIf(b.Weighs() && b.ByCores, 1, "endpoints weigh by the cores of their nodes, as the annotation %s asks", b.WeightsFrom)
+	x.sayIf(b.Weighs() && !b.ByCores, 1, "endpoints weigh by the labels of their nodes, as the annotation %s asks", b.WeightsFrom)
 	for _, reason := range b.Ignored {
 		x.say(1, "%s", reason)
 	}
@@ -227,13 +226,16 @@ func (x *explanation) endpoint(indent int, e *model.Endpoint, cluster, local boo
 	if e.Node != "" {
 		where = "node " + plain(e.Node)
 	}
-	words := map[[2]bool]string{
-		{true, true}: "used for cluster and local traffic", {true, false}: "used for cluster traffic", {false, true}: "used for local traffic",
-	}[[2]bool{cluster, local}]
+	words := "left out: " + why
 	switch {
-	case words == "":
-		words = "left out: " + why
-	case why != "":
+	case cluster && local:
+		words = "used for cluster and local traffic"
+	case cluster:
+		words = "used for cluster traffic"
+	case local:
+		words = "used for local traffic"
+	}
+	if why != "" && (cluster || local) {
 		words += " only: " + why
 	}
 	x.say(indent, "endpoint %s on %s: %s", plain(e.Addr.String()), where, words)

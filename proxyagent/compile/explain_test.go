@@ -151,7 +151,7 @@ func TestExplain(t *testing.T) {
     additional address 10.96.0.4:80: served
     endpoint 10.1.0.1:8080 on node node-a: used for cluster traffic
 `},
-		"what nobody gets": {
+		"what no Service gets": {
 			set:      model.Settings{Allocations: model.Enforce},
 			services: []asked{"web cluster=10.96.0.1 ext=10.96.0.2", "a cluster=10.96.0.2"}, endpoints: "1 ready",
 			want: `  port http (TCP 80):

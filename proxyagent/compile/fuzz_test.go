@@ -30,7 +30,8 @@ func (t *tape) Uint64() uint64 {
 	return uint64(b)<<56 | t.noise>>8
 }
 
-// FuzzCompile plays histories with malformed input: addresses of any kind, zero values, names that are none.
+// FuzzCompile plays histories with malformed input: addresses of any kind, zero values, names that
+// are none.
 func FuzzCompile(f *testing.F) {
 	for _, s := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff\xff\xff", "clusterip", strings.Repeat("\x00\xff\x80\x10", 64)} {
 		f.Add([]byte(s), uint8(0))
@@ -108,7 +109,8 @@ func broken(p model.Plan) (complaints string) {
 			if before, twice := fronts[k]; twice {
 				complain("%v is of %s and %s", k, before, n)
 			}
-			if fronts[k] = n; whyNoVirtualIP(a, f) != "" {
+			fronts[k] = n
+			if whyNoVirtualIP(a, f) != "" {
 				complain("%s has the address %s", n, a)
 			}
 		}
@@ -116,7 +118,8 @@ func broken(p model.Plan) (complaints string) {
 		if before, twice := nodePorts[k]; twice && x.NodePort != 0 {
 			complain("node port %v is of %s and %s", k, before, n)
 		}
-		if nodePorts[k] = n; len(vips) == 0 && x.NodePort == 0 {
+		nodePorts[k] = n
+		if len(vips) == 0 && x.NodePort == 0 {
 			complain("%s is served nowhere", n)
 		}
 		for _, set := range [][]netip.AddrPort{x.Cluster, x.Local, x.Hairpin, x.Serving} {

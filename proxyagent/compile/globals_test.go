@@ -166,17 +166,17 @@ func TestSourceRanges(t *testing.T) {
 		ranges, other, want string
 		noLoadBalancer      bool
 	}{
-		"none: everybody":                      {},
-		"some, not masked, sorted, once":       {ranges: "10.2.3.4/8 10.0.0.0/8 8.8.8.8/32", want: "8.8.8.8/32 10.0.0.0/8"},
-		"everybody is in it":                   {ranges: "10.0.0.0/8 0.0.0.0/0"},
-		"everybody of the other family":        {ranges: "10.0.0.0/8", other: "0.0.0.0/0", want: "10.0.0.0/8"},
-		"only of the other family: everybody":  {other: "10.0.0.0/8"},
-		"the node is in it: the IPs may too":   {ranges: "192.0.2.0/24", want: "192.0.2.0/24 " + vips},
-		"the node's second IP is in it":        {ranges: "198.51.100.1/32", want: "198.51.100.1/32"},
-		"the IPs are in it anyway":             {ranges: "192.0.2.1/32 203.0.113.1/32", want: "192.0.2.1/32 " + vips},
-		"the IPs are inside of it anyway":      {ranges: "192.0.2.1/32 203.0.113.0/24", want: "192.0.2.1/32 203.0.113.0/24"},
-		"the node of the other family is":      {ranges: "10.0.0.0/8", other: "192.0.2.0/24", want: "10.0.0.0/8"},
-		"there is no load balancer IP to keep": {ranges: "10.0.0.0/8", noLoadBalancer: true},
+		"none: all sources":                     {},
+		"some, not masked, sorted, once":        {ranges: "10.2.3.4/8 10.0.0.0/8 8.8.8.8/32", want: "8.8.8.8/32 10.0.0.0/8"},
+		"one of length zero: all sources":       {ranges: "10.0.0.0/8 0.0.0.0/0"},
+		"all sources of the other family":       {ranges: "10.0.0.0/8", other: "0.0.0.0/0", want: "10.0.0.0/8"},
+		"only of the other family: all sources": {other: "10.0.0.0/8"},
+		"the node is in it: the IPs may too":    {ranges: "192.0.2.0/24", want: "192.0.2.0/24 " + vips},
+		"the node's second IP is in it":         {ranges: "198.51.100.1/32", want: "198.51.100.1/32"},
+		"the IPs are in it anyway":              {ranges: "192.0.2.1/32 203.0.113.1/32", want: "192.0.2.1/32 " + vips},
+		"the IPs are inside of it anyway":       {ranges: "192.0.2.1/32 203.0.113.0/24", want: "192.0.2.1/32 203.0.113.0/24"},
+		"the node of the other family is":       {ranges: "10.0.0.0/8", other: "192.0.2.0/24", want: "10.0.0.0/8"},
+		"there is no load balancer IP to keep":  {ranges: "10.0.0.0/8", noLoadBalancer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(t *testing.T, f model.Family) {

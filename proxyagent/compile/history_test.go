@@ -81,7 +81,8 @@ func addDelta(p *model.Plan, d model.Delta) (complaints string) {
 		if now == nil && !was || now != nil && was && reflect.DeepEqual(before, *now) {
 			complain("the Delta has %s, which did not change", n)
 		}
-		if delete(p.Ports, n); now != nil {
+		delete(p.Ports, n)
+		if now != nil {
 			p.Ports[n] = *now
 		}
 	}
@@ -92,7 +93,8 @@ func addDelta(p *model.Plan, d model.Delta) (complaints string) {
 		if _, was := p.Allocated[a]; was == now {
 			complain("the Delta has the allocation of %s, which did not change", a)
 		}
-		if delete(p.Allocated, a); now {
+		delete(p.Allocated, a)
+		if now {
 			p.Allocated[a] = struct{}{}
 		}
 	}
@@ -217,7 +219,8 @@ func (g generator) changes(st *model.State) (model.Changes, string) {
 	for range g.IntN(4) {
 		n := g.name()
 		s := g.changedService(*st, n)
-		if ch.Services[n] = s; s == nil {
+		ch.Services[n] = s
+		if s == nil {
 			say("without Service %s", n)
 			delete(st.Services, n)
 			continue

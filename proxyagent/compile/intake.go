@@ -46,9 +46,7 @@ func (c *Compiler) putService(w *work, n model.ServiceName, s *model.Service) {
 
 // list adds a Service and its claims to the indexes, or removes them, and marks affected Services.
 func (c *Compiler) list(w *work, r *record, present bool) {
-	if delete(c.records, r.name); present {
-		c.records[r.name] = r
-	}
+	model.Put(c.records, r.name, r, present)
 	for _, a := range r.cluster {
 		c.clusters.set(a, claim{by: r}, present)
 	}
@@ -96,13 +94,10 @@ func (c *Compiler) putAllocation(w *work, a netip.Addr, x *model.Allocation) {
 		c.dropAdditional(old.Service, a)
 	}
 	delete(c.allocations, a)
-	delete(c.former, a)
 	if x != nil {
 		c.allocations[a] = *x
 	}
-	if x != nil && x.Former {
-		c.former[a] = struct{}{}
-	}
+	model.Put(c.former, a, struct{}{}, x != nil && x.Former)
 	if x != nil && x.Additional {
 		c.additional[x.Service] = sorted(append(c.additional[x.Service], a), netip.Addr.Compare)
 	}
@@ -112,9 +107,7 @@ func (c *Compiler) putAllocation(w *work, a netip.Addr, x *model.Allocation) {
 
 func (c *Compiler) dropAdditional(n model.ServiceName, a netip.Addr) {
 	left := slices.DeleteFunc(c.additional[n], func(o netip.Addr) bool { return o == a })
-	if c.additional[n] = left; len(left) == 0 {
-		delete(c.additional, n)
-	}
+	model.Put(c.additional, n, left, len(left) > 0)
 }
 
 // putSurroundings takes in the node, its addresses and the ServiceCIDRs.

@@ -34,7 +34,7 @@ func (v decision) dispute(a netip.Addr, loser *record) (model.Dispute, bool) {
 	return model.Dispute{Addr: a, Loser: loser.name, Winner: v.winner, Reason: v.reason}, v.reason != ""
 }
 
-// Who has an address is decided in this order.
+// Which Service has an address is decided in this order.
 //
 //	a Service claims it as ClusterIP, or an IPAddress gives it to a Service as an additional address:
 //	    one has it, at all ports; other Services' load balancer and external IPs lose (CVE-2020-8554)
@@ -125,7 +125,7 @@ func (c *Compiler) decideOutside(r *record, f front) decision {
 		return decision{already: true}
 	case holder != nil:
 		return decision{reason: model.ClusterIPOfOther, winner: holder.name}
-	case len(c.clusters[f.addr]) > 0: // none of those who claim it gets it
+	case len(c.clusters[f.addr]) > 0: // none of the Services that claim it gets it
 		return decision{reason: model.ClusterIPOfOther}
 	case given == r.name || given == model.ServiceName{} && winner == r:
 		return decision{}

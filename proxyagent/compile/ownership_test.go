@@ -125,7 +125,7 @@ func inFamily(f model.Family, lines []string) (out []string) {
 	return out
 }
 
-// TestClaims has Services that claim the same, and who gets it.
+// TestClaims has Services that claim the same, and says which one gets it.
 func TestClaims(t *testing.T) {
 	for name, tc := range map[string]struct {
 		services, allocations string
@@ -194,13 +194,13 @@ func TestClaims(t *testing.T) {
 			services: "a held cluster=10.96.0.1 lb=203.0.113.1 ext=203.0.113.2 http:80/TCP@30000", allocations: "10.96.0.1=+*a 10.96.0.2=+a",
 			want: "a:http cluster=10.96.0.1 cluster=10.96.0.2 lb=203.0.113.1 ext=203.0.113.2 @30000",
 		},
-		"a Service that is held, and whose IPAddress nobody keeps, as long as it is there": {
+		"a Service that is held, and whose IPAddress has no finalizer, as long as it is there": {
 			services: "a held cluster=10.96.0.1", allocations: "10.96.0.1=a", want: "a:http cluster=10.96.0.1",
 		},
 		"a Service that is held, and whose IPAddress is gone": {
 			services: "a held cluster=10.96.0.1 lb=203.0.113.1 http:80/TCP@30000", want: "a:http lb=203.0.113.1 @30000; a< at=10.96.0.1 NotAllocated",
 		},
-		"a Service that is held, and whose address somebody has whom we do not see": {
+		"a Service that is held, and whose address a Service has that is not seen here": {
 			services: "a held cluster=10.96.0.1", allocations: "10.96.0.1=unseen", want: "a< at=10.96.0.1 NotAllocated",
 		},
 		"a Service that is held, and whose address another one has, of which the IPAddress does not know yet": {
@@ -233,7 +233,7 @@ func TestClaims(t *testing.T) {
 			allocations: "10.96.0.1=a 10.96.0.2=b",
 			want:        "a:https cluster=10.96.0.1; b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClusterIPOfOtherService",
 		},
-		"an external IP that is a ClusterIP which nobody gets": {
+		"an external IP that is a ClusterIP which no Service gets": {
 			services: "a cluster=10.96.0.1; b cluster=10.96.0.2 ext=10.96.0.1", allocations: "10.96.0.2=b",
 			want:    "a:http cluster=10.96.0.1; b:http cluster=10.96.0.2; b<a at=10.96.0.1 ClusterIPOfOtherService",
 			enforce: "b:http cluster=10.96.0.2; a< at=10.96.0.1 NotAllocated; b< at=10.96.0.1 ClusterIPOfOtherService",
@@ -331,7 +331,7 @@ func TestClaims(t *testing.T) {
 			services:    "a cluster=10.96.0.1 x:80/TCP@30000 y:80/UDP@30000; b cluster=10.96.0.2 x:80/SCTP@30000",
 			allocations: "10.96.0.1=a 10.96.0.2=b", want: "a:x cluster=10.96.0.1 @30000; a:y cluster=10.96.0.1 @30000; b:x cluster=10.96.0.2 @30000",
 		},
-		"a node port of a Service without a ClusterIP in the family takes it from nobody": {
+		"a node port of a Service without a ClusterIP in the family takes it from no other": {
 			services: "a day=1 x:80/TCP@30000 ext=203.0.113.1; b day=2 cluster=10.96.0.2 x:80/TCP@30000 ext=203.0.113.1", allocations: "10.96.0.2=b",
 			want: "b:x cluster=10.96.0.2 ext=203.0.113.1 @30000",
 		},

@@ -80,15 +80,15 @@ func TestEndpointSets(t *testing.T) {
 		// policy has the words internal and external for those that are Local, exposed for a Service with
 		// a node port, and the zone of the node if not zone-a, or none.
 		policy, endpoints string
-		// cluster is the word nobody where no endpoint anywhere could serve.
+		// cluster is the word none where no endpoint anywhere could serve.
 		cluster, local string
 	}{
 		// Readiness and termination.
-		"no endpoints at all, with everything Local":     {"internal external exposed", "", "nobody", ""},
+		"no endpoints at all, with everything Local":     {"internal external exposed", "", "none", ""},
 		"all terminate: those that still serve are used": {"", "1 ending here; 2 ending; 3 gone", "1 2", ""},
-		"all terminate and none serves any more":         {"", "1 gone; 2 gone here", "nobody", ""},
+		"all terminate and none serves any more":         {"", "1 gone; 2 gone here", "none", ""},
 		"serving without terminating is not enough":      {"", "1 ending; 2 serving", "1", ""},
-		"serving alone": {"", "1 serving", "nobody", ""},
+		"serving alone": {"", "1 serving", "none", ""},
 		"ready without serving, as publishNotReadyAddresses may have it": {"", "1 published; 2 serving", "1", ""},
 		"published though it is not ready, while it terminates":          {"", "1 ready ending; 2 ending", "1", ""},
 
@@ -96,8 +96,8 @@ func TestEndpointSets(t *testing.T) {
 		"an endpoint is local, but no policy asks":                       {"", "1 ready here; 2 ready", "1 2", ""},
 		"internal Local: only those here":                                {"internal", "1 ready here; 2 ready", "", "1"},
 		"internal Local: all are elsewhere, which is not the same as no": {"internal", "1 ready; 2 ready", "", ""},
-		"internal Local: one elsewhere that terminates is somebody too":  {"internal", "1 ending", "", ""},
-		"internal Local: one elsewhere that is not ready is nobody":      {"internal", "1; 2 here", "nobody", ""},
+		"internal Local: one elsewhere that terminates counts too":       {"internal", "1 ending", "", ""},
+		"internal Local: one elsewhere that is not ready is none":        {"internal", "1; 2 here", "none", ""},
 		"internal Local, exposed: the outside uses all":                  {"internal exposed", "1 ready here; 2 ready", "1 2", "1"},
 		"external Local, exposed: the inside uses all":                   {"external exposed", "1 ready here; 2 ready", "1 2", "1"},
 		"external Local, not exposed: as if it were not":                 {"external", "1 ready; 2 ready here", "1 2", ""},
@@ -167,10 +167,10 @@ func TestEndpointSets(t *testing.T) {
 					st.Node.Zone = ""
 				}
 				got := onlyPort(t, planOf(model.Settings{Family: f}, st))
-				cluster := endpointAddrs(f, strings.TrimPrefix(tc.cluster, "nobody"))
+				cluster := endpointAddrs(f, strings.TrimPrefix(tc.cluster, "none"))
 				wantEqual(t, "Cluster", cluster, got.Cluster)
 				wantEqual(t, "Local", endpointAddrs(f, tc.local), got.Local)
-				wantEqual(t, "HasEndpoints", tc.cluster != "nobody", got.HasEndpoints)
+				wantEqual(t, "HasEndpoints", tc.cluster != "none", got.HasEndpoints)
 				var hairpin []netip.AddrPort // what is used, and on this node or on one that is not said
 				for _, e := range s.Endpoints {
 					if e.Node != "node-z" && slices.Contains(slices.Concat(cluster, got.Local), e.Addr) {

@@ -219,7 +219,7 @@ func convertNodePortAddresses(in kubeproxy.KubeProxyConfiguration) (cidrs []stri
 		}
 	}
 	if len(errs) > 0 || slices.Contains(addresses, "all") {
-		return nil, errs // all includes the others
+		return nil, errs // all includes the other entries
 	}
 	return cidrs, nil
 }

@@ -71,7 +71,8 @@ func (s *Server) SetNodeLeaving(leaving bool) {
 func (s *Server) Counted(at time.Time, connections map[netip.Addr]int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.counted = (counted{CountedAt: at.UTC(), Addresses: connections}); err != nil {
+	s.counted = counted{CountedAt: at.UTC(), Addresses: connections}
+	if err != nil {
 		s.counted = counted{Reason: err.Error()}
 	}
 }

@@ -78,7 +78,8 @@ func TestALoadBalancerHearsWhetherANodeHasEndpoints(t *testing.T) {
 		if diff := cmp.Diff(want, body); diff != "" {
 			t.Errorf("the body (-want +got):\n%s", diff)
 		}
-		if f.Set(web, port, 7); f.checks[web].server != server {
+		f.Set(web, port, 7)
+		if f.checks[web].server != server {
 			t.Error("the port was reopened, which loses probes in flight")
 		}
 	}
@@ -99,7 +100,7 @@ func TestAServiceMovesToAnotherPortAndGoes(t *testing.T) {
 	}
 }
 
-func TestAPortOfSomebodyElseIsTakenOnceItIsFree(t *testing.T) {
+func TestAPortOfAnotherProgramIsTakenOnceItIsFree(t *testing.T) {
 	taken := listen(t, ":0")
 	port := portOf(taken)
 	f := newFixture(t)

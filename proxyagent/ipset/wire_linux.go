@@ -95,7 +95,7 @@ func (e Entry) write(a nfnetlink.Attrs) nfnetlink.Attrs {
 	}
 	if e.Source.IsValid() {
 		a = writeAddr(a, nl.IPSET_ATTR_IP2, e.Source.Addr())
-		if !e.Source.IsSingleIP() { // Not known to sets of single addresses, and the default of the others.
+		if !e.Source.IsSingleIP() { // Not known to sets of single addresses, and the default of the other types.
 			a = a.Put(nl.IPSET_ATTR_CIDR2, uint8(e.Source.Bits()))
 		}
 	}

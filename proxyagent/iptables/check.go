@@ -64,7 +64,7 @@ func (p *Proxier) driftOfRules(ctx context.Context, now time.Time) ([]string, er
 		return nil, nil
 	}
 	start := time.Now()
-	p.last, p.suspect = current, false // from here on, what others change shows again
+	p.last, p.suspect = current, false // from here on, what other programs change shows again
 	s, err := p.readBeside(ctx)
 	if err != nil || s == nil {
 		p.suspect = err != nil || p.suspect

@@ -68,8 +68,8 @@ type Found struct {
 	// may still drop.
 	Drops []string
 	// Others names the tables with rules of other programs, and how many: all of filter, and those of
-	// network plugins and proxies elsewhere. The kubelet's KUBE-FIREWALL, which has nothing to do with
-	// Services, is not among them: every node has it.
+	// network plugins and proxies in the rest. The kubelet's KUBE-FIREWALL, which has nothing to do
+	// with Services, is not among them: every node has it.
 	Others []string
 }
 

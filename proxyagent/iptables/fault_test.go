@@ -218,7 +218,8 @@ func TestProgramsThatFail(t *testing.T) {
 
 		failRestore(4) // which hits a port or two by accident
 		syncOne(t, p, random.Step(20))
-		if syncOne(t, p, random.Step(20)); p.Degraded() != nil {
+		syncOne(t, p, random.Step(20))
+		if p.Degraded() != nil {
 			t.Errorf("degraded by an accident: %v", p.Degraded())
 		}
 		agree(t, p)

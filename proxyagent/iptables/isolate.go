@@ -36,7 +36,8 @@ func (p *Proxier) try(ctx context.Context, names ...model.PortName) error {
 // port does.
 func (p *Proxier) blame(sets map[ipset.Set]error, members map[ipset.Change]error) error {
 	owners := p.rules.Owners(p.withheld.Suspects(p.rules.Ports()), sets, members)
-	if p.withhold(owners); len(owners) == 0 {
+	p.withhold(owners)
+	if len(owners) == 0 {
 		return fmt.Errorf("no port that changed needs what is refused: %v %v", sets, members)
 	}
 	return nil

@@ -70,7 +70,8 @@ func expectDegraded(t *testing.T, p *Proxier, want ...model.Degradation) {
 	t.Helper()
 	got := p.Degraded()
 	for i, d := range got {
-		if got[i].Detail = ""; d.Detail == "" {
+		got[i].Detail = ""
+		if d.Detail == "" {
 			t.Errorf("%s is %s, without a word why", d.Port, d.Reason)
 		}
 	}

@@ -115,7 +115,7 @@ func (p *Proxier) program(ctx context.Context) error {
 		err = p.isolate(ctx)
 	}
 	if err != nil {
-		p.known = false // also if the lock was held by others: iptables-legacy takes it once for each table
+		p.known = false // also if another program held the lock: iptables-legacy takes it once for each table
 		return err
 	}
 	p.withheld.Settled()
@@ -156,7 +156,7 @@ func (p *Proxier) readKernel(ctx context.Context) error {
 	}
 	p.last, p.suspect = current, !known
 	start := time.Now()
-	saved, err := p.read(ctx, "") // all tables: an earlier version may have used others
+	saved, err := p.read(ctx, "") // all tables: an earlier version may have used more
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,8 @@ func (p *Proxier) makeSets(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making sets for session affinity: %w", err)
 	}
-	if p.rules.SetsMade(refused); len(refused) > 0 {
+	p.rules.SetsMade(refused)
+	if len(refused) > 0 {
 		return p.blame(refused, nil)
 	}
 	return nil
@@ -231,7 +232,8 @@ func (p *Proxier) members(ctx context.Context, away bool) error {
 	if err != nil {
 		return fmt.Errorf("changing members of sets: %w", err)
 	}
-	if p.rules.MembersWritten(away, refused); len(refused) == 0 {
+	p.rules.MembersWritten(away, refused)
+	if len(refused) == 0 {
 		return nil
 	}
 	if err := p.blame(nil, refused); err != nil {
@@ -243,7 +245,8 @@ func (p *Proxier) members(ctx context.Context, away bool) error {
 // restore writes the chains that differ.
 func (p *Proxier) restore(ctx context.Context) error {
 	t := p.rules.Transaction()
-	if p.written = map[string]int{}; t.Empty() {
+	p.written = map[string]int{}
+	if t.Empty() {
 		return nil
 	}
 	if err := p.write(ctx, t); err != nil {
@@ -297,7 +300,7 @@ func (p *Proxier) Counts() (total, written map[string]int) {
 	return p.rules.Total(), p.written
 }
 
-// Describe lists the rules and the members of sets that belong to a port, for people.
+// Describe lists the rules and the members of sets that belong to a port, for an admin.
 func (p *Proxier) Describe(n model.PortName) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -97,7 +97,8 @@ func TestATableThatCannotBeShown(t *testing.T) {
 				syncOne(t, again, plans.Whole(random.Plan))
 				syncOne(t, again, random.Step(20))
 				p = again
-				if check(); !slices.Equal(p.Degraded(), told) {
+				check()
+				if !slices.Equal(p.Degraded(), told) {
 					t.Errorf("after a restart it told %v", p.Degraded())
 				}
 				once()

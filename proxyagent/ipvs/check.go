@@ -111,7 +111,8 @@ func (p *Proxier) repair(ctx context.Context, now time.Time) (found []string, er
 	have, problem := p.kernel.read(ctx, ours)
 	p.mu.Lock()
 	p.pace = p.pace.After(now, time.Since(start))
-	if err = errors.Join(err, problem); err != nil || p.writes != writes {
+	err = errors.Join(err, problem)
+	if err != nil || p.writes != writes {
 		return nil, err
 	}
 	anyway, _ := p.table.steps() // for a scheduler that may be there by now

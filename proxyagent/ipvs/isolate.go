@@ -79,8 +79,8 @@ func (p *Proxier) move(o *outcome, addrs []netip.Addr, come bool) {
 			o.refuse(err, netip.AddrPortFrom(a, 0), p.claimants(func(f front) bool { return f.at.Addr() == a }))
 			continue
 		}
-		if delete(p.table.bound, a); come {
-			p.table.bound[a] = true
+		model.Put(p.table.bound, a, true, come)
+		if come {
 			bound = append(bound, a)
 		}
 	}

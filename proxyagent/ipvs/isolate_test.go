@@ -163,7 +163,8 @@ func (k *fake) expect(t *testing.T, at string, want ...string) {
 	for e := range k.servers[netip.MustParseAddrPort(at)] {
 		got = append(got, e.String())
 	}
-	if slices.Sort(got); !slices.Equal(got, want) {
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
 		t.Errorf("%s has %v, want %v", at, got, want)
 	}
 }
@@ -204,7 +205,8 @@ func TestARefusedEndpointIsLeftOut(t *testing.T) {
 
 	tries := kernel.added
 	mustSync(t, p, changes(served("partly", "10.96.0.1", "10.0.0.9:80", odd.String())))
-	if kernel.expect(t, "10.96.0.1:80", "10.0.0.1:80", "10.0.0.9:80"); kernel.added != tries+1 { // the former one drains
+	kernel.expect(t, "10.96.0.1:80", "10.0.0.1:80", "10.0.0.9:80")
+	if kernel.added != tries+1 { // the former one drains
 		t.Errorf("%d tries: what is refused is tried with each change", kernel.added-tries)
 	}
 	delete(kernel.destination, odd)

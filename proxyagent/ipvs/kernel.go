@@ -192,7 +192,7 @@ func (k *kernel) do(s step) (err error) {
 	return nil
 }
 
-// String says the step for people, to come before what went wrong.
+// String names the step, to come before what went wrong.
 func (s step) String() string {
 	what := map[action]string{
 		addServer: "adding", setServer: "changing", removeServer: "removing", addEndpoint: "adding %s to", setWeight: "setting the weight of %s in", removeEndpoint: "removing %s from",

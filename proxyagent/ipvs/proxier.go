@@ -65,7 +65,7 @@ type Proxier struct {
 	drainAt  time.Time                              // when they were last looked at
 	ownAt    time.Time                              // when the addresses of the node were last read
 	pace     model.Pace                             // of comparisons
-	writes   int                                    // that there were: a comparison beside one tells nothing
+	writes   int                                    // how often IPVS was written: a comparison beside a write says nothing
 	changes  int                                    // messages of the last Sync
 }
 
@@ -185,13 +185,15 @@ func (p *Proxier) program(ctx context.Context, deltas ...model.Delta) error {
 			p.take(&o, remove)
 		}
 		if !o.again() {
-			if p.known = p.known && o.err == nil; p.known {
+			p.known = p.known && o.err == nil
+			if p.known {
 				p.table.settled()
 			}
 			return o.err
 		}
 		more, err := p.adapt(ctx, o)
-		if deltas = append(deltas, more); err != nil {
+		deltas = append(deltas, more)
+		if err != nil {
 			p.known = false
 			_, problem := p.Rules.Sync(ctx, deltas...)
 			return errors.Join(err, problem)
@@ -236,7 +238,8 @@ func (p *Proxier) drain(s step) {
 func (p *Proxier) handOn(d model.Delta) model.Delta {
 	out := model.Delta{Allocated: d.Allocated, Ports: make(map[model.PortName]*model.ServicePort, len(d.Ports)), Before: make(map[model.PortName]model.ServicePort, len(d.Before))}
 	for name, port := range d.Ports {
-		if out.Ports[name] = nil; port != nil {
+		out.Ports[name] = nil
+		if port != nil {
 			out.Ports[name] = balanced(*port)
 		}
 	}
@@ -302,7 +305,7 @@ func (p *Proxier) Counts() (total, written map[string]int) {
 // table is how metrics call what is in IPVS.
 const table = "ipvs"
 
-// Describe lists a port's virtual servers with destinations, for people, and what Rules have.
+// Describe lists a port's virtual servers with destinations, for an admin, and what Rules have.
 func (p *Proxier) Describe(n model.PortName) []string {
 	lines := p.Rules.Describe(n)
 	p.mu.Lock()

@@ -131,7 +131,7 @@ func weightsOf(p *model.ServicePort, some []netip.AddrPort) map[netip.AddrPort]i
 	return weights
 }
 
-// differences say for people what other programs have changed of a virtual server.
+// differences name what other programs have changed of virtual servers.
 func differences(build, clear []step) (found []string) {
 	for _, s := range slices.Concat(build, clear) {
 		what := "virtual server " + s.front.String()
@@ -143,7 +143,7 @@ func differences(build, clear []step) (found []string) {
 	return slices.Compact(found)
 }
 
-// String says it for people, as ipvsadm does.
+// String is what ipvsadm prints of it.
 func (b balancing) String() string {
 	text := []string{string(b.scheduler)}
 	if b.seconds > 0 {

@@ -150,27 +150,17 @@ func (t *Table) put(p *model.ServicePort, present bool) {
 		if f.IsNodePort() {
 			at, claims = front{p.Name.Protocol, netip.AddrPortFrom(t.family.Unspecified(), p.NodePort)}, t.node
 		}
-		if delete(claims, at); present {
-			claims[at] = claim{p, f.Usable}
-		}
+		model.Put(claims, at, claim{p, f.Usable}, present)
 		if f.IsNodePort() {
 			t.touchNode(at)
 			continue
 		}
 		t.touched[at], t.moved[addr] = true, true
-		count(t.vips, addr, present)
+		model.Count(t.vips, addr, model.Sign(present))
 		if t.own[addr] {
-			count(t.marks, at.mark(), present)
+			model.Count(t.marks, at.mark(), model.Sign(present))
 			t.touched[at.mark()] = true
 		}
-	}
-}
-
-func count[K comparable](all map[K]int, k K, more bool) {
-	if more {
-		all[k]++
-	} else if all[k]--; all[k] <= 0 {
-		delete(all, k)
 	}
 }
 

@@ -134,7 +134,8 @@ func TestMarksComeFirstAndGoLast(t *testing.T) {
 	if _, clear := table.steps(); !clear[len(clear)-1].isMark() {
 		t.Errorf("last %v", clear[len(clear)-1])
 	}
-	if program(table); len(table.have)+len(table.bound) != 0 {
+	program(table)
+	if len(table.have)+len(table.bound) != 0 {
 		t.Errorf("left over: %v, %v", table.have, table.bound)
 	}
 }
@@ -151,11 +152,13 @@ func TestSchedulers(t *testing.T) {
 		t.Errorf("mh: %s", scheduler(maglev))
 	}
 	table.refuse(model.MaglevHashing)
-	if program(table); scheduler(maglev) != model.RoundRobin {
+	program(table)
+	if scheduler(maglev) != model.RoundRobin {
 		t.Errorf("mh, which the kernel does not have: %s", scheduler(maglev))
 	}
 	table.retryUnavailable(nil)
-	if program(table); scheduler(maglev) != model.MaglevHashing {
+	program(table)
+	if scheduler(maglev) != model.MaglevHashing {
 		t.Errorf("mh, which the kernel has by now: %s", scheduler(maglev))
 	}
 }
@@ -184,7 +187,8 @@ func TestSchedulersThatMayNotBeLoaded(t *testing.T) {
 	if _, ok := table.scheduler(locality); ok {
 		t.Error("unloaded: nothing is told")
 	}
-	if table.retryUnavailable([]model.Scheduler{model.LocalityLeastConnection}); len(table.touched) > 0 {
+	table.retryUnavailable([]model.Scheduler{model.LocalityLeastConnection})
+	if len(table.touched) > 0 {
 		t.Errorf("still unloaded: %d virtual servers are looked at", len(table.touched))
 	}
 	table.retryUnavailable(nil)
@@ -214,7 +218,8 @@ func TestHistoryDoesNotMatter(t *testing.T) {
 				table.SetOwn(own)
 			}
 			table.Apply(d)
-			if delete(plan, p.Name); d.Ports[p.Name] != nil {
+			delete(plan, p.Name)
+			if d.Ports[p.Name] != nil {
 				plan[p.Name] = d.Ports[p.Name]
 			}
 			if random.IntN(2) == 0 {

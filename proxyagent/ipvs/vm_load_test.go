@@ -86,7 +86,8 @@ func (w *fixture) load(from *network.Namespace, to netip.AddrPort) (end func()) 
 	return func() {
 		w.Helper()
 		cancel()
-		if running.Wait(); len(lost) > 0 {
+		running.Wait()
+		if len(lost) > 0 {
 			w.Errorf("of %d new connections were lost: %q", tried, lost)
 		}
 	}
@@ -132,7 +133,8 @@ func TestChangesUnderLoad(t *testing.T) {
 			} else if len(endpoints) == 0 {
 				d.Ports[p.Name], d.Allocated[p.ClusterIPs[0]] = nil, false
 			}
-			if now[p.Name] = d.Ports[p.Name]; now[p.Name] == nil {
+			now[p.Name] = d.Ports[p.Name]
+			if now[p.Name] == nil {
 				delete(now, p.Name)
 			}
 			w.sync(d)

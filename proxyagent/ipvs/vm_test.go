@@ -307,7 +307,8 @@ func TestAffinity(t *testing.T) {
 		w.counts(weighted, 12)
 		w.proxy.mu.Lock() // as a Sync does
 		_, err := w.proxy.Connections()
-		if w.proxy.mu.Unlock(); err == nil {
+		w.proxy.mu.Unlock()
+		if err == nil {
 			w.Error("connections are counted while a Sync is under way")
 		}
 		if got := w.proxy.Degraded(); len(got) != 1 || got[0] != (model.Degradation{Port: random.Name, Reason: model.SchedulerUnavailable}) {

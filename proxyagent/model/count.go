@@ -3,11 +3,18 @@ package model
 // Count adds to what a key counts, in a map without keys that count nothing. It tells whether the
 // key came or went.
 func Count[K comparable](of map[K]int, key K, by int) (changed bool) {
-	before := of[key]
-	if of[key] = before + by; of[key] == 0 {
-		delete(of, key)
+	before, after := of[key], of[key]+by
+	Put(of, key, after, after != 0)
+	return (before == 0) != (after == 0)
+}
+
+// Put gives a key a value, or takes the key away.
+func Put[K comparable, V any](in map[K]V, key K, value V, present bool) {
+	if present {
+		in[key] = value
+	} else {
+		delete(in, key)
 	}
-	return (before == 0) != (before+by == 0)
 }
 
 // Sign is 1 for more and -1 for less.

@@ -186,7 +186,7 @@ func (r DegradationReason) Everywhere() bool {
 	return r != RulesRefused && r != PartRefused && r != TableUnreadable
 }
 
-// String says for people what the port does without, or what the table is.
+// String says what the port does without, or what the table is.
 func (r DegradationReason) String() string {
 	switch r {
 	case TableUnreadable:

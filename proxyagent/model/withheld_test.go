@@ -71,7 +71,8 @@ func TestWithheldPorts(t *testing.T) {
 		t.Errorf("released: %v, still %v", d.Ports, w.Degraded())
 	}
 	w.Withhold(now, map[PortName]*ServicePort{port.Name: &changed}, Refusal{Port: port.Name, Why: errOdd})
-	if w.Apply(Delta{Ports: map[PortName]*ServicePort{port.Name: nil}}); w.Degraded() != nil {
+	w.Apply(Delta{Ports: map[PortName]*ServicePort{port.Name: nil}})
+	if w.Degraded() != nil {
 		t.Errorf("gone, and still %v", w.Degraded())
 	}
 }
@@ -110,7 +111,8 @@ func TestWithheldPortsAreTriedAgain(t *testing.T) {
 	for range 2 {
 		w.Tried(now, time.Second)
 	}
-	if w.Apply(Delta{Ports: served}); w.Due(now.Add(9*time.Second), time.Minute) || !w.Due(now.Add(10*time.Second), time.Minute) {
+	w.Apply(Delta{Ports: served})
+	if w.Due(now.Add(9*time.Second), time.Minute) || !w.Due(now.Add(10*time.Second), time.Minute) {
 		t.Error("changes have it tried for more than a tenth of the time")
 	}
 }

@@ -94,7 +94,7 @@ func on(t *testing.T, first string, n int) (all []netip.Addr) {
 	var batch strings.Builder
 	a := netip.MustParseAddr(first)
 	for range n {
-		fmt.Fprintf(&batch, "address add %v dev lo%s\n", a, map[bool]string{true: " nodad"}[a.Is6()])
+		fmt.Fprintf(&batch, "address add %v dev lo%s\n", a, withoutDAD(a))
 		all, a = append(all, a), a.Next()
 	}
 	c := exec.Command("ip", "-batch", "-")
@@ -106,8 +106,8 @@ func on(t *testing.T, first string, n int) (all []netip.Addr) {
 	return all
 }
 
-// served is a port with session affinity and six endpoints, each of which says who it is, and ten
-// clients.
+// served is a port with session affinity and six endpoints, each of which answers its address, and
+// ten clients.
 func served(t *testing.T, d model.Delta) (port model.ServicePort, sources []netip.Addr) {
 	t.Helper()
 	link(t, d.Globals.Family)
@@ -197,7 +197,7 @@ func TestAFasterConnectionOfTheClient(t *testing.T) {
 		port, sources := served(t, d)
 		syncOne(t, p, only(d, port))
 		rememberMany(t, p, port, sources[0], 1, port.Cluster[0])
-		h, chain := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[d.Globals.Family], "pick-6-for-3600s"
+		h, chain := familyName(d.Globals.Family), "pick-6-for-3600s"
 		before := regexp.MustCompile("@kept.*# handle ([0-9]+)").FindAllStringSubmatch(ruleset(t, "-a", "list", "chain", h, table, chain), -1)
 		for _, rule := range before {
 			ruleset(t, "delete", "rule", h, table, chain, "handle", rule[1])
@@ -227,7 +227,8 @@ func rememberMany(t *testing.T, p *Proxier, port model.ServicePort, first netip.
 		first = first.Next()
 	}
 	tx.send(map[tables.Set][]nftables.SetElement{tables.Clients: all}, tx.conn.SetAddElements)
-	if tx.flush(); tx.err != nil {
+	tx.flush()
+	if tx.err != nil {
 		t.Fatal(tx.err)
 	}
 }
@@ -274,7 +275,7 @@ func TestOnePortDoesNotTakeTheRoomOfAll(t *testing.T) {
 		other := port
 		other.Name.Service.Name, other.ClusterIPs, other.LoadBalancerIPs, other.NodePort = "other", []netip.Addr{port.ClusterIPs[0].Next()}, nil, 0
 		syncOne(t, p, only(d, port, other))
-		h := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[d.Globals.Family]
+		h := familyName(d.Globals.Family)
 		n := []byte(numberOf(port.Name))
 		number := func(b []byte) string { return fmt.Sprintf("0x%08x", binary.NativeEndian.Uint32(b)) }
 		ruleset(t, "add", "element", h, table, "newcomers", fmt.Sprintf("{ %s . %s . %s limit rate 1/week burst 3 packets timeout 1h }", number(n[:4]), number(n[4:8]), number(n[8:])))

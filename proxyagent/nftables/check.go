@@ -8,6 +8,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nfnetlink"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/nftables/tables"
 )
@@ -21,7 +22,8 @@ func (p *Proxier) Check(ctx context.Context, now time.Time) ([]string, error) {
 		return nil, nil
 	}
 	err := p.admitAgain(now)
-	if p.hashAgain(now); err == nil && p.table.Pending() {
+	p.hashAgain(now)
+	if err == nil && p.table.Pending() {
 		err = p.program(ctx, now)
 	}
 	if err != nil {
@@ -189,11 +191,8 @@ func (k *kernel) difference(ctx context.Context, wanted *tables.Table, have tabl
 		}
 		for of, was := range elements {
 			c := found[of]
-			if c.There, c.Was = true, was; c.Wanted && c.Value == was {
-				delete(found, of)
-			} else {
-				found[of] = c
-			}
+			c.There, c.Was = true, was
+			model.Put(found, of, c, !c.Wanted || c.Value != was)
 		}
 	}
 	return found, nil

@@ -13,8 +13,8 @@ import (
 )
 
 // isolate is for a table that is refused. Ports whose chains or elements the kernel refuses are
-// withheld, and the rest is written. If it refuses none, something else is in the way, as a set of
-// another version of this program: then the table is made anew.
+// withheld, and the rest is written. If it refuses none, the table itself is in the way, with a set
+// of another version of this program, say: then it is made anew.
 func (p *Proxier) isolate(ctx context.Context, now time.Time) error {
 	refused, err := p.find(p.table.Ports(), p.withheld.Suspects(p.table.Ports()))
 	if err != nil {

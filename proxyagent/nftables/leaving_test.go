@@ -36,7 +36,7 @@ func TestScalingDownRefusesNoConnection(t *testing.T) {
 		if _, err := p.Sync(t.Context(), model.Delta{Globals: d.Globals, Ports: map[model.PortName]*model.ServicePort{name: &port, other.Name: &other}}); err != nil {
 			t.Fatal(err)
 		}
-		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
+		h := familyName(d.Globals.Family)
 		ruleset(t, "add", "table", h, "missed")
 		ruleset(t, "add", "chain", h, "missed", "out", "{ type filter hook output priority -10; }")
 		ruleset(t, "add", "rule", h, "missed", "out", h, "daddr", port.ClusterIPs[0].String(), "counter")

@@ -42,7 +42,7 @@ type Proxier struct {
 	hashAt    time.Time                             // when it was last asked
 	tryHash   func() error                          // asks it
 	withheld  model.Withheld                        // ports that the kernel refuses
-	last      uint32                                // transactions of others before the last comparison
+	last      uint32                                // transactions of other programs before the last comparison
 	pace      model.Pace                            // of comparisons
 	journal   *tables.Journal                       // of the comparison that reads, if one does
 	changes   int                                   // of the last write
@@ -131,7 +131,7 @@ func (p *Proxier) sync(ctx context.Context, now time.Time) (err error) {
 // write writes what differs, except what packets under way may still look for.
 func (p *Proxier) write(ctx context.Context, now time.Time) (transactions int, err error) {
 	todo, remember := p.table.Transaction(now), p.table.Remembers()
-	todo.Remove = slices.DeleteFunc(todo.Remove, func(name string) bool { _, there := p.handles[name]; return !there }) // others may have taken it away
+	todo.Remove = slices.DeleteFunc(todo.Remove, func(name string) bool { _, there := p.handles[name]; return !there }) // another program may have taken it away
 	declared := p.declared && (p.remembers || !remember)
 	p.changes = len(todo.Change)
 	if declared && len(p.unwanted) == 0 && todo.Empty() {
@@ -153,7 +153,8 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (transactions int, e
 	if remember && !p.remembers {
 		p.journal.Note(tables.Transaction{}, string(tables.Clients), string(tables.Newcomers))
 	}
-	if t.flush(); t.err != nil {
+	t.flush()
+	if t.err != nil {
 		return 0, fmt.Errorf("writing the table %s: %w", tables.Name, t.err)
 	}
 	p.declared, p.anew, p.unwanted = true, false, nil
@@ -184,7 +185,8 @@ func (p *Proxier) readHandles(ctx context.Context, written map[string]tables.Cha
 		if c.Hook.Kind != "" {
 			accept = uint32(nftables.ChainPolicyAccept)
 		}
-		if p.handles[name] = policy(accept) + handles[name]; err != nil {
+		p.handles[name] = policy(accept) + handles[name]
+		if err != nil {
 			p.table.Rewrite(name)
 		}
 	}
@@ -199,7 +201,7 @@ func (p *Proxier) Degraded() (all []model.Degradation) {
 	return all
 }
 
-// Describe lists the elements of a port, for people.
+// Describe lists the elements of a port, for an admin.
 func (p *Proxier) Describe(n model.PortName) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

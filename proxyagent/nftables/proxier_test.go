@@ -189,7 +189,7 @@ func TestARestartChangesNothing(t *testing.T) {
 func TestDriftIsRepaired(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)
-		h := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[p.table.Globals().Family]
+		h := familyName(d.Globals.Family)
 		first := map[model.Family]string{model.IPv4: "10.96.0.1", model.IPv6: "fd00:96::1"}[p.table.Globals().Family]
 		for name, damage := range map[string][]string{
 			"a chain flushed":   {"flush", "chain", h, table, chainServices},
@@ -240,7 +240,7 @@ func TestARefusedPortIsAlone(t *testing.T) {
 		if !slices.Contains(have, refused) || !slices.Contains(have, served) {
 			t.Errorf("its clients have to be refused, those of others served: %v", have)
 		}
-		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{bad.Name: bad}}) // makes nobody's Sync fail
+		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{bad.Name: bad}}) // fails no Sync
 		syncOne(t, p, model.Delta{Ports: map[model.PortName]*model.ServicePort{bad.Name: good}})
 		if _, err := p.Check(t.Context(), later()); err != nil || len(p.Degraded()) > 0 {
 			t.Errorf("degraded although it could be served: %v, %v", p.Degraded(), err)
@@ -254,6 +254,22 @@ func stickyPort(d model.Delta) *model.ServicePort {
 	return d.Ports[model.PortName{Service: model.ServiceName{Namespace: "default", Name: "b"}, Protocol: model.UDP}]
 }
 
+// familyName is how nft spells a family.
+func familyName(f model.Family) string {
+	if f == model.IPv6 {
+		return "ip6"
+	}
+	return "ip"
+}
+
+// withoutDAD has an IPv6 address be there at once.
+func withoutDAD(a netip.Addr) string {
+	if a.Is6() {
+		return " nodad"
+	}
+	return ""
+}
+
 // link gives the namespace an address, which it returns, and a way to elsewhere without an answer.
 func link(t *testing.T, f model.Family) netip.Addr {
 	t.Helper()
@@ -262,8 +278,8 @@ func link(t *testing.T, f model.Family) netip.Addr {
 		node, all, bits = netip.MustParseAddr("2001:db8::1"), "::/0", 64
 	}
 	for _, command := range []string{
-		"link set lo up", "link add node type veth peer name nobody", "link set nobody up", "link set node up",
-		fmt.Sprintf("address add %v/%d dev node%s", node, bits, map[bool]string{true: " nodad"}[f == model.IPv6]), fmt.Sprintf("route add %s dev node", all),
+		"link set lo up", "link add node type veth peer name unused", "link set unused up", "link set node up",
+		fmt.Sprintf("address add %v/%d dev node%s", node, bits, withoutDAD(node)), fmt.Sprintf("route add %s dev node", all),
 		fmt.Sprintf("neighbour replace %v lladdr 02:00:00:00:00:02 dev node nud permanent", node.Next()),
 	} {
 		if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
@@ -314,7 +330,7 @@ func TestUntrackedPacketsDoNotReachLoopback(t *testing.T) {
 // TestATableOfAnotherVersionIsReplaced has sets in the way whose types the kernel does not change.
 func TestATableOfAnotherVersionIsReplaced(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
-		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
+		h := familyName(d.Globals.Family)
 		ruleset(t, "add", "table", h, table)
 		ruleset(t, "add", "set", h, table, "fronts", "{", "type", "inet_service", ";", "}")
 		syncOne(t, p, d)
@@ -354,7 +370,7 @@ func TestWhatOthersTookAwayIsNotTakenAwayAgain(t *testing.T) {
 		syncOne(t, p, change)
 	})
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
-		h := map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4]
+		h := familyName(d.Globals.Family)
 		ruleset(t, "add", "table", h, table)
 		ruleset(t, "add", "set", h, table, "fronts", "{", "type", "inet_service", ";", "}")
 		ruleset(t, "add", "chain", h, table, "old")
@@ -369,7 +385,7 @@ func TestWhatOthersTookAwayIsNotTakenAwayAgain(t *testing.T) {
 func TestInvalidPacketsAreCounted(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)
-		ruleset(t, "add", "rule", map[bool]string{true: "ip", false: "ip6"}[d.Globals.Family == model.IPv4], table, chainForward, "counter", "packets", "7", "bytes", "9")
+		ruleset(t, "add", "rule", familyName(d.Globals.Family), table, chainForward, "counter", "packets", "7", "bytes", "9")
 		if n := p.InvalidDropped(); n != 7 {
 			t.Errorf("%d packets, want 7", n)
 		}
@@ -381,8 +397,11 @@ func TestAChangeOfGlobalsWritesFewChains(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		syncOne(t, p, d)
 		before := maps.Clone(p.handles)
-		g := *d.Globals
-		g.Ranges = append(slices.Clone(g.Ranges), netip.MustParsePrefix(map[bool]string{true: "10.97.0.0/16", false: "fd00:97::/112"}[g.Family == model.IPv4]))
+		g, another := *d.Globals, netip.MustParsePrefix("10.97.0.0/16")
+		if g.Family == model.IPv6 {
+			another = netip.MustParsePrefix("fd00:97::/112")
+		}
+		g.Ranges = append(slices.Clone(g.Ranges), another)
 		syncOne(t, p, model.Delta{Globals: &g})
 		for name, handles := range p.handles {
 			if handles != before[name] && name != chainNew {

@@ -20,7 +20,8 @@ func scheduled(d model.Delta) model.Delta {
 	all := []model.Scheduler{model.RoundRobin, model.SourceHashing, model.MaglevHashing, model.WeightedRoundRobin, model.LeastConnection, "", model.RoundRobin}
 	for i, name := range slices.SortedFunc(maps.Keys(d.Ports), model.PortName.Compare) {
 		p := *d.Ports[name]
-		if p.Scheduler = all[i]; len(p.Cluster) > 0 {
+		p.Scheduler = all[i]
+		if len(p.Cluster) > 0 {
 			p.Weights = model.Weights{p.Cluster[0]: 3}
 		}
 		d.Ports[name] = &p
@@ -40,7 +41,7 @@ func TestSchedulersInTheKernel(t *testing.T) {
 			t.Error(text)
 		}
 		before := ruleset(t, "--stateless", "list", "ruleset")
-		ruleset(t, "flush", "chain", map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[d.Globals.Family], table, chainWith(p, "in-turn"))
+		ruleset(t, "flush", "chain", familyName(d.Globals.Family), table, chainWith(p, "in-turn"))
 		if found, err := p.Check(t.Context(), later()); err != nil || len(found) != 1 {
 			t.Errorf("found %q, %v", found, err)
 		}

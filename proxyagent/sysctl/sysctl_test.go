@@ -95,10 +95,10 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 		want          Want
 		before, after settings
 	}{
-		"it is right":         {timeouts, settings{tcpCloseWaitTimeout: "3600\n"}, nil},
-		"it is too small":     {timeouts, settings{tcpCloseWaitTimeout: "60\n"}, settings{tcpCloseWaitTimeout: "3600"}},
-		"it is too large":     {timeouts, settings{tcpCloseWaitTimeout: "432000\n"}, settings{tcpCloseWaitTimeout: "3600"}},
-		"nobody asked for it": {Want{}, settings{udpTimeout: "30\n"}, nil},
+		"it is right":     {timeouts, settings{tcpCloseWaitTimeout: "3600\n"}, nil},
+		"it is too small": {timeouts, settings{tcpCloseWaitTimeout: "60\n"}, settings{tcpCloseWaitTimeout: "3600"}},
+		"it is too large": {timeouts, settings{tcpCloseWaitTimeout: "432000\n"}, settings{tcpCloseWaitTimeout: "3600"}},
+		"not asked for":   {Want{}, settings{udpTimeout: "30\n"}, nil},
 		"the maximum is raised": {
 			maximum, settings{conntrackMax: "9\n", conntrackBuckets: "9\n"}, settings{conntrackMax: "4000", conntrackBuckets: "1000"},
 		},

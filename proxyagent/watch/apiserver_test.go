@@ -72,7 +72,7 @@ func resourceOf(o apiObject) string {
 	}
 }
 
-// set creates or updates objects and tells those who watch.
+// set creates or updates objects and tells the watches.
 func (a *apiServer) set(objects ...apiObject) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +89,7 @@ func (a *apiServer) set(objects ...apiObject) {
 	}
 }
 
-// remove deletes objects and tells those who watch.
+// remove deletes objects and tells the watches.
 func (a *apiServer) remove(objects ...apiObject) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

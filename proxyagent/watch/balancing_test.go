@@ -104,9 +104,9 @@ func TestWeights(t *testing.T) {
 		"a part of a core, rounded":       {"cores", "a", node("1500m"), 2, true},
 		"less than half a core":           {"cores", "a", node("100m"), 1, true},
 		"more cores than weights":         {"cores", "a", node("384"), 100, true},
-		"more than anybody has":           {"cores", "a", node("9223372036854775807"), 100, true},
+		"more than any node has":          {"cores", "a", node("9223372036854775807"), 100, true},
 		"a node that does not say":        {"cores", "a", node(""), 1, true},
-		"cores of a node nobody knows of": {"cores", "a", nil, 1, true},
+		"cores of a node that is unknown": {"cores", "a", nil, 1, true},
 	} {
 		w := parseWeights(tc.text)
 		if got := w.of(wordOf(tc.zone), tc.on); got != tc.want || w.needPeers() != tc.needPeers {

@@ -45,7 +45,7 @@ func (f *formers) see(c change[*allocation]) {
 	}
 }
 
-// endLater ends what is kept, unless something else has by then. It is called with the lock.
+// endLater ends what is kept, unless an event has done so by then. It is called with the lock.
 func (f *formers) endLater(kept *model.Allocation) {
 	time.AfterFunc(formerFor, func() {
 		held := f.held(kept.Service)

@@ -14,7 +14,7 @@ const holdFor = time.Minute
 
 // holds has the Services that are of type ExternalName for a moment, because that is the only way
 // to exchange their ClusterIPs. Each is served as it was last, with its current endpoints, until it
-// is served again, becomes something else, or its time is over.
+// is served again, becomes a Service of another type, or its time is over.
 //
 // A tenant who may write the Service may write the annotation that says so. So it decides only that
 // the Service is held: what is served was known before, and an agent that starts in between serves
@@ -79,7 +79,7 @@ func (h *holds) get(name model.ServiceName) (*service, bool) {
 	return found.last, ok
 }
 
-// expire ends a hold whose time is over, unless something else has by then.
+// expire ends a hold whose time is over, unless an event has done so by then.
 func (h *holds) expire(last *service) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -178,11 +178,7 @@ func (r *reports) found(kind, key string, bad malformed) {
 	text, subject := bad.String(), cache.ObjectName{Namespace: kind, Name: key}
 	r.mu.Lock()
 	known := r.malformed[subject] == text
-	if text == "" {
-		delete(r.malformed, subject)
-	} else {
-		r.malformed[subject] = text
-	}
+	model.Put(r.malformed, subject, text, text != "")
 	r.mu.Unlock()
 	if !known && text != "" {
 		r.log.Info("Part of an object cannot be used and is left out", "kind", kind, "object", key, "left out", text)

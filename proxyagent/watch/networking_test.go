@@ -57,17 +57,17 @@ func TestKindsThatAreMissing(t *testing.T) {
 		err   error
 		after time.Duration
 	}{
-		"the Node is waited for a little":             {"", []string{"nodes"}, errForbidden, nodeTimeout},
-		"Services are waited for always":              {"", []string{"services"}, errForbidden, never},
-		"EndpointSlices too":                          {"", []string{"endpointslices"}, errForbidden, never},
-		"IPAddresses alone hold up a little":          {model.Prefer, networking[:1], errForbidden, networkingTimeout},
-		"ServiceCIDRs too":                            {model.Prefer, networking[1:], errForbidden, networkingTimeout},
-		"both together no longer":                     {model.Prefer, networking, errForbidden, networkingTimeout},
-		"also where nobody looks at them":             {model.Ignore, networking, errForbidden, networkingTimeout},
-		"enforce waits for IPAddresses":               {model.Enforce, networking, errForbidden, never},
-		"and not for ServiceCIDRs":                    {model.Enforce, networking[1:], errForbidden, networkingTimeout},
-		"an old API server has neither":               {model.Prefer, networking, errNotServed, 0},
-		"an old API server, and nobody looks at them": {model.Ignore, networking, errNotServed, 0},
+		"the Node is waited for a little":               {"", []string{"nodes"}, errForbidden, nodeTimeout},
+		"Services are waited for always":                {"", []string{"services"}, errForbidden, never},
+		"EndpointSlices too":                            {"", []string{"endpointslices"}, errForbidden, never},
+		"IPAddresses alone hold up a little":            {model.Prefer, networking[:1], errForbidden, networkingTimeout},
+		"ServiceCIDRs too":                              {model.Prefer, networking[1:], errForbidden, networkingTimeout},
+		"both together no longer":                       {model.Prefer, networking, errForbidden, networkingTimeout},
+		"also where they are not looked at":             {model.Ignore, networking, errForbidden, networkingTimeout},
+		"enforce waits for IPAddresses":                 {model.Enforce, networking, errForbidden, never},
+		"and not for ServiceCIDRs":                      {model.Enforce, networking[1:], errForbidden, networkingTimeout},
+		"an old API server has neither":                 {model.Prefer, networking, errNotServed, 0},
+		"an old API server, and they are not looked at": {model.Ignore, networking, errNotServed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inFixture(t, func(w *fixture) {
@@ -86,7 +86,8 @@ func TestKindsThatAreMissing(t *testing.T) {
 				w.pass(never - tc.after)
 				w.wantSleep("minutes without")
 				told := w.log.with("cannot be followed", "forbidden")
-				if told = append(told, w.log.with("does not have this kind")...); w.ready() != (tc.after < never) || len(told) != len(tc.kinds) {
+				told = append(told, w.log.with("does not have this kind")...)
+				if w.ready() != (tc.after < never) || len(told) != len(tc.kinds) {
 					t.Errorf("ready %t, want one line for each kind, got %q", w.ready(), told)
 				}
 				w.refuse(nil, tc.kinds...)
@@ -164,7 +165,7 @@ func TestConvertIPAddress(t *testing.T) {
 			"10.96.0.1", v1alpha1.ManagedByOperator, &service, model.Allocation{Addr: v4, Service: web, Additional: true, Former: true}, 0,
 		},
 		"former, of no Service":             {"10.96.0.1", "ipallocator.k8s.io", &gateway, model.Allocation{Addr: v4}, 0},
-		"managed by somebody else":          {"10.96.0.1", "x", &service, model.Allocation{Addr: v4, Service: web}, 0},
+		"managed by another program":        {"10.96.0.1", "x", &service, model.Allocation{Addr: v4, Service: web}, 0},
 		"without parent":                    {"10.96.0.1", "", nil, model.Allocation{Addr: v4}, 0},
 		"of ours for something else":        {"10.96.0.1", v1alpha1.ManagedByOperator, &gateway, model.Allocation{Addr: v4}, 0},
 		"of services of another group":      {"10.96.0.1", "", &foreign, model.Allocation{Addr: v4}, 0},

@@ -86,9 +86,7 @@ func (p *peers) see(name model.ServiceName, asks bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := len(p.asking)
-	if delete(p.asking, name); asks {
-		p.asking[name] = struct{}{}
-	}
+	model.Put(p.asking, name, struct{}{}, asks)
 	if (before > 0) != (len(p.asking) > 0) {
 		select {
 		case p.turned <- struct{}{}:

@@ -60,7 +60,7 @@ func TestNodesAreNotFollowedUnlessAllowed(t *testing.T) {
 			w.wantTake(model.Changes{Services: services(map[string]*model.Service{"web": want}), ServiceEvents: 1})
 			w.set(withCores("there", 6))
 			w.wantSleep("a Node that is not followed")
-			w.wantLists(1, "nobody may ask")
+			w.wantLists(1, "no Service may ask")
 		})
 	}
 }
@@ -72,7 +72,7 @@ func TestNodesAreFollowedWhileAServiceAsks(t *testing.T) {
 		w.set(newNode("here"), withCores("there", 4), withCores("other", 8), plain, newSlice("web-1", "web", at("10.0.0.1"), onNode("there")))
 		w.start(Options{FollowNodes: true})
 		w.take()
-		w.wantLists(1, "nobody asks")
+		w.wantLists(1, "no Service asks")
 
 		w.set(newService("web", "10.96.0.1", annotated(byWeight, "topology.kubernetes.io/zone=a:3")))
 		w.take()
@@ -100,7 +100,7 @@ func TestNodesAreFollowedWhileAServiceAsks(t *testing.T) {
 		w.pass(peersFor)
 		w.take()
 		w.set(withCores("there", 3))
-		w.wantSleep("nobody asks")
+		w.wantSleep("no Service asks")
 		w.set(newService("web", "10.96.0.1", byCores))
 		w.wantWeight(3)
 		w.wantLists(3, "it asks after a while")

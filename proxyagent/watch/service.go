@@ -102,7 +102,8 @@ func convertService(in *corev1.Service) (*service, malformed) {
 	out := &service{version: in.ResourceVersion, served: hasVirtualIP(in)}
 	m := &out.model
 	m.Name = model.ServiceName{Namespace: in.Namespace, Name: in.Name}
-	if out.renumbering = v1alpha1.BeingRenumbered(in); out.renumbering || out.served {
+	out.renumbering = v1alpha1.BeingRenumbered(in)
+	if out.renumbering || out.served {
 		m.Created = in.CreationTimestamp.UTC()
 	}
 	if !out.served {

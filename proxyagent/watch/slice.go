@@ -103,9 +103,7 @@ func (s *slicesOf) replace(before, after *slice) {
 }
 
 func (s *slicesOf) set(owner model.ServiceName, all []*slice) {
-	if s.of[owner] = slices.Clip(all); len(all) == 0 {
-		delete(s.of, owner)
-	}
+	model.Put(s.of, owner, slices.Clip(all), len(all) > 0)
 }
 
 // sliceChanged marks the Service, and the former one when the slice moved, but none that does not

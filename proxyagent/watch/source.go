@@ -169,9 +169,12 @@ func (s *Source) gate(ctx context.Context) error {
 	await(forNode, s.nodes)
 	s.peers.await(forNode)
 	await(forNetworking, s.cidrs)
-	if s.options.Allocations != model.Enforce {
-		await(forNetworking, s.addresses)
-	} else if await(ctx, s.addresses); ctx.Err() == nil && !cache.IsDone(s.addresses.synced) {
+	enforced := s.options.Allocations == model.Enforce
+	if enforced {
+		forNetworking = ctx
+	}
+	await(forNetworking, s.addresses)
+	if enforced && ctx.Err() == nil && !cache.IsDone(s.addresses.synced) {
 		return ErrNotServed
 	}
 	if ctx.Err() == nil {

@@ -168,7 +168,7 @@ func TestServicesOfOtherProxies(t *testing.T) {
 	}
 }
 
-func TestEventsWithoutMeaningWakeNobody(t *testing.T) {
+func TestEventsWithoutMeaningDoNotWake(t *testing.T) {
 	labelled := newCIDR("kubernetes", "10.96.0.0/16")
 	labelled.Labels = map[string]string{"a": "b"}
 	tests := map[string]func(w *fixture){
@@ -278,7 +278,7 @@ func (w *fixture) wantTriggers(after string, want ...time.Time) {
 	}
 }
 
-func TestMalformedInputIsToldOnceAndHarmsNoOther(t *testing.T) {
+func TestMalformedInputIsReportedOnceAndHarmsNoOther(t *testing.T) {
 	inFixture(t, func(w *fixture) {
 		w.start(Options{})
 		w.take()

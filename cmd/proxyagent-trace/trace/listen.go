@@ -120,7 +120,7 @@ func (l *listener) steps(ctx context.Context) (all []step, err error) {
 type step struct {
 	legacy       bool   // a rule of iptables-legacy
 	family       uint8  // of the table; for iptables-legacy, of the packet
-	table, chain string // of whom the rule is
+	table, chain string // that the rule is in
 	kind         uint32 // NFT_TRACETYPE_*, of nftables alone
 	rule         uint64 // the handle of a rule of nftables; the number of a rule of iptables-legacy in its chain, from 1
 	verdict      uint32 // of nftables alone

@@ -64,7 +64,7 @@ type packet struct {
 	protocol model.Protocol
 	src, dst netip.AddrPort
 	in       string
-	mark     uint16 // IPv4's identification, or IPv6's flow label: no rule, of the agent or of another program, looks at them, and no translation changes them
+	mark     uint16 // IPv4's identification, or IPv6's flow label: no rule of the agent or of another program looks at them, and no translation changes them
 }
 
 func (p packet) family() model.Family { return model.FamilyOf(p.dst.Addr()) }

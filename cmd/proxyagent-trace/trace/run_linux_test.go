@@ -176,7 +176,7 @@ tcp flags syn counter
 }
 }`
 
-func TestThePacketReachesNobodyAndNothingIsLeft(t *testing.T) {
+func TestThePacketReachesNoHostAndNothingIsLeft(t *testing.T) {
 	eachVariant(t, func(t *testing.T, v variant) {
 		c := newCluster(v)
 		c.program(t)

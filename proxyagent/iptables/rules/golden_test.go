@@ -508,7 +508,8 @@ func TestANamespaceLeavesAffinityToOthers(t *testing.T) {
 				gone[name] = nil
 			}
 		}
-		if r.Apply(model.Delta{Ports: gone}); len(r.shares) > 0 {
+		r.Apply(model.Delta{Ports: gone})
+		if len(r.shares) > 0 {
 			t.Errorf("greedy %s: without ports namespaces have %v", what, r.shares)
 		}
 	}

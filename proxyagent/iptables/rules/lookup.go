@@ -13,7 +13,7 @@ import (
 type lookup struct {
 	tree
 	root    string // its first chain, which exists also without keys
-	below   string // begins the names of the others
+	below   string // begins the names of its other chains
 	address int    // bits of the address in a key
 }
 

@@ -134,10 +134,11 @@ func setMark(bit int) string {
 	return fmt.Sprintf("-j MARK --or-mark %#x", 1<<bit)
 }
 
-// localSource matches traffic of local pods or, with others, the rest; empty if those are unknown.
-func localSource(l model.LocalSource, others bool) string {
+// localSource matches traffic of local pods or, with remote, all other traffic; empty if local pods
+// are unknown.
+func localSource(l model.LocalSource, remote bool) string {
 	not := ""
-	if others {
+	if remote {
 		not = "! "
 	}
 	switch {
@@ -154,7 +155,7 @@ func localSource(l model.LocalSource, others bool) string {
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// Describe lists a port's rules and set members for people, below a title; none of an unknown port.
+// Describe lists a port's rules and set members, below a title; none of an unknown port.
 func (r *Ruleset) Describe(n model.PortName, title string) []string {
 	port, ok := r.ports[n]
 	if !ok {

@@ -119,9 +119,10 @@ type portChange struct {
 func (r *Ruleset) put(p *model.ServicePort, present bool, c portChange) {
 	rules := renderPort(portGlobalsOf(r.globals), *p)
 	change := func(all map[string][]string, key string, rules []string) {
-		if all[key] = nil; present {
-			all[key] = rules
+		if !present {
+			rules = nil
 		}
+		all[key] = rules
 	}
 	for name, bodies := range rules.chains {
 		change(c.chains, name, bodies)
@@ -147,8 +148,8 @@ const (
 )
 
 // affordable returns the port as it can be served: without session affinity where that would take
-// too many sets. A namespace may have as many as it leaves to the others: alone half of all, a
-// third where another namespace has as many. So no tenant takes affinity from the rest, however its
+// too many sets. A namespace may have as many as it leaves to other namespaces: alone half of all,
+// a third where another one has as many. So no tenant takes affinity from the rest, however its
 // Services are named. Only here, beyond the limit, the history matters: ports that came first have
 // affinity, of those at once the first by name: so two agents that start anew choose the same.
 func (r *Ruleset) affordable(p *model.ServicePort) *model.ServicePort {
@@ -220,9 +221,8 @@ func (r *Ruleset) countEntry(s setName, e ipset.Entry, more bool) {
 // wantSet notes that a port wants a set of clients, or not any more.
 func (r *Ruleset) wantSet(name string, wanted bool) {
 	known, pending := r.oldSets, r.newSets // the kernel has an old set, with its clients, and not yet a new one
-	if delete(r.affinity, name); wanted {
-		r.affinity[name] = struct{}{}
-	} else {
+	model.Put(r.affinity, name, struct{}{}, wanted)
+	if !wanted {
 		known, pending = pending, known
 	}
 	if _, back := known[name]; back {

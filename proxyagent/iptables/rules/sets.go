@@ -12,7 +12,7 @@ const (
 	setClusterIPs setName = "CIP"     // ip,port: ClusterIPs, masqueraded but for local pods
 	setVIPs       setName = "VIP"     // ip: every virtual IP; the guard before the sets below
 	setFirewalled setName = "LBFW"    // ip,port: load balancer IPs with source ranges
-	setAllowed    setName = "LBOK"    // ip,port,net: who may use them
+	setAllowed    setName = "LBOK"    // ip,port,net: the clients that may use them
 	setRefused    setName = "NOEP"    // ip,port: without endpoints: rejected
 	setDropped    setName = "NOLOCAL" // ip,port: policy Local, endpoints elsewhere only: dropped
 	setActive     setName = "ACTIVE"  // ip: ClusterIPs; what nothing else decides about is rejected

@@ -161,7 +161,8 @@ func fullLevel(entries []*node) int {
 	var rules int
 	var chains [highestLevel + 1]int
 	for _, e := range entries {
-		if chains[e.level]++; e.level == 0 {
+		chains[e.level]++
+		if e.level == 0 {
 			rules += len(e.rules)
 		}
 	}

@@ -175,15 +175,18 @@ func FuzzTree(f *testing.F) {
 			if family == 0 {
 				p.vip, p.port = netip.Addr{}, uint16(word[0])<<8|uint16(word[2])
 			}
-			if known = append(known, p); word[0] > 127 {
+			known = append(known, p)
+			if word[0] > 127 {
 				p = known[int(word[1])%len(known)]
 			}
 			rules := p.rules()[:word[2]>>6]
-			if want[p] = rules; len(rules) == 0 {
+			want[p] = rules
+			if len(rules) == 0 {
 				delete(want, p)
 			}
 			k.put(p, rules)
-			if k.emit(); k.written > mostWritten {
+			k.emit()
+			if k.written > mostWritten {
 				t.Fatalf("%v with %d rules made a sync write %d", p, len(rules), k.written)
 			}
 		}

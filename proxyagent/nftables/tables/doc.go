@@ -22,8 +22,8 @@
 // (spread.go): each as often as it weighs, or a look-up table. A port that is served in turn has
 // its own chain, which counts for it; a hash of the client's address can be shared.
 //
-// It promises that the same Plan leads to the same elements and chains, whatever came before, except
-// that endpoints keep their indexes (places.go), and that what packets under way may still look for
-// goes a second later (pending.go). Start reading at [Table.Apply]; port.go has what one port adds,
-// layout.go the rules, compare.go what differs from the kernel.
+// It promises that the same Plan leads to the same elements and chains, whatever came before,
+// except that endpoints keep their indexes (places.go), and that what packets under way may still
+// look for goes a second later (pending.go). Start reading at [Table.Apply]; port.go has what one
+// port adds, layout.go the rules, compare.go what differs from the kernel.
 package tables

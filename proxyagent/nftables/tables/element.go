@@ -70,7 +70,7 @@ const (
 // Kind is what the values of a set are.
 type Kind int
 
-// Kinds that the edge to the kernel tells apart, and others.
+// The kinds; package nftables tells the first two from the rest.
 const (
 	Member     Kind = iota // none
 	Verdict                // a chain to go to, or drop

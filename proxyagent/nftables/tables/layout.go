@@ -38,7 +38,7 @@ type route struct {
 	node    bool // a node port
 	outside bool // for traffic from outside: with the node's address, unless only local endpoints are used
 	local   bool // endpoints on this node
-	through bool // for clients on this node, whom another route has sent here
+	through bool // for clients on this node that another route has sent here
 	n       int
 	by      picker
 	counter string // digest of a port whose connections are counted to pick in turn, whose chain is its own

@@ -25,8 +25,8 @@ func entries(table []netip.AddrPort) map[netip.AddrPort]int {
 	return n
 }
 
-// TestWhoGoesTakesNobodyElseAlong: one of n endpoints goes; at most 2/n of clients move, and back.
-func TestWhoGoesTakesNobodyElseAlong(t *testing.T) {
+// TestAnEndpointThatGoesMovesOnlyItsClients: one of n goes; at most 2/n of clients move, and back.
+func TestAnEndpointThatGoesMovesOnlyItsClients(t *testing.T) {
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		for n := 2; n <= 100; n += 1 + n/4 {
 			all := plans.Endpoints(f, n)
@@ -38,7 +38,8 @@ func TestWhoGoesTakesNobodyElseAlong(t *testing.T) {
 					if e == before[i] {
 						continue
 					}
-					if moved++; before[i] != all[gone] {
+					moved++
+					if before[i] != all[gone] {
 						t.Fatalf("%d endpoints, %d goes: a client of %v moves to %v", n, gone, before[i], e)
 					}
 				}

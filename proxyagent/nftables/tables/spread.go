@@ -113,7 +113,8 @@ func spreadCost(p *model.ServicePort) (cost int) {
 func (t *Table) spend(ports map[model.PortName]*model.ServicePort) (changed map[model.PortName]*model.ServicePort, turned map[model.ServiceName]bool) {
 	for name, p := range ports {
 		of := t.spreads[name.Service]
-		if delete(of, name); p != nil && spreadCost(p) > 0 {
+		delete(of, name)
+		if p != nil && spreadCost(p) > 0 {
 			if of == nil {
 				of = map[model.PortName]int{}
 				t.spreads[name.Service] = of
@@ -131,7 +132,8 @@ func (t *Table) spend(ports map[model.PortName]*model.ServicePort) (changed map[
 		if _, before := t.plain[name.Service]; tooMuch == before {
 			continue
 		}
-		if turned[name.Service] = tooMuch; len(turned) == 1 {
+		turned[name.Service] = tooMuch
+		if len(turned) == 1 {
 			changed = maps.Clone(ports)
 		}
 		for sibling := range of {

@@ -40,12 +40,12 @@ type Table struct {
 
 // Change is one element that may differ from the kernel.
 type Change struct {
-	There, Wanted bool      // the kernel has it; it should
-	Was, Value    string    // with these values
+	There, Wanted bool      // whether the kernel has it, and whether it should
+	Was, Value    string    // the value that the kernel has, and the one that it should have
 	left          time.Time // since when nothing leads to what is to be taken away: see leave
 }
 
-// state is whether the kernel has a chain, and as it should be.
+// state is whether the kernel has a chain, and whether its rules are those wanted.
 type state struct{ there, right bool }
 
 // states has those that may differ from the kernel.
@@ -114,7 +114,7 @@ func (t *Table) Ports() map[model.PortName]*model.ServicePort { return t.ports }
 // Globals are those of the Plan.
 func (t *Table) Globals() model.Globals { return t.globals }
 
-// Remembers reports whether there is session affinity, which takes the sets that packets write into.
+// Remembers reports whether ports have session affinity: it takes the sets that packets write into.
 func (t *Table) Remembers() bool { return t.affinity > 0 }
 
 // Total returns how many elements there are; false before a Transaction was written.
@@ -131,7 +131,7 @@ func (t *Table) Degraded() (all []model.Degradation) {
 	return all
 }
 
-// Describe lists the elements of a port, for people.
+// Describe lists the elements of a port, for an admin.
 func (t *Table) Describe(n model.PortName) []string {
 	port := t.ports[n]
 	if port == nil {
@@ -177,9 +177,7 @@ func (t *Table) Apply(d model.Delta) {
 		}
 	}
 	for name, plain := range turned {
-		if delete(t.plain, name); plain {
-			t.plain[name] = struct{}{}
-		}
+		model.Put(t.plain, name, struct{}{}, plain)
 	}
 	for name, p := range changed {
 		if p != nil {
@@ -217,10 +215,8 @@ func (t *Table) replace(r run, before, after []netip.AddrPort) {
 // put adds what a port adds, or removes it, except its endpoints, which it returns.
 func (t *Table) put(p *model.ServicePort, present bool) map[run][]netip.AddrPort {
 	c := contribution(p, t.isPlain(p))
-	delete(t.lacking, p.Name)
-	if reasons := lacking(p, t.isPlain(p)); present && reasons != nil {
-		t.lacking[p.Name] = reasons
-	}
+	reasons := lacking(p, t.isPlain(p))
+	model.Put(t.lacking, p.Name, reasons, present && reasons != nil)
 	for k, value := range c.values {
 		t.mark(k, value, present)
 	}
@@ -267,12 +263,11 @@ func (t *Table) mark(k Key, value string, comes bool) {
 	if !marked && !comes {
 		c.There, c.Was = true, value
 	}
-	if c.Wanted, c.Value = comes, ""; comes {
+	c.Wanted, c.Value = comes, ""
+	if comes {
 		c.Value = value
 	}
-	if t.changed[k] = c; c.There == c.Wanted && c.Was == c.Value {
-		delete(t.changed, k)
-	}
+	model.Put(t.changed, k, c, c.There != c.Wanted || c.Was != c.Value)
 	t.size += model.Sign(comes)
 	t.prints[k.Bucket()] += uint64(model.Sign(comes)) * Print(k.Of, value)
 }
