@@ -1,6 +1,10 @@
 package proxyagent
 
-import "time"
+import (
+	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+)
 
 // schedule decides when the next round is: at once after a quiet time, otherwise a pause after the
 // last one. It reads no clock. The zero value with a pause is ready.
@@ -13,10 +17,10 @@ type schedule struct {
 }
 
 // want schedules a round as early as the pause allows.
-func (s *schedule) want(now time.Time) { s.at(now, later(now, s.earliest)) }
+func (s *schedule) want(now time.Time) { s.at(now, model.Later(now, s.earliest)) }
 
 // again schedules a round at a certain time; earlier work comes first.
-func (s *schedule) again(now, then time.Time) { s.at(now, later(then, s.earliest)) }
+func (s *schedule) again(now, then time.Time) { s.at(now, model.Later(then, s.earliest)) }
 
 // done records the end of a round.
 func (s *schedule) done(now time.Time) {
@@ -42,11 +46,4 @@ func (s *schedule) at(now, then time.Time) {
 		return
 	}
 	s.timer.Reset(then.Sub(now))
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }

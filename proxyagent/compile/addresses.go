@@ -69,16 +69,3 @@ func sorted[T comparable](s []T, compare func(a, b T) int) []T {
 	slices.SortFunc(s, compare)
 	return slices.Compact(s)
 }
-
-// has reports whether an address is among sorted ones.
-func has[T interface{ Compare(T) int }](sorted []T, a T) bool {
-	_, found := slices.BinarySearchFunc(sorted, a, T.Compare)
-	return found
-}
-
-// insideAny reports whether one of the prefixes contains the address.
-func insideAny(prefixes []netip.Prefix, a netip.Addr) bool {
-	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
-func own(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

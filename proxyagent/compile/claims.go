@@ -53,7 +53,7 @@ func claimsOf(s *model.Service, set model.Settings) claims {
 	}
 	c.loadBalancer = virtualIPs(s.LoadBalancerIPs, set.Family)
 	if !set.NoExternalIPs {
-		c.external = slices.DeleteFunc(virtualIPs(s.ExternalIPs, set.Family), func(a netip.Addr) bool { return has(c.loadBalancer, a) })
+		c.external = slices.DeleteFunc(virtualIPs(s.ExternalIPs, set.Family), func(a netip.Addr) bool { return model.Has(c.loadBalancer, a) })
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -162,7 +163,7 @@ func (c *Compiler) touchAll(w *work) {
 // reviewAllocated records whether the address is allocated, if that changed.
 func (c *Compiler) reviewAllocated(w *work, a netip.Addr) {
 	_, named := c.allocations[a]
-	now := (named || c.winners[a] > 0) && insideAny(c.globals.Ranges, a)
+	now := (named || c.winners[a] > 0) && model.Inside(c.globals.Ranges, a)
 	if _, before := c.allocated[a]; before == now {
 		return
 	}
@@ -175,7 +176,7 @@ func (c *Compiler) reviewAllocated(w *work, a netip.Addr) {
 
 func equalPorts(a, b *model.ServicePort) bool {
 	return a.Name == b.Name && a.Port == b.Port && a.NodePort == b.NodePort && a.AffinitySeconds == b.AffinitySeconds &&
-		a.HealthCheckNodePort == b.HealthCheckNodePort && a.Scheduler == b.Scheduler && a.Weights.Equal(b.Weights) && a.Balanced == b.Balanced &&
+		a.HealthCheckNodePort == b.HealthCheckNodePort && a.Scheduler == b.Scheduler && maps.Equal(a.Weights, b.Weights) && a.Balanced == b.Balanced &&
 		a.InternalLocal == b.InternalLocal && a.ExternalLocal == b.ExternalLocal && a.HasEndpoints == b.HasEndpoints &&
 		slices.Equal(a.ClusterIPs, b.ClusterIPs) && slices.Equal(a.ExternalIPs, b.ExternalIPs) &&
 		slices.Equal(a.LoadBalancerIPs, b.LoadBalancerIPs) && slices.Equal(a.SourceRanges, b.SourceRanges) &&

@@ -16,6 +16,15 @@ const usual = `Service default/web, IPv4:
   traffic from outside goes to any endpoint
 `
 
+// localOutside are those of one with a node port whose external policy is Local, and its frontends.
+const localOutside = `Service default/web, IPv4:
+  traffic to ClusterIPs goes to any endpoint
+  traffic from outside goes to endpoints on this node
+  port http (TCP 80):
+    ClusterIP 10.96.0.1:80: served
+    node port 30000: served
+`
+
 // TestExplain has all that can be said on node-a in zone-a, in IPv4. Histories explain IPv6 too.
 func TestExplain(t *testing.T) {
 	web := name("web")
@@ -91,13 +100,7 @@ func TestExplain(t *testing.T) {
 		"all terminate": {
 			services: []asked{"web cluster=10.96.0.1 http:80/TCP@30000"}, endpoints: "1 ending here; 2 ending",
 			shape: func(s *model.Service) { s.ExternalLocal = true },
-			want: `Service default/web, IPv4:
-  traffic to ClusterIPs goes to any endpoint
-  traffic from outside goes to endpoints on this node
-  port http (TCP 80):
-    ClusterIP 10.96.0.1:80: served
-    node port 30000: served
-    endpoint 10.1.0.1:8080 on node node-a: used for cluster and local traffic
+			want: localOutside + `    endpoint 10.1.0.1:8080 on node node-a: used for cluster and local traffic
     endpoint 10.1.0.2:8080 on node node-z: used for cluster traffic only: on another node
     nothing is ready: endpoints that terminate are used as long as they serve
     nothing is ready on this node: endpoints on it that terminate are used as long as they serve
@@ -114,13 +117,7 @@ func TestExplain(t *testing.T) {
 		"hints for nodes, and a policy that does not care": {
 			services: []asked{"web cluster=10.96.0.1 http:80/TCP@30000"}, endpoints: "1 ready here nodes=b; 2 ready nodes=a",
 			shape: func(s *model.Service) { s.ExternalLocal = true },
-			want: `Service default/web, IPv4:
-  traffic to ClusterIPs goes to any endpoint
-  traffic from outside goes to endpoints on this node
-  port http (TCP 80):
-    ClusterIP 10.96.0.1:80: served
-    node port 30000: served
-    endpoint 10.1.0.1:8080 on node node-a: used for local traffic only: for other nodes: hints name node-b
+			want: localOutside + `    endpoint 10.1.0.1:8080 on node node-a: used for local traffic only: for other nodes: hints name node-b
     endpoint 10.1.0.2:8080 on node node-z: used for cluster traffic only: on another node
     every endpoint has node hints, and some name this node: traffic to any endpoint keeps to those
 `},

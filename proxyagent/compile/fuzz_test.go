@@ -139,7 +139,7 @@ func broken(p model.Plan) (complaints string) {
 		complain("the Globals are not sorted: %+v", p.Globals)
 	}
 	for a := range p.Allocated {
-		if !insideAny(p.Globals.Ranges, a) {
+		if !model.Inside(p.Globals.Ranges, a) {
 			complain("%s is allocated and in no range", a)
 		}
 	}

@@ -71,7 +71,7 @@ func nodePortAddrs(set model.Settings, node model.Node, local []netip.Addr) []ne
 		if model.FamilyOf(a) != set.Family || a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() && !loopbackNodePorts(set) {
 			continue
 		}
-		if a == primary || insideAny(set.NodePortCIDRs, a) {
+		if a == primary || model.Inside(set.NodePortCIDRs, a) {
 			out = append(out, a)
 		}
 	}
@@ -111,10 +111,7 @@ func shared(r, pods netip.Prefix, node model.Node, local []netip.Addr) bool {
 // cannot be used it is an address that no packet has as its source.
 func (c *Compiler) sourceRanges(r *record, vips []netip.Addr) []netip.Prefix {
 	if c.closed(r) {
-		if c.set.Family == model.IPv4 {
-			return []netip.Prefix{own(netip.IPv4Unspecified())}
-		}
-		return []netip.Prefix{own(netip.IPv6Unspecified())}
+		return []netip.Prefix{model.Single(c.set.Family.Unspecified())}
 	}
 	var out []netip.Prefix
 	for _, p := range r.service.SourceRanges {
@@ -126,10 +123,10 @@ func (c *Compiler) sourceRanges(r *record, vips []netip.Addr) []netip.Prefix {
 			out = append(out, p.Masked())
 		}
 	}
-	if insideAny(out, nodeAddr(c.set.Family, c.node)) {
+	if model.Inside(out, nodeAddr(c.set.Family, c.node)) {
 		for _, a := range vips {
-			if !insideAny(out, a) { // the kernel's sets have no ranges that overlap
-				out = append(out, own(a))
+			if !model.Inside(out, a) { // the kernel's sets have no ranges that overlap
+				out = append(out, model.Single(a))
 			}
 		}
 	}

@@ -200,7 +200,7 @@ func TestUnusableSourceRanges(t *testing.T) {
 	many := func(f model.Family, n int) (all []netip.Prefix) {
 		a := netip.MustParseAddr(in(f, "10.0.0.1"))
 		for range n {
-			all, a = append(all, own(a)), a.Next().Next()
+			all, a = append(all, model.Single(a)), a.Next().Next()
 		}
 		return all
 	}
@@ -233,7 +233,7 @@ func TestUnusableSourceRanges(t *testing.T) {
 			for n, p := range c.Plan().Ports {
 				want := many(f, tc.n)
 				if tc.closed {
-					want = []netip.Prefix{own(map[model.Family]netip.Addr{model.IPv4: netip.IPv4Unspecified(), model.IPv6: netip.IPv6Unspecified()}[f])}
+					want = []netip.Prefix{model.Single(map[model.Family]netip.Addr{model.IPv4: netip.IPv4Unspecified(), model.IPv6: netip.IPv6Unspecified()}[f])}
 					told = append(told, model.Degradation{Port: n, Reason: model.SourcesUnusable})
 				}
 				if tc.vips != "" {

@@ -16,7 +16,7 @@ type record struct {
 }
 
 // hasCluster reports whether the address is one of spec.clusterIPs.
-func (r *record) hasCluster(a netip.Addr) bool { return has(r.cluster, a) }
+func (r *record) hasCluster(a netip.Addr) bool { return model.Has(r.cluster, a) }
 
 // decision is whether a Service gets an address. The zero decision is that it has it.
 type decision struct {

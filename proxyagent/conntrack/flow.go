@@ -129,8 +129,7 @@ func abandonedBy(p model.Plan) func(front) bool {
 	}
 	return func(dst front) bool {
 		addr := dst.at.Addr()
-		inside := slices.ContainsFunc(p.Globals.Ranges, func(r netip.Prefix) bool { return r.Contains(addr) })
 		_, allocated := p.Allocated[addr]
-		return inside && (!allocated || ours[addr])
+		return model.Inside(p.Globals.Ranges, addr) && (!allocated || ours[addr])
 	}
 }

@@ -55,8 +55,7 @@ func (n nodeAddrs) equal(o nodeAddrs) bool {
 func (n nodeAddrs) serves(addr netip.Addr, local map[netip.Addr]bool) bool {
 	switch {
 	case !n.any:
-		_, listed := slices.BinarySearchFunc(n.listed, addr, netip.Addr.Compare)
-		return listed
+		return model.Has(n.listed, addr)
 	case addr.IsLoopback():
 		return n.localhost
 	default:
@@ -74,7 +73,7 @@ func frontsOf(p model.ServicePort) (all []front) {
 
 // allows reports whether a flow may stay with an endpoint: one for new flows, or one that serves.
 func (s *served) allows(endpoint netip.AddrPort) bool {
-	return has(s.cluster, endpoint) || has(s.local, endpoint) || has(s.serving, endpoint)
+	return model.Has(s.cluster, endpoint) || model.Has(s.local, endpoint) || model.Has(s.serving, endpoint)
 }
 
 // hasEndpoints reports whether there is an endpoint for new flows.
@@ -87,11 +86,6 @@ func (s *served) hasFlows() bool { return s.hasEndpoints() || len(s.serving) > 0
 func (s *served) loses(after *served) bool {
 	lost := func(endpoint netip.AddrPort) bool { return !after.allows(endpoint) }
 	return slices.ContainsFunc(s.cluster, lost) || slices.ContainsFunc(s.local, lost) || slices.ContainsFunc(s.serving, lost)
-}
-
-func has(sorted []netip.AddrPort, endpoint netip.AddrPort) bool {
-	_, found := slices.BinarySearchFunc(sorted, endpoint, netip.AddrPort.Compare)
-	return found
 }
 
 // apply changes the index by a Delta, and returns the fronts that may have stale flows now.

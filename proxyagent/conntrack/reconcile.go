@@ -65,7 +65,7 @@ func (r *Reconciler) Start(plan model.Plan, before []model.ServicePort, now time
 	}
 	r.suspectAll(now)
 	if len(plan.Globals.Ranges) > 0 {
-		r.abandoned, r.earliest = abandonedBy(plan), latest(r.earliest, now)
+		r.abandoned, r.earliest = abandonedBy(plan), model.Later(r.earliest, now)
 	}
 }
 
@@ -107,12 +107,5 @@ func (r *Reconciler) Next() (next time.Time) {
 	if next.IsZero() {
 		return next
 	}
-	return latest(next, r.earliest)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
+	return model.Later(next, r.earliest)
 }

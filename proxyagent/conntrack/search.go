@@ -56,10 +56,7 @@ func (s *search) read(ctx context.Context, family model.Family, table Table, nee
 		if err != nil {
 			return fmt.Errorf("reading the addresses of the node: %w", err)
 		}
-		s.local = make(map[netip.Addr]bool, len(addrs))
-		for _, addr := range addrs {
-			s.local[addr] = true
-		}
+		s.local = model.SetOf(addrs)
 	}
 	for _, q := range s.queries(family) {
 		flows, err := table.Flows(ctx, q, s.possible)

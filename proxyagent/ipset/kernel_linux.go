@@ -173,11 +173,10 @@ func request(command uint8, flags uint16, attrs nfnetlink.Attrs) nfnetlink.Reque
 
 // meaning turns an answer of the kernel into our error where there is one, and keeps the number.
 func meaning(err error) error {
-	var number syscall.Errno
-	if !errors.As(err, &number) {
-		return err
-	}
+	number, answered := errors.AsType[syscall.Errno](err)
 	switch {
+	case !answered:
+		return err
 	case number == syscall.ENOENT:
 		return ErrMissing
 	case number == nl.IPSET_ERR_BUSY, number == nl.IPSET_ERR_REFERENCED:

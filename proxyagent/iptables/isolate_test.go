@@ -80,6 +80,14 @@ func expectDegraded(t *testing.T, p *Proxier, want ...model.Degradation) {
 	}
 }
 
+// checkAt has changes by other programs looked for, and what is refused tried again.
+func checkAt(t *testing.T, p *Proxier, now time.Time) {
+	t.Helper()
+	if _, err := p.Check(t.Context(), now); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRefusedRulesAreAlone has two ports among many whose rules are refused, one that is translated
 // in a tree and one in a chain of its own: no Sync fails, and what changes with them is in the
 // kernel at once.
@@ -101,9 +109,7 @@ func TestRefusedRulesAreAlone(t *testing.T) {
 
 		syncOne(t, p, change(mended(f, 1), overlong(f))) // whatever they are now
 		expectRefused(t, p, mended(f, 1), second)
-		if _, err := p.Check(context.Background(), time.Now()); err != nil {
-			t.Error(err)
-		}
+		checkAt(t, p, time.Now())
 		expectRefused(t, p, second)
 	})
 }
@@ -124,9 +130,7 @@ func TestRefusedRulesAreTriedAgain(t *testing.T) {
 			t.Errorf("too early: %v, %v", p.Degraded(), err)
 		}
 		refuse(0)
-		if _, err := p.Check(context.Background(), time.Now().Add(p.options.FullCheck)); err != nil {
-			t.Error(err)
-		}
+		checkAt(t, p, time.Now().Add(p.options.FullCheck))
 		expectRefused(t, p)
 	})
 }
@@ -150,9 +154,7 @@ func TestASetOfAnotherKindConcernsItsPort(t *testing.T) {
 			t.Errorf("the set of another program is gone: %v", err)
 		}
 		must(t, p.options.Sets.Destroy(ctx, set.Name))
-		if _, err := p.Check(ctx, time.Now().Add(p.options.FullCheck)); err != nil {
-			t.Error(err)
-		}
+		checkAt(t, p, time.Now().Add(p.options.FullCheck))
 		expectRefused(t, p)
 	})
 }
@@ -161,7 +163,7 @@ func TestASetOfAnotherKindConcernsItsPort(t *testing.T) {
 // needs any more.
 func TestASetInUseConcernsNoPort(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
-		ctx, f := context.Background(), p.options.Family
+		f := p.options.Family
 		port, g, set := affine(f)
 		syncOne(t, p, model.Delta{Globals: &g})
 		syncOne(t, p, change(port))
@@ -172,9 +174,7 @@ func TestASetInUseConcernsNoPort(t *testing.T) {
 		expectDegraded(t, p)
 		iptables(t, p, append([]string{"-t", "mangle", "-D", "OUTPUT"}, match...)...)
 		for i := range 2 { // the first one may look at rules alone, because they changed
-			if _, err := p.Check(ctx, time.Now().Add(time.Duration(i+1)*time.Hour)); err != nil {
-				t.Error(err)
-			}
+			checkAt(t, p, time.Now().Add(time.Duration(i+1)*time.Hour))
 		}
 		syncOne(t, p, change(mended(f, 4)))
 		noUnwantedSets(t, p)
@@ -200,7 +200,7 @@ func (s refusing) Apply(ctx context.Context, changes []ipset.Change) error {
 // clients are to be rejected, of which nothing is left then.
 func TestARefusedMemberConcernsItsPort(t *testing.T) {
 	each(t, func(t *testing.T, p *Proxier) {
-		ctx, f, kernel := context.Background(), p.options.Family, p.options.Sets
+		f, kernel := p.options.Family, p.options.Sets
 		syncOne(t, p, plans.Whole(plans.New(7, f).Plan))
 		refused, other := mended(f, 1), mended(f, 2)
 		refused.Hairpin = refused.Cluster[:1]
@@ -216,9 +216,7 @@ func TestARefusedMemberConcernsItsPort(t *testing.T) {
 			t.Errorf("something is left of it: %q", lines)
 		}
 		p.options.Sets = kernel
-		if _, err := p.Check(ctx, time.Now()); err != nil {
-			t.Error(err)
-		}
+		checkAt(t, p, time.Now())
 		expectRefused(t, p)
 	})
 }

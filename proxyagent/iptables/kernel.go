@@ -93,8 +93,7 @@ func (r runner) ask(ctx context.Context, s rules.Saved) ([]rules.Table, error) {
 	return s.Ask(func(t rules.Table, chain, body string) (bool, error) {
 		args := []string{"-w", strconv.Itoa(lockTimeout), "-t", string(t), "-C", chain}
 		_, err := r.run(ctx, nil, strings.TrimSuffix(r.save, "-save"), append(args, strings.Fields(body)...)...)
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && (exit.ExitCode() == exitNoRule || exit.ExitCode() == exitNoTarget) {
+		if exit, ended := errors.AsType[*exec.ExitError](err); ended && (exit.ExitCode() == exitNoRule || exit.ExitCode() == exitNoTarget) {
 			return false, nil
 		}
 		return err == nil, err
@@ -114,8 +113,7 @@ func Save(ctx context.Context, m Mode, f model.Family) ([]byte, error) {
 // is [model.ErrRefused].
 func (r runner) Restore(ctx context.Context, text []byte) error {
 	_, err := r.run(ctx, text, r.restore, "--noflush", "-w", strconv.Itoa(lockTimeout))
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.Exited() {
+	if exit, ended := errors.AsType[*exec.ExitError](err); ended && exit.Exited() {
 		err = fmt.Errorf("%w: %w", model.ErrRefused, err)
 	}
 	return err
@@ -133,13 +131,13 @@ func (r runner) run(ctx context.Context, input []byte, program string, args ...s
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	var exit *exec.ExitError
+	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
 		return stdout.Bytes(), nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("running %s: %w", program, ctx.Err())
-	case errors.As(err, &exit) && exit.ExitCode() == exitLocked && strings.Contains(stderr.String(), "lock"):
+	case ended && exit.ExitCode() == exitLocked && strings.Contains(stderr.String(), "lock"):
 		return nil, fmt.Errorf("running %s: %w", program, ErrLocked)
 	default:
 		return nil, fmt.Errorf("running %s %s: %w: %s", program, strings.Join(args, " "), err, firstLines(stderr.String()))

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,12 +69,7 @@ func New(o Options) (*Proxier, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.FullCheck == 0 {
-		o.FullCheck = 5 * time.Minute
-	}
-	if o.Generations == nil {
-		o.Generations = nfnetlink.NewGenerations()
-	}
+	o.FullCheck, o.Generations = cmp.Or(o.FullCheck, 5*time.Minute), cmp.Or(o.Generations, nfnetlink.NewGenerations())
 	return &Proxier{options: o, run: r, probe: newProbe(o.Mode, o.Family, o.Generations), rules: rules.NewRuleset(o.Family)}, nil
 }
 
@@ -320,6 +316,4 @@ func (p *Proxier) Degraded() []model.Degradation {
 // InvalidDropped returns how many packets of invalid connection-tracking state were dropped between
 // the last write of the rule and the last comparison. It does not read the kernel: iptables-nft
 // lists all rules for one counter, and starts again whenever they change meanwhile.
-func (p *Proxier) InvalidDropped() uint64 {
-	return p.invalid.Load()
-}
+func (p *Proxier) InvalidDropped() uint64 { return p.invalid.Load() }

@@ -156,19 +156,15 @@ func (p *Proxier) ours() func(observed, front) bool {
 	return func(t observed, f front) bool {
 		a := f.at.Addr()
 		// An agent killed while removing a Service can leave a virtual server whose address is gone.
-		left := contains(ranges, a) && !contains(p.Exclude, a) && !t.others[a]
+		left := model.Inside(ranges, a) && !model.Inside(p.Exclude, a) && !t.others[a]
 		return wanted[f] || left || t.ours(f, p.Exclude)
 	}
-}
-
-func contains(ranges []netip.Prefix, a netip.Addr) bool {
-	return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
 // ours reports whether a virtual server is ours, whatever the Plan.
 func (t observed) ours(f front, exclude []netip.Prefix) bool {
 	a := f.at.Addr()
-	if contains(exclude, a) {
+	if model.Inside(exclude, a) {
 		return false
 	}
 	return f.isMark() || t.bound[a] || t.servers[f.mark()] != nil && slices.Contains(t.own, a)

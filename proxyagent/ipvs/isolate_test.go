@@ -148,14 +148,6 @@ func served(name, vip string, endpoints ...string) *model.ServicePort {
 	return p
 }
 
-func changes(ports ...*model.ServicePort) model.Delta {
-	d := model.Delta{Ports: map[model.PortName]*model.ServicePort{}}
-	for _, p := range ports {
-		d.Ports[p.Name] = p
-	}
-	return d
-}
-
 // expect demands the destinations of a virtual server; none for no virtual server.
 func (k *fake) expect(t *testing.T, at string, want ...string) {
 	t.Helper()
@@ -191,7 +183,7 @@ func TestARefusedEndpointIsLeftOut(t *testing.T) {
 	kernel.destination[odd] = syscall.EINVAL
 	partly := served("partly", "10.96.0.1", "10.0.0.1:80", odd.String())
 	wholly := served("wholly", "10.96.0.2", odd.String())
-	mustSync(t, p, changes(partly, wholly, served("well", "10.96.0.3", "10.0.0.3:80")))
+	mustSync(t, p, delta(partly, wholly, served("well", "10.96.0.3", "10.0.0.3:80")))
 	kernel.expect(t, "10.96.0.1:80", "10.0.0.1:80")
 	kernel.expect(t, "10.96.0.2:80")
 	kernel.expect(t, "10.96.0.3:80", "10.0.0.3:80")
@@ -204,7 +196,7 @@ func TestARefusedEndpointIsLeftOut(t *testing.T) {
 	}
 
 	tries := kernel.added
-	mustSync(t, p, changes(served("partly", "10.96.0.1", "10.0.0.9:80", odd.String())))
+	mustSync(t, p, delta(served("partly", "10.96.0.1", "10.0.0.9:80", odd.String())))
 	kernel.expect(t, "10.96.0.1:80", "10.0.0.1:80", "10.0.0.9:80")
 	if kernel.added != tries+1 { // the former one drains
 		t.Errorf("%d tries: what is refused is tried with each change", kernel.added-tries)
@@ -225,7 +217,7 @@ func TestARefusedVirtualServerConcernsItsPort(t *testing.T) {
 	at := netip.MustParseAddrPort("10.96.0.1:80")
 	kernel.server[at] = syscall.EINVAL
 	bad := served("bad", "10.96.0.1", "10.0.0.1:80")
-	mustSync(t, p, changes(bad, served("well", "10.96.0.3", "10.0.0.3:80")))
+	mustSync(t, p, delta(bad, served("well", "10.96.0.3", "10.0.0.3:80")))
 	kernel.expect(t, "10.96.0.3:80", "10.0.0.3:80")
 	expectDegraded(t, p, "adding the virtual server", model.Degradation{Port: bad.Name, Reason: model.RulesRefused})
 	if rules.ports[bad.Name].HasEndpoints {
@@ -246,7 +238,7 @@ func TestARefusedVirtualServerConcernsItsPort(t *testing.T) {
 func TestAVirtualServerOfAnotherProgramIsTakenOver(t *testing.T) {
 	p, kernel, _ := faulty(t)
 	kernel.servers[netip.MustParseAddrPort("10.96.0.1:80")] = map[netip.AddrPort]ipvs.Destination{}
-	mustSync(t, p, changes(served("well", "10.96.0.1", "10.0.0.1:80")))
+	mustSync(t, p, delta(served("well", "10.96.0.1", "10.0.0.1:80")))
 	kernel.expect(t, "10.96.0.1:80", "10.0.0.1:80")
 	expectDegraded(t, p, "")
 }
@@ -256,7 +248,7 @@ func TestWhatTheNodeLacksIsForAll(t *testing.T) {
 	p, kernel, _ := faulty(t)
 	e := netip.MustParseAddrPort("10.0.0.1:80")
 	kernel.destination[e] = syscall.ENOMEM
-	if _, err := p.Sync(t.Context(), changes(served("well", "10.96.0.1", e.String()))); err == nil {
+	if _, err := p.Sync(t.Context(), delta(served("well", "10.96.0.1", e.String()))); err == nil {
 		t.Error("without memory the Sync succeeds")
 	}
 	expectDegraded(t, p, "")

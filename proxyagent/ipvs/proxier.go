@@ -137,10 +137,7 @@ func (p *Proxier) takeOver(ctx context.Context, deltas []model.Delta) error {
 	if len(come) == 0 { // an agent in this mode was before
 		return nil
 	}
-	coming := map[netip.Addr]bool{}
-	for _, a := range come {
-		coming[a] = true
-	}
+	coming := model.SetOf(come)
 	deltas = slices.Clone(deltas)
 	for i, d := range deltas {
 		deltas[i].Ports = maps.Clone(d.Ports)

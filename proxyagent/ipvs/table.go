@@ -81,10 +81,7 @@ func (t *Table) Apply(d model.Delta) {
 
 // SetOwn takes the addresses of the node in, and reports whether they are other ones than before.
 func (t *Table) SetOwn(addrs []netip.Addr) bool {
-	own := make(map[netip.Addr]bool, len(addrs))
-	for _, a := range addrs {
-		own[a] = true
-	}
+	own := model.SetOf(addrs)
 	if maps.Equal(own, t.own) {
 		return false
 	}
@@ -208,10 +205,7 @@ func (t *Table) refuse(s model.Scheduler) {
 // retryUnavailable is for schedulers that the kernel did not have: a module may have been loaded
 // since. The kernel must not be asked for those that are unloaded.
 func (t *Table) retryUnavailable(unloaded []model.Scheduler) {
-	now := make(map[model.Scheduler]bool, len(unloaded))
-	for _, s := range unloaded {
-		now[s] = true
-	}
+	now := model.SetOf(unloaded)
 	if !maps.Equal(now, t.unavailable) {
 		t.unavailable = now
 		t.touchAll()

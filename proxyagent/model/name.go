@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -60,6 +61,14 @@ func (f Family) Unspecified() netip.Addr {
 		return netip.IPv6Unspecified()
 	}
 	return netip.IPv4Unspecified()
+}
+
+// Single is the network of one address.
+func Single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// Inside reports whether an address is in one of some networks.
+func Inside(networks []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // Protocol is a transport protocol by its IANA number. Its zero value is none.

@@ -28,3 +28,11 @@ func (p Pace) DueAfter(hint bool, now time.Time, period time.Duration) bool {
 	}
 	return p.Due(now, period, 300)
 }
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}

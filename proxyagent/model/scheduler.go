@@ -1,7 +1,6 @@
 package model
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 )
@@ -144,6 +143,3 @@ func Interleave(all []netip.AddrPort, weights []int) (round []netip.AddrPort) {
 	}
 	return round
 }
-
-// Equal reports whether both are the same, entry by entry.
-func (w Weights) Equal(o Weights) bool { return maps.Equal(w, o) }

@@ -158,7 +158,7 @@ func Usable(f model.Family) error {
 	endpoints := []netip.AddrPort{netip.AddrPortFrom(a.Next(), 80), netip.AddrPortFrom(a.Next().Next(), 80)}
 	all := &model.ServicePort{
 		Name: model.PortName{Protocol: model.TCP}, ClusterIPs: []netip.Addr{a}, LoadBalancerIPs: []netip.Addr{endpoints[1].Addr().Next()}, Port: 80, NodePort: 30000,
-		SourceRanges: []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}, AffinitySeconds: 1, HasEndpoints: true, Cluster: endpoints, Hairpin: endpoints,
+		SourceRanges: []netip.Prefix{model.Single(a)}, AffinitySeconds: 1, HasEndpoints: true, Cluster: endpoints, Hairpin: endpoints,
 	}
 	if err := try(model.Globals{Family: f, NodePortAny: true}, all); err != nil {
 		return fmt.Errorf("writing tables of nftables (it takes kernel 5.13 or later, and NET_ADMIN): %w", err)

@@ -180,9 +180,7 @@ func (k Kernel) set(t target) error {
 	return nil
 }
 
-func (k Kernel) path(key key) string {
-	return filepath.Join(string(k), filepath.FromSlash(key.path))
-}
+func (k Kernel) path(key key) string { return filepath.Join(string(k), filepath.FromSlash(key.path)) }
 
 // remedy returns what an admin can do about an error, as the end of its message.
 func remedy(key key, err error) string {

@@ -3,11 +3,14 @@ package watch
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
 // parseAddr reads an address as the API writes it: without leading zeros, which some programs read
@@ -31,14 +34,10 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 
 // virtual reports whether a Service can be reached at an address. The API mostly checks this, but
 // programs write a load balancer's status: 127.0.0.1 there would take all traffic within the node.
-func virtual(a netip.Addr) bool {
-	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast()
-}
+func virtual(a netip.Addr) bool { return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() }
 
 // reachable reports whether an address can be one that an endpoint has, by the rules of the API.
-func reachable(a netip.Addr) bool {
-	return virtual(a) && !a.IsLinkLocalUnicast()
-}
+func reachable(a netip.Addr) bool { return virtual(a) && !a.IsLinkLocalUnicast() }
 
 // parseVirtual is parseAddr for addresses of Services.
 func parseVirtual(s string) (netip.Addr, bool) {
@@ -58,6 +57,40 @@ func parse[T any](what string, in []string, one func(string) (T, bool), bad *mal
 	}
 	return out
 }
+
+// sourceRanges reads the source ranges of a load balancer, and reports whether some are lost
+// because they cannot be read: what they were meant to close must not be open then. The API lets
+// spaces around them pass, and as many of them as fit into an object; what is kept has a bound.
+func sourceRanges(texts []string, bad *malformed) (ranges []netip.Prefix, lost bool) {
+	before := bad.count
+	ranges = parse("loadBalancerSourceRange", texts, func(s string) (netip.Prefix, bool) { return parsePrefix(strings.TrimSpace(s)) }, bad)
+	ranges = merged(ranges)
+	v6 := slices.IndexFunc(ranges, func(p netip.Prefix) bool { return p.Addr().Is6() })
+	if v6 < 0 {
+		v6 = len(ranges)
+	}
+	bound := func(of []netip.Prefix) []netip.Prefix { return of[:min(len(of), model.MaxSources+1)] }
+	return slices.Concat(bound(ranges[:v6]), bound(ranges[v6:])), bad.count > before
+}
+
+// merged returns the fewest prefixes that cover the same addresses, sorted, in the time of sorting.
+func merged(all []netip.Prefix) (out []netip.Prefix) {
+	slices.SortFunc(all, netip.Prefix.Compare)
+	for _, p := range all {
+		n := len(out)
+		if n > 0 && out[n-1].Overlaps(p) {
+			continue // inside of that one, which sorts before it
+		}
+		for ; n > 0 && p.Bits() > 0 && out[n-1].Bits() == p.Bits() && parent(out[n-1]) == parent(p); n-- {
+			p = parent(p)
+		}
+		out = append(out[:n], p)
+	}
+	return out
+}
+
+// parent is the prefix that is shorter by a bit.
+func parent(p netip.Prefix) netip.Prefix { return netip.PrefixFrom(p.Addr(), p.Bits()-1).Masked() }
 
 // shownMalformed is how many malformed pieces are shown with their value.
 const shownMalformed = 3
@@ -98,9 +131,7 @@ func (h *head) GetObjectMeta() metav1.Object {
 }
 
 // key is namespace/name, or the name of an object without namespace.
-func (h *head) key() string {
-	return cache.ObjectName{Namespace: h.namespace, Name: h.name}.String()
-}
+func (h *head) key() string { return cache.ObjectName{Namespace: h.namespace, Name: h.name}.String() }
 
 // object is what the stores hold.
 type object interface {

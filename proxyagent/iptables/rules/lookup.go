@@ -69,7 +69,7 @@ func (l *lookup) match(n *node) string {
 		match += fmt.Sprintf(" --dport %d:%d", first, first|(1<<(16-bits)-1))
 	}
 	if l.address > 0 {
-		match = fmt.Sprintf("-d %s %s", single(vip), match)
+		match = fmt.Sprintf("-d %s %s", model.Single(vip), match)
 	}
 	return match
 }

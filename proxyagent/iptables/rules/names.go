@@ -53,9 +53,7 @@ func affinitySet(family model.Family, name model.PortName, endpoint netip.AddrPo
 }
 
 // SetPrefix begins the names of the sets of one family: sets of both share one space of names.
-func SetPrefix(family model.Family) string {
-	return fmt.Sprintf("%s%d-", Prefix, family)
-}
+func SetPrefix(family model.Family) string { return fmt.Sprintf("%s%d-", Prefix, family) }
 
 // lower is how iptables spells a protocol.
 func lower(p model.Protocol) string { return strings.ToLower(p.String()) }

@@ -55,7 +55,7 @@ func renderPort(g portGlobals, p model.ServicePort) portRules {
 		r.add(setHealth, ipset.Entry{Port: p.HealthCheckNodePort})
 	}
 	for _, e := range p.Hairpin {
-		r.add(setHairpin, ipset.Entry{Addr: e.Addr(), Protocol: p.Name.Protocol, Port: e.Port(), Source: single(e.Addr())})
+		r.add(setHairpin, ipset.Entry{Addr: e.Addr(), Protocol: p.Name.Protocol, Port: e.Port(), Source: model.Single(e.Addr())})
 	}
 	return r
 }
@@ -67,7 +67,7 @@ func (r *portRules) front(g portGlobals, p model.ServicePort, f model.Front) {
 	}
 	at := fmt.Sprintf("-p %s --dport %d ", lower(p.Name.Protocol), f.At.Port())
 	if !f.IsNodePort() {
-		at = fmt.Sprintf("-d %s %s", single(f.At.Addr()), at)
+		at = fmt.Sprintf("-d %s %s", model.Single(f.At.Addr()), at)
 	}
 	var rules []string
 	switch {
@@ -130,9 +130,7 @@ func (r *portRules) external(g portGlobals, p model.ServicePort, f model.Front) 
 }
 
 // setMark is the target that marks a packet for masquerading.
-func setMark(bit int) string {
-	return fmt.Sprintf("-j MARK --or-mark %#x", 1<<bit)
-}
+func setMark(bit int) string { return fmt.Sprintf("-j MARK --or-mark %#x", 1<<bit) }
 
 // localSource matches traffic of local pods or, with remote, all other traffic; empty if local pods
 // are unknown.
@@ -152,8 +150,6 @@ func localSource(l model.LocalSource, remote bool) string {
 		return ""
 	}
 }
-
-func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // Describe lists a port's rules and set members, below a title; none of an unknown port.
 func (r *Ruleset) Describe(n model.PortName, title string) []string {

@@ -91,6 +91,4 @@ func (r *portRules) sets(protocol model.Protocol, f model.Front) {
 	}
 }
 
-func (r *portRules) add(set setName, e ipset.Entry) {
-	r.members = append(r.members, member{set, e})
-}
+func (r *portRules) add(set setName, e ipset.Entry) { r.members = append(r.members, member{set, e}) }

@@ -57,7 +57,7 @@ func toNodePorts(g model.Globals, more, chain string) []string {
 	}
 	var rules []string
 	for _, a := range g.NodePortAddrs {
-		rules = append(rules, fmt.Sprintf("-d %s %s-j %s", single(a), more, chain))
+		rules = append(rules, fmt.Sprintf("-d %s %s-j %s", model.Single(a), more, chain))
 	}
 	return rules
 }

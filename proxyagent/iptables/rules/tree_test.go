@@ -33,7 +33,7 @@ func tcp(vip netip.Addr) place { return place{vip, model.TCP, 80} }
 func (p place) rules() []string {
 	match := fmt.Sprintf("-p %s --dport %d ", lower(p.protocol), p.port)
 	if p.vip.IsValid() {
-		match = "-d " + single(p.vip).String() + " " + match
+		match = "-d " + model.Single(p.vip).String() + " " + match
 	}
 	return []string{match + "-j A", match + "-j B", match + "-j C"}
 }

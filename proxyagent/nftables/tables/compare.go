@@ -27,9 +27,7 @@ type Bucket struct {
 const buckets = 1 << 10
 
 // Bucket is that of an element.
-func (k Key) Bucket() Bucket {
-	return Bucket{k.Set, uint16(maphash.String(seed, k.Of) % buckets)}
-}
+func (k Key) Bucket() Bucket { return Bucket{k.Set, uint16(maphash.String(seed, k.Of) % buckets)} }
 
 // Journal is what the agent has written since a comparison began to read: the comparison says
 // nothing of that, but the next one does. Nil notes nothing.

@@ -118,9 +118,7 @@ type Key struct {
 var seed = maphash.MakeSeed()
 
 // Print is a fingerprint of an element. Sets are compared by their sums, without copies of either.
-func Print(of, value string) uint64 {
-	return maphash.Comparable(seed, [...]string{of, value})
-}
+func Print(of, value string) uint64 { return maphash.Comparable(seed, [...]string{of, value}) }
 
 // addr, service, and index are fields of keys and values.
 func addr(a netip.Addr) string { return string(a.AsSlice()) }

@@ -159,7 +159,7 @@ func (l layout) sources() (all []Rule) {
 func (l layout) atNodePorts(r Rule) (all []Rule) {
 	if !l.NodePortAny {
 		for _, a := range l.NodePortAddrs {
-			all = append(all, and(l.load().daddr().within(netip.PrefixFrom(a, a.BitLen()), true), r))
+			all = append(all, and(l.load().daddr().within(model.Single(a), true), r))
 		}
 		return all
 	}
@@ -279,7 +279,7 @@ func (l layout) newConnections() []Rule {
 // refused: their packets would leave by the default route.
 func (l layout) elsewhereOnVirtual() (all []Rule) {
 	for _, a := range l.NodeAddrs {
-		all = append(all, and(l.load().daddr().within(netip.PrefixFrom(a, a.BitLen()), true), Rule{returned}))
+		all = append(all, and(l.load().daddr().within(model.Single(a), true), Rule{returned}))
 	}
 	for _, s := range []Set{active, vips} {
 		all = append(all, and(l.load().daddr().in(s), Rule{goTo(chainRefuse)}))

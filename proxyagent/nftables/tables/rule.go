@@ -173,17 +173,11 @@ func bits(load expr.Any, which uint32) Rule {
 
 // ctState and status match bits of connection tracking. The state of an untracked packet has no
 // such bit, and to ask for its status ends the rule.
-func ctState(which uint32) Rule {
-	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATE}, which)
-}
+func ctState(which uint32) Rule { return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATE}, which) }
 
-func status(which uint32) Rule {
-	return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATUS}, which)
-}
+func status(which uint32) Rule { return bits(&expr.Ct{Register: keys, Key: expr.CtKeySTATUS}, which) }
 
-func marked(bit int) Rule {
-	return bits(&expr.Meta{Key: expr.MetaKeyMARK, Register: keys}, 1<<bit)
-}
+func marked(bit int) Rule { return bits(&expr.Meta{Key: expr.MetaKeyMARK, Register: keys}, 1<<bit) }
 
 // setMark sets or turns a bit of the packet's mark.
 func setMark(bit int, turn bool) Rule {
