@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	_, _ = os.Stdout.WriteString("bound\n")
-	select {}
+	time.Sleep(time.Hour) // until it is killed: select {} is a deadlock where no goroutine waits for the kernel, and ends a program without cgo
 }
 
 // inNamespace moves the rest of the test into a network namespace of its own.
