@@ -44,7 +44,7 @@ func (m Metrics) Value(name string, labels ...string) (value float64, found bool
 	return value, found
 }
 
-// Buckets returns those of a histogram with the given labels, added up: bound -> how many are in it.
+// Buckets returns those of a histogram with the given labels, added up: bound -> how many within.
 func (m Metrics) Buckets(name string, labels ...string) map[float64]float64 {
 	buckets := map[float64]float64{}
 	for _, sample := range m {

@@ -60,8 +60,8 @@ var Contenders = []Contender{
 	{Key: theirsNFTable, Name: "kube-proxy nftables", Mode: "nftables", Peer: oursNative, Most: 10_000},
 }
 
-// onRequest are measured only where they are named. Those of IPVS need it in the kernel, and run in a
-// machine that has it: see IPVS.
+// onRequest are measured only where they are named. Those of IPVS need it in the kernel, and run in
+// a machine that has it: see IPVS.
 var onRequest = []Contender{
 	{Key: "kube-proxy-nftables-program", Name: "kube-proxy nftables, NFTablesNetlink off", Mode: "nftables", Peer: oursNative, Off: "NFTablesNetlink", Most: 10_000},
 	{Key: oursIPVS, Name: "ours, IPVS", Ours: true, Mode: "ipvs"},
