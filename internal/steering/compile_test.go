@@ -1,7 +1,6 @@
 package steering
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -167,10 +166,19 @@ func TestNothingToCompile(t *testing.T) {
 }
 
 func TestFamiliesAreThoseOfTheDefaultServiceCIDR(t *testing.T) {
-	for want, cidrs := range map[string][]string{"[IPv4]": {"10.0.0.0/16"}, "[IPv6]": {"fd00::/112"}, "[IPv4 IPv6]": {"10.0.0.0/16", "fd00::/112"}, "[IPv6 IPv4]": {"fd00::/112", "10.0.0.0/16"}} {
-		s := Compile(inputs(serviceCIDRs{ready("other", "10.1.0.0/16", "fd01::/112"), ready("kubernetes", cidrs...)}))
-		if got := fmt.Sprint(s.Families()); got != want {
-			t.Errorf("%v: families %s, want %s", cidrs, got, want)
+	four, six := "10.0.0.0/16", "fd00::/112"
+	for _, tc := range []struct {
+		cidrs []string
+		want  []allocator.Family
+	}{
+		{[]string{four}, []allocator.Family{allocator.IPv4}},
+		{[]string{six}, []allocator.Family{allocator.IPv6}},
+		{[]string{four, six}, []allocator.Family{allocator.IPv4, allocator.IPv6}},
+		{[]string{six, four}, []allocator.Family{allocator.IPv6, allocator.IPv4}},
+	} {
+		s := Compile(inputs(serviceCIDRs{ready("other", "10.1.0.0/16", "fd01::/112"), ready("kubernetes", tc.cidrs...)}))
+		if got := s.Families(); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: families %v, want %v", tc.cidrs, got, tc.want)
 		}
 	}
 }

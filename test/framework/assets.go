@@ -21,6 +21,7 @@ const (
 	island137 = "kubernetes-1.37"
 )
 
+// ModulePath is that of go.mod.
 const ModulePath = "github.com/clusterip-operator/clusterip-operator"
 
 // assets holds one lookup for each selection of programs, so that a process asks build.sh once.
