@@ -243,6 +243,7 @@ type AdditionalRequest struct {
 	// From are the ServiceCIDRs that an address is wanted from.
 	From []string
 	// Families are the Service's, IPv4 first: it wants one address of each from each ServiceCIDR.
+	// None where it asks for nothing.
 	Families []allocator.Family
 	// Junk says why the annotation cannot be read; From is empty then.
 	Junk error
@@ -267,8 +268,10 @@ func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
 	if external {
 		return r
 	}
-	r.Families = slices.DeleteFunc(slices.Clone(allocator.Families), func(f allocator.Family) bool { return !slices.Contains(s.Spec.IPFamilies, corev1.IPFamily(f.String())) })
 	r.From, r.Junk = ParseFrom(s.Annotations[v1alpha1.AnnotationAdditionalFrom])
+	if len(r.From) > 0 || r.Junk != nil { // of most Services there is nothing to ask, at each event
+		r.Families = slices.DeleteFunc(slices.Clone(allocator.Families), func(f allocator.Family) bool { return !slices.Contains(s.Spec.IPFamilies, corev1.IPFamily(f.String())) })
+	}
 	return r
 }
 

@@ -275,7 +275,7 @@ func TestAdditionalRequestOf(t *testing.T) {
 		junk     bool
 		keeps    []string // "NAME 4", "NAME 6" of a and b
 	}{
-		"asks for nothing":      {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, want: asked{Families: allocator.Families}},
+		"asks for nothing":      {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, want: asked{}},
 		"single stack":          {families: dual[1:], ips: []string{"10.0.0.1"}, from: "a", want: asked{From: []string{"a"}, Families: four}, keeps: []string{"a 4"}},
 		"IPv6 alone":            {families: dual[:1], ips: []string{"fd00::1"}, from: "a", want: asked{From: []string{"a"}, Families: six}, keeps: []string{"a 6"}},
 		"dual stack":            {families: dual, ips: []string{"fd00::1", "10.0.0.1"}, from: "a", want: asked{From: []string{"a"}, Families: allocator.Families}, keeps: []string{"a 4", "a 6"}},
