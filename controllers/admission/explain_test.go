@@ -83,7 +83,10 @@ func TestExplainedAsAnswered(t *testing.T) {
 				ips = s.Spec.ClusterIPs
 			}
 			if len(ips) > 0 && c.accept(s.Name, ips...) == nil {
-				await(t, "the address has arrived", func() bool { return c.steerer.Index.InFlight() == 0 })
+				await(t, "the IPAddresses and the Service have arrived", func() bool {
+					index := c.steerer.Index
+					return index.InFlight() == 0 && !slices.ContainsFunc(ips, func(ip string) bool { return len(index.Claims(netip.MustParseAddr(ip))) == 0 })
+				})
 			}
 		}
 	}
