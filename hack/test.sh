@@ -76,12 +76,12 @@ islands() {
 }
 
 # With the flags of hack/tools/build.sh and of `make run` nothing is compiled twice, and without debugging information test programs are linked
-# in half the time. The race detector needs a C compiler, and everything compiled again: that is for what runs in CI and before a release.
+# in half the time. The race detector needs a C compiler, and what it is for compiled again: in CI and before a release, our programs and the
+# packages that they are made of. The packages of test/ only start programs.
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath -gcflags=all=-dwarf=false"
-race=()
 case $what in
 all | soak | cluster)
-	race=(-race)
+	export CLUSTERIP_RACE=yes
 	hack/setup.sh all
 	;;
 *) hack/setup.sh ;;
@@ -91,11 +91,11 @@ esac >&2 || echo "setup is incomplete, trying all the same" >&2 # what is missin
 programs() {
 	export CLUSTERIP_PROGRAMS=$PWD/bin/programs
 	go build -o "$CLUSTERIP_PROGRAMS/plain/" ./cmd/...
-	[ ${#race[@]} = 0 ] || CGO_ENABLED=1 go build -race -o "$CLUSTERIP_PROGRAMS/race/" ./cmd/...
+	[ -z "${CLUSTERIP_RACE:-}" ] || CGO_ENABLED=1 go build -race -o "$CLUSTERIP_PROGRAMS/race/" ./cmd/...
 }
 
 if [ "$what" != unit ]; then
-	[ ${#race[@]} = 0 ] || upstream+=(promtool)
+	[ -z "${CLUSTERIP_RACE:-}" ] || upstream+=(promtool)
 	hack/tools/build.sh etcd "${upstream[@]}" >/dev/null
 	programs
 fi
@@ -113,12 +113,23 @@ short=true
 # What is tested starts hundreds of API servers. Collecting garbage less often saves an eighth of the processor time, and memory is there.
 export GOGC=${GOGC:-400}
 
-# Vet is a step of hack/verify.sh. Each test program is started by hack/suite.sh, which adds Ginkgo's flags where they are understood.
-status=0
+# run tests packages with some flags. Vet is a step of hack/verify.sh. Each test program is started by hack/suite.sh, which adds Ginkgo's flags
+# where they are understood.
 limit=${TIMEOUT:-$timeout}
-[ ${#race[@]} = 0 ] || export CGO_ENABLED=1
-REPORTS=$reports FILTER=$filter SEED=$seed LIMIT=$limit go test "${race[@]}" -vet=off "-short=$short" "-shuffle=$seed" "-timeout=$limit" "-p=${PARALLEL:-$parallel}" \
-	-exec "$PWD/hack/suite.sh" "${list[@]}" || status=1
+run() {
+	REPORTS=$reports FILTER=$filter SEED=$seed LIMIT=$limit go test -vet=off "-short=$short" "-shuffle=$seed" "-timeout=$limit" "-p=${PARALLEL:-$parallel}" \
+		-exec "$PWD/hack/suite.sh" "$@" || status=1
+}
+
+status=0
+if [ -n "${CLUSTERIP_RACE:-}" ]; then
+	mapfile -t starters < <(printf '%s\n' "${list[@]}" | grep /test/)
+	mapfile -t parts < <(printf '%s\n' "${list[@]}" | grep -v /test/)
+	[ ${#parts[@]} = 0 ] || CGO_ENABLED=1 run -race "${parts[@]}"
+	run "${starters[@]}"
+else
+	run "${list[@]}"
+fi
 [ "$what" != all ] || islands || status=1
 [ "$what" != soak ] || { hack/ipvs.sh || status=1; hack/ipvs.sh kube-proxy || status=1; }
 go run ./test/report "$reports" "$report" || status=1

@@ -21,13 +21,17 @@ var (
 // plain/manager, race/manager and so on. A cold build takes minutes, more than a spec's deadline.
 const programsVariable = "CLUSTERIP_PROGRAMS"
 
-// builder returns how to get one of our programs, plain or, in tests with the race detector, with
-// it too. What the folder of programsVariable lacks is built, once per process.
+// raceVariable, where it is set, has tests run programs with the race detector. It is the programs
+// that it is for: in tests themselves it would cost time and find only faults of tests.
+const raceVariable = "CLUSTERIP_RACE"
+
+// builder returns how to get one of our programs, plain or with the race detector. Without a folder
+// of programsVariable it is built, once per process.
 func builder(name string) func(race bool) (string, error) {
 	plain := sync.OnceValues(func() (string, error) { return programPath(name, "plain") })
 	racy := sync.OnceValues(func() (string, error) { return programPath(name, "race", "-race") })
 	return func(race bool) (string, error) {
-		if race && detectsRaces {
+		if race && os.Getenv(raceVariable) != "" {
 			return racy()
 		}
 		return plain()

@@ -24,7 +24,7 @@ type ManagerOptions struct {
 	Args []string
 	// Env is added to the environment, "NAME=value".
 	Env []string
-	// Race runs a manager with the race detector, in tests with it.
+	// Race runs a manager with the race detector, where CLUSTERIP_RACE is set.
 	Race bool
 	// SecureMetrics leaves metrics behind TLS and authentication, as in production.
 	SecureMetrics bool

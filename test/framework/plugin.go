@@ -23,7 +23,8 @@ type PluginOptions struct {
 	Env []string
 	// Stdin is what the plugin reads. Only RunPlugin gives it.
 	Stdin string
-	// Race runs a plugin with the race detector, in tests with it: code 66 says that it saw a race.
+	// Race runs a plugin with the race detector, where CLUSTERIP_RACE is set: code 66 says that it
+	// saw a race.
 	Race bool
 	// Kubeconfig defaults to the administrator's. The plugin is told of it by KUBECONFIG, as by a
 	// shell, so a --kubeconfig of Args is stronger. See also NoKubeconfig.

@@ -28,7 +28,7 @@ type ProxyAgentOptions struct {
 	Args []string
 	// Env is added to the environment, "NAME=value".
 	Env []string
-	// Race runs an agent with the race detector, in tests with it.
+	// Race runs an agent with the race detector, where CLUSTERIP_RACE is set.
 	Race bool
 	// NoWait makes Start return before the agent is ready. WaitReady waits later.
 	NoWait bool

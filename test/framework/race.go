@@ -1,6 +1,0 @@
-//go:build race
-
-package framework
-
-// detectsRaces is whether the tests were built with the race detector.
-const detectsRaces = true
