@@ -8,8 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 generator=$(hack/tools/build.sh controller-gen)/controller-gen
 "$generator" object crd paths=./api/... output:crd:dir=config/crd
 
-island=hack/tools/crd-ref-docs
-"$(hack/tools/build.sh crd-ref-docs)/crd-ref-docs" --source-path=api --config=$island/config.yaml --templates-dir=$island/templates \
+module=hack/tools/crd-ref-docs
+"$(hack/tools/build.sh crd-ref-docs)/crd-ref-docs" --source-path=api --config=$module/config.yaml --templates-dir=$module/templates \
 	--renderer=markdown --output-path=docs/reference/api.md --log-level=WARN
 
 # describe TITLE COMMAND... prints what a command says of itself, without the flags that its parents have described, and then its subcommands.

@@ -19,13 +19,13 @@ compile() {
 	done
 }
 
-# tool FOLDER ISLAND PROGRAM does the same with a program of hack/tools, which is built for this machine alone.
+# tool FOLDER MODULE PROGRAM does the same with a program of hack/tools, which is built for this machine alone.
 tool() {
-	local folder=$1 island=$2 program=$3 arch
+	local folder=$1 module=$2 program=$3 arch
 	arch=$(go env GOARCH)
 	[ "${archs[*]}" = "$arch" ] || { echo "images.sh: $program is built for this machine alone: set ARCHS=$arch" >&2; exit 2; }
 	rm -rf "${out:?}/$arch/$folder"
-	install -D -t "$out/$arch/$folder" "$(hack/tools/build.sh "$island:$program")/$program"
+	install -D -t "$out/$arch/$folder" "$(hack/tools/build.sh "$module:$program")/$program"
 }
 
 # iptables unpacks the programs that Service proxies run, once.

@@ -3,8 +3,8 @@
 #
 # The labels of Ginkgo's specs and suites decide which runs what:
 #   core  the packages without Ginkgo but those of benchmarks and of alerts, with fewer random seeds (-short), and all specs without a label
-#   all   all packages, the specs with Label("all") too, and the tool islands that have tests
-#   soak  the specs with Label("soak") alone, and the packages without Ginkgo with all their seeds
+#   all   all packages, the specs with Label("all") too, and the tool modules that have tests: what takes half an hour, for CI
+#   soak  the specs with Label("long"), of a minute and more on a busy machine, and Label("soak"), and the packages without Ginkgo with all their seeds
 #   version  the suites of test/versions on the Kubernetes that CLUSTERIP_KUBERNETES names, without what is labelled soak, and with the label 1.32 there and only there
 #   cluster  of soak, the suites on nodes with containerd and kubelet
 #   unit  of core, the packages without Ginkgo
@@ -23,9 +23,9 @@ cluster=kube-apiserver,kubectl,kube-controller-manager,kube-proxy
 
 # Suites wait much of the time: three side by side keep two cores busy.
 case $what in
-core) filter='!all && !soak && !/ipvs/' parallel=3 timeout=15m upstream=(kubernetes-1.37:kube-apiserver,kubectl) ;;
-all) filter='!soak && !/ipvs/' parallel=3 timeout=30m upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
-soak) filter='soak' parallel=1 timeout=6h upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
+core) filter='!all && !long && !soak && !/ipvs/' parallel=3 timeout=15m upstream=(kubernetes-1.37:kube-apiserver,kubectl) ;;
+all) filter='!long && !soak && !/ipvs/' parallel=3 timeout=30m upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
+soak) filter='soak || long' parallel=1 timeout=6h upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
 version)
 	minor=${CLUSTERIP_KUBERNETES:?names the minor release of Kubernetes, 1.34 for one}
 	filter='!soak && !1.32 && !/ipvs/' parallel=3 timeout=1h upstream=("kubernetes-1.37:$cluster" "kubernetes-$minor:kube-apiserver")
@@ -59,14 +59,14 @@ suites() {
 		case $what in
 		core) ! grep -qsE 'RunSpecs\(.*Label\("(all|soak)"' "$dir"/*_test.go ;;
 		all) ! grep -qsE 'RunSpecs\(.*Label\("soak"' "$dir"/*_test.go ;;
-		soak) grep -qsE 'Label\("soak"|LabelsOf\(' "$dir"/*_test.go ;;
+		soak) grep -qsE 'Label\("(long|soak)"|LabelsOf\(' "$dir"/*_test.go ;;
 		cluster) grep -qs 'cluster\.Fetch(' "$dir"/*_test.go ;;
 		esac && echo "$package" || true
 	done
 }
 
-# islands tests the modules under hack/tools that have tests of their own. Benchmarks alone do not count.
-islands() {
+# tool_modules tests the modules under hack/tools that have tests of their own. Benchmarks alone do not count.
+tool_modules() {
 	local dir status=0
 	for dir in hack/tools/*/; do
 		grep -qsE '^func (Test|Fuzz|Example)' "$dir"*_test.go || continue
@@ -130,7 +130,7 @@ if [ -n "${CLUSTERIP_RACE:-}" ]; then
 else
 	run "${list[@]}"
 fi
-[ "$what" != all ] || islands || status=1
+[ "$what" != all ] || tool_modules || status=1
 [ "$what" != soak ] || { hack/ipvs.sh || status=1; hack/ipvs.sh kube-proxy || status=1; }
 go run ./test/report "$reports" "$report" || status=1
 exit $status

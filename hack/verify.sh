@@ -40,8 +40,8 @@ names() {
 	[ -z "$ambiguous" ] || { printf 'say whose, not "ours":\n%s\n' "$ambiguous" >&2; return 1; }
 }
 
-# islands checks the tool modules. Tidying kubernetes would load its whole world, verifying it is quick.
-islands() {
+# tool_modules checks the tool modules. Tidying kubernetes would load its whole world, verifying it is quick.
+tool_modules() {
 	local module status=0
 	for module in hack/tools/*/go.mod; do
 		(cd "$(dirname "$module")" && go mod verify >/dev/null) || { echo "$module does not verify" >&2; status=1; }
@@ -71,7 +71,7 @@ step "names" names
 step "go vet" go vet -tags ipvs ./...
 step "lint" hack/lint.sh
 step "go.mod is tidy" go mod tidy -diff
-step "tool modules" islands
+step "tool modules" tool_modules
 step "import map" go test ./internal/arrows
 step "manifests render" hack/render.sh
 step "shell scripts parse" scripts

@@ -9,12 +9,12 @@ import (
 
 const module = "github.com/clusterip-operator/clusterip-operator"
 
-// arrow forbids a room and all below it to depend on a path and all below that, however indirectly.
-// A trailing * in mustNotReach makes it a bare prefix. A room may always reach itself.
-type arrow struct{ room, mustNotReach, why string }
+// arrow forbids a folder and all below it to depend on a path and all below that, however indirectly.
+// A trailing * in mustNotReach makes it a bare prefix. A folder may always reach itself.
+type arrow struct{ folder, mustNotReach, why string }
 
-// doors are rooms inside of other rooms to which a row about the outer room does not apply.
-var doors = map[string]string{
+// exempt are folders inside of others to which a row about the outer folder does not apply.
+var exempt = map[string]string{
 	"controllers": "controllers/migration/etcdstore",
 }
 
@@ -22,7 +22,7 @@ var arrows = []arrow{
 	{"allocator", "k8s.io/*", "address arithmetic knows nothing of Kubernetes"},
 	{"allocator", "sigs.k8s.io/*", "address arithmetic knows nothing of Kubernetes"},
 	{"allocator", "go.etcd.io/*", "address arithmetic stores nothing"},
-	{"allocator", "github.com/*", "the allocator gets by on the standard library, other rooms of ours included"},
+	{"allocator", "github.com/*", "the allocator gets by on the standard library, other packages of this module included"},
 	{"allocator", "golang.org/x/*", "the allocator gets by on the standard library"},
 	{"allocator", "log", "arithmetic returns values and errors; its callers log"},
 	{"allocator", "net/http", "arithmetic reaches no network"},
@@ -40,7 +40,7 @@ var arrows = []arrow{
 	{"controllers", module + "/test", "the product does not carry its test tools"},
 	{"controllers", module + "/proxyagent", "control plane and node meet in API objects only"},
 	{"controllers", module + "/api/config", "loops take plain values; only the binary reads its configuration file"},
-	{"controllers", "go.etcd.io/*", "loops speak to the API server, never to its storage; the migration has one door to it"},
+	{"controllers", "go.etcd.io/*", "loops speak to the API server, never to its storage; of the migration one package does"},
 	{"cmd/manager", "go.etcd.io/*", "the manager speaks to the API server, never to its storage"},
 	{"cmd/manager", module + "/controllers/migration/etcdstore", "the manager speaks to the API server, never to its storage"},
 
@@ -64,28 +64,28 @@ var arrows = []arrow{
 	{"proxyagent/compile", "os/exec", "compiling touches no kernel"},
 	{"proxyagent/compile", "net/http", "compiling reaches no network"},
 	{"proxyagent/compile", "context", "compiling waits for nothing"},
-	{"proxyagent/compile", module + "/proxyagent/watch", "spokes meet in the model"},
+	{"proxyagent/compile", module + "/proxyagent/watch", "sources and backends meet in the model"},
 	{"proxyagent/compile", module + "/proxyagent/iptables", "the plan knows no backend"},
-	{"proxyagent/watch", module + "/proxyagent/compile", "spokes meet in the model"},
-	{"proxyagent/watch", module + "/proxyagent/iptables", "spokes meet in the model"},
-	{"proxyagent/watch", module + "/proxyagent/conntrack", "spokes meet in the model"},
+	{"proxyagent/watch", module + "/proxyagent/compile", "sources and backends meet in the model"},
+	{"proxyagent/watch", module + "/proxyagent/iptables", "sources and backends meet in the model"},
+	{"proxyagent/watch", module + "/proxyagent/conntrack", "sources and backends meet in the model"},
 	{"proxyagent/iptables", "k8s.io/*", "a backend turns a plan into rules and knows no cluster"},
 	{"proxyagent/iptables", module + "/proxyagent/compile", "a backend gets the plan handed in"},
-	{"proxyagent/iptables", module + "/proxyagent/watch", "spokes meet in the model"},
-	{"proxyagent/iptables", module + "/proxyagent/conntrack", "spokes meet in the model"},
+	{"proxyagent/iptables", module + "/proxyagent/watch", "sources and backends meet in the model"},
+	{"proxyagent/iptables", module + "/proxyagent/conntrack", "sources and backends meet in the model"},
 	{"proxyagent/iptables/rules", "os/exec", "rendering starts no programs"},
 	{"proxyagent/iptables/rules", "net/http", "rendering reaches no network"},
 	{"proxyagent/nftables", "k8s.io/*", "a backend turns a plan into rules and knows no cluster"},
 	{"proxyagent/nftables", module + "/proxyagent/compile", "a backend gets the plan handed in"},
-	{"proxyagent/nftables", module + "/proxyagent/watch", "spokes meet in the model"},
-	{"proxyagent/nftables", module + "/proxyagent/conntrack", "spokes meet in the model"},
+	{"proxyagent/nftables", module + "/proxyagent/watch", "sources and backends meet in the model"},
+	{"proxyagent/nftables", module + "/proxyagent/conntrack", "sources and backends meet in the model"},
 	{"proxyagent/nftables", module + "/proxyagent/iptables", "backends do not know one another"},
 	{"proxyagent/nftables/tables", "os/exec", "rendering starts no programs"},
 	{"proxyagent/nftables/tables", "net/http", "rendering reaches no network"},
 	{"proxyagent/ipvs", "k8s.io/*", "a backend turns a plan into virtual servers and knows no cluster"},
 	{"proxyagent/ipvs", module + "/proxyagent/compile", "a backend gets the plan handed in"},
-	{"proxyagent/ipvs", module + "/proxyagent/watch", "spokes meet in the model"},
-	{"proxyagent/ipvs", module + "/proxyagent/conntrack", "spokes meet in the model"},
+	{"proxyagent/ipvs", module + "/proxyagent/watch", "sources and backends meet in the model"},
+	{"proxyagent/ipvs", module + "/proxyagent/conntrack", "sources and backends meet in the model"},
 	{"proxyagent/ipvs", module + "/proxyagent/iptables", "backends do not know one another"},
 	{"proxyagent/ipvs", module + "/proxyagent/nftables", "it gets the backend handed in that does the rest"},
 	{"proxyagent/ipset", "k8s.io/*", "sets of the kernel know no cluster"},
@@ -121,16 +121,16 @@ var arrows = []arrow{
 	{".", module + "/hack", "the modules under hack/tools are programs, which no package imports"},
 }
 
-// TestArrows holds every row of the table against what the packages of its room depend on.
+// TestArrows holds every row of the table against what the packages of its folder depend on.
 func TestArrows(t *testing.T) {
 	packages := dependencies(t)
 	matched := 0
 	for _, a := range arrows {
 		for path, deps := range packages {
-			if door, ok := doors[a.room]; !within(path, inModule(a.room)) || ok && within(path, inModule(door)) {
+			if inner, ok := exempt[a.folder]; !within(path, inModule(a.folder)) || ok && within(path, inModule(inner)) {
 				continue
 			}
-			if a.room != "." {
+			if a.folder != "." {
 				matched++
 			}
 			for _, dep := range deps {
@@ -141,7 +141,7 @@ func TestArrows(t *testing.T) {
 		}
 	}
 	if matched == 0 {
-		t.Fatal("no package lies in any room of the table: the map and the tree have parted")
+		t.Fatal("no package lies in any folder of the table: the map and the tree have parted")
 	}
 }
 
@@ -181,8 +181,8 @@ func TestTheAgentHasNothingOfTheControlPlane(t *testing.T) {
 // TestForbids pins how a row is read; a table that forbids nothing would pass for ever.
 func TestForbids(t *testing.T) {
 	for _, tc := range []struct {
-		room, mustNotReach, dep string
-		want                    bool
+		folder, mustNotReach, dep string
+		want                      bool
 	}{
 		{"allocator", "k8s.io/*", "k8s.io/api/core/v1", true},
 		{"allocator", "log", "log/slog", true},
@@ -191,15 +191,15 @@ func TestForbids(t *testing.T) {
 		{"allocator", "github.com/*", module + "/allocators", true},
 		{"controllers", module + "/api/config", module + "/api/v1alpha1", false},
 	} {
-		if got := (arrow{room: tc.room, mustNotReach: tc.mustNotReach}).forbids(tc.dep); got != tc.want {
-			t.Errorf("%s with %s forbidden reaches %s: forbidden is %t, want %t", tc.room, tc.mustNotReach, tc.dep, got, tc.want)
+		if got := (arrow{folder: tc.folder, mustNotReach: tc.mustNotReach}).forbids(tc.dep); got != tc.want {
+			t.Errorf("%s with %s forbidden reaches %s: forbidden is %t, want %t", tc.folder, tc.mustNotReach, tc.dep, got, tc.want)
 		}
 	}
 }
 
-// forbids reports whether the row does not allow its room to depend on dep.
+// forbids reports whether the row does not allow its folder to depend on dep.
 func (a arrow) forbids(dep string) bool {
-	if a.room != "." && within(dep, inModule(a.room)) {
+	if a.folder != "." && within(dep, inModule(a.folder)) {
 		return false
 	}
 	if prefix, bare := strings.CutSuffix(a.mustNotReach, "*"); bare {
@@ -213,12 +213,12 @@ func within(path, root string) bool {
 	return path == root || strings.HasPrefix(path, root+"/")
 }
 
-// inModule returns the import path of a room; "." is the whole module.
-func inModule(room string) string {
-	if room == "." {
+// inModule returns the import path of a folder; "." is the whole module.
+func inModule(folder string) string {
+	if folder == "." {
 		return module
 	}
-	return module + "/" + room
+	return module + "/" + folder
 }
 
 // loopOf returns the name of the folder under controllers that path lies in.

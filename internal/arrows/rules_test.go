@@ -88,12 +88,12 @@ func TestRulesOfBackendsArePure(t *testing.T) {
 	}
 }
 
-// TestIslands checks that the modules under hack/tools import no package of this module.
-func TestIslands(t *testing.T) {
-	islands := module + "/hack/tools"
+// TestToolModules checks that the modules under hack/tools import no package of this module.
+func TestToolModules(t *testing.T) {
+	tools := module + "/hack/tools"
 	for _, path := range goFiles(t, "../../hack/tools") {
 		for _, imported := range importsOf(t, path) {
-			if within(imported, module) && !within(imported, islands) {
+			if within(imported, module) && !within(imported, tools) {
 				t.Errorf("%s imports %s: a tool builds without us, so that it can be compared with us", path, imported)
 			}
 		}

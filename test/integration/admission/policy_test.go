@@ -71,7 +71,7 @@ var _ = Describe("A policy that makes no sense", Ordered, ContinueOnFailure, fun
 		}
 	}
 
-	It("says itself what is wrong if nobody has looked at it, disturbs no other, and can be put right", Label("all"), func(ctx SpecContext) {
+	It("says itself what is wrong if nobody has looked at it, disturbs no other, and can be put right", Label("long"), func(ctx SpecContext) {
 		name := func(i int) string { return fmt.Sprintf("junk-%02d", i) }
 		c.WithoutWebhooks(ctx, func() {
 			for i, m := range mistakes {

@@ -26,7 +26,7 @@ var _ = Describe("Services that misspell their addresses", Ordered, func() {
 	var four string // the other address of the second Service, which is spelt right
 
 	BeforeAll(func(ctx SpecContext) {
-		c = cluster.Start(ctx, cluster.Options{})
+		c = cluster.Start(ctx, cluster.Options{Options: framework.Options{FeatureGates: framework.WithoutDualWrite}}) // one address, two Services
 		c.CreateSettledService(ctx, "single", framework.WithFamilies(corev1.IPv6Protocol), framework.WithClusterIPs("fd00:10:96::00AC"))
 		four = c.CreateSettledService(ctx, "dual", framework.RequireDualStack(), framework.WithClusterIPs("10.96.0.173", "fd00:10:96:0::00ad")).Spec.ClusterIP
 	})

@@ -22,7 +22,7 @@ import (
 // hand, some right before their Service, and some appear for Services that never exist. Meanwhile
 // the manager is killed twice and started again. Afterwards nothing is lost or double, and the new
 // manager's figures agree with the cluster.
-var _ = It("A manager that is killed in the middle of a thousand changes loses nothing and doubles nothing", Label("all"), func(ctx SpecContext) {
+var _ = It("A manager that is killed in the middle of a thousand changes loses nothing and doubles nothing", Label("long"), func(ctx SpecContext) {
 	const clients, rounds, steps = 8, 25, 5
 	c := cluster.Start(ctx, cluster.Options{})
 	var (
@@ -131,7 +131,7 @@ var _ = Describe("A manager whose control plane fails", Label("all"), Ordered, f
 		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 	}
 
-	It("survives the API server", func(ctx SpecContext) {
+	It("survives the API server", Label("long"), func(ctx SpecContext) {
 		goesOn(ctx, func() {
 			Expect(c.API.Kill()).To(Succeed())
 			Consistently(c.Operator.Running).WithTimeout(4 * time.Second).Should(BeTrue())

@@ -21,7 +21,7 @@ import (
 // addresses that are free, five through each; a Service goes, and ten clients want just the
 // addresses that it had. Nothing is wrong in all this: operators that raise false alarms are soon
 // ignored.
-var _ = It("Two API servers on one etcd that race for addresses do not alarm the operator", Label("all"), func(ctx SpecContext) {
+var _ = It("Two API servers on one etcd that race for addresses do not alarm the operator", Label("long"), func(ctx SpecContext) {
 	options := framework.Options{ServiceClusterIPRange: "10.94.0.0/25,fd00:94::/121"}
 	c := cluster.Start(ctx, cluster.Options{Options: options})
 	servers := []kubernetes.Interface{c.Client(), suite.APIServer(ctx, c.ControlPlane, options).Client()}

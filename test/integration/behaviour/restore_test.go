@@ -77,7 +77,7 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 		Eventually(c.Breaches).WithArguments(ctx).Should(BeEmpty())
 	}
 
-	It("is looked after by a manager that begins anew, with no election", func(ctx SpecContext) {
+	It("is looked after by a manager that begins anew, with no election", Label("long"), func(ctx SpecContext) {
 		c.StartOperator(ctx)
 		managers := c.Replicas()
 		addresses := lose(ctx, "back-alone", "never-alone-0", "never-alone-1", "never-alone-2")

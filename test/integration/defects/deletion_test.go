@@ -245,7 +245,7 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 	})
 
 	// Two controllers write the same condition and finalizer. If they disagreed, it would never end.
-	It("is looked at by two controllers in silence, also when both start again", func(ctx SpecContext) {
+	It("is looked at by two controllers in silence, also when both start again", Label("long"), func(ctx SpecContext) {
 		c := clusters[operatorBeside]
 		Eventually(c.Uncounted).WithArguments(ctx).WithTimeout(time.Minute).Should(BeEmpty(), "counts are written half a minute after the last ones")
 		settling, cancel := context.WithTimeout(ctx, time.Minute)

@@ -17,7 +17,7 @@ import (
 // Services and their IPAddresses arrive on two watches, in no order. An operator that believes what
 // it sees first takes each burst of creations for drift and gives false alarms. Here it also starts
 // in the middle of a burst: its first listings are of different moments.
-var _ = It("A healthy burst of Services is no drift, and does not make the operator blind", func(ctx SpecContext) {
+var _ = It("A healthy burst of Services is no drift, and does not make the operator blind", Label("long"), func(ctx SpecContext) {
 	const size = 240
 	c := cluster.Start(ctx, cluster.Options{})
 	// The operator is ready before its first listings, whose contents do not count as new. It labels
@@ -83,7 +83,7 @@ func leakAddresses(ctx context.Context, c *cluster.Cluster) {
 // An API server died between writing the IPAddress and the Service. The address is given back, but
 // only when every API server must have given up: a slow one may need a minute. The API server's
 // repair is usually seconds ahead of the operator's; neither may come too early.
-var _ = It("An IPAddress without its Service lives for the minute in which the Service may still come, and not much longer", func(ctx SpecContext) {
+var _ = It("An IPAddress without its Service lives for the minute in which the Service may still come, and not much longer", Label("long"), func(ctx SpecContext) {
 	for _, age := range leaked {
 		Eventually(age).WithTimeout(2 * time.Minute).Should(Receive(And(BeNumerically(">=", time.Minute), BeNumerically("<", 90*time.Second))))
 	}

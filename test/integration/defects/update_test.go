@@ -80,7 +80,7 @@ var _ = Describe("An update that gives a ClusterIP up", Ordered, func() {
 		}
 		expectHealth(ctx, c)
 	},
-		Entry("to ExternalName", "leaves", `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":null,"clusterIPs":null}}`, 0),
+		Entry("to ExternalName", Label("long"), "leaves", `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":null,"clusterIPs":null}}`, 0),
 		Entry("to one family", "shrinks", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`, 1),
 	)
 })

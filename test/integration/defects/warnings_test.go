@@ -24,7 +24,7 @@ var _ = Describe("An API server that is started with another range than its clus
 	// writing band labels, as some admins want no writes to their IPAddresses.
 	// 4. It is still said after the operator was started again.
 	// 5. Both are started with the right range, and it is over.
-	It("is reported for as long as it lasts", func(ctx SpecContext) {
+	It("is reported for as long as it lasts", Label("long"), func(ctx SpecContext) {
 		c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
 		Expect(c.Restart(ctx, framework.Options{ServiceClusterIPRange: wrong})).To(Succeed())
 		Eventually(func() cluster.Events { return c.Events(ctx).OnServiceCIDR(kubernetes).For(inconsistent) }).Should(HaveLen(1))

@@ -27,7 +27,7 @@ import (
 //  3. An unneeded range is deleted. kube-controller-manager releases it, our finalizer holds it.
 //  4. `manager cleanup` lets go. Until the Lease has run out, it believes that the manager runs.
 //  5. The operator is installed anew: nothing of the clean-up stands in its way.
-var _ = It("A manager that is simply gone is not missed, can be cleaned up after, and may come back", func(ctx SpecContext) {
+var _ = It("A manager that is simply gone is not missed, can be cleaned up after, and may come back", Label("long"), func(ctx SpecContext) {
 	c := cluster.Start(ctx, cluster.Options{BesideUpstream: true, OperatorArgs: []string{"--leader-elect=true", leaseNamespace}})
 	c.CreateServiceCIDR(ctx, "stuck", "10.104.0.0/24")
 	c.WaitLookedAfter(ctx, "stuck")
@@ -138,7 +138,7 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 
 	// Lists come in pages of 500, and what is selected by its label leaves the selection as the label
 	// is removed. Pages counted from the front would skip as many as were done.
-	It("reaches each of thousands of IPAddresses", func(ctx SpecContext) {
+	It("reaches each of thousands of IPAddresses", Label("long"), func(ctx SpecContext) {
 		const many, kept = 1200, 600
 		crowd(ctx, c, many, func(i int) *networkingv1.IPAddress {
 			return reserved(fmt.Sprintf("10.140.%d.%d", i/200, i%200), widgets, framework.WithIPLabel(cluster.BandLabel, "dynamic"))

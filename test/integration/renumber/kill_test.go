@@ -84,7 +84,7 @@ var _ = Describe("kubectl clusterip renumber, killed", Label("all"), func() {
 	const services = 6
 
 	// Every other time the request that it dies of is one that the API server carries out.
-	It("twenty times on its way, ends where it would have, and comes back so", func(ctx SpecContext) {
+	It("twenty times on its way, ends where it would have, and comes back so", Label("long"), func(ctx SpecContext) {
 		namespace, before := several(ctx, services)
 		offer(ctx)
 		p := newProxy()
@@ -135,7 +135,7 @@ var _ = Describe("kubectl clusterip renumber, killed", Label("all"), func() {
 			}
 		}
 	},
-		Entry("at any of five moments", 5),
+		Entry("at any of five moments", Label("long"), 5),
 		Entry("at any of twenty moments", Label("soak"), 20),
 	)
 })

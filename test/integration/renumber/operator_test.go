@@ -9,7 +9,7 @@ import (
 )
 
 var _ = Describe("kubectl clusterip renumber, beside the operator", Label("all"), func() {
-	It("asks its policies, and is not disturbed by it, nor when it is killed", func(ctx SpecContext) {
+	It("asks its policies, and is not disturbed by it, nor when it is killed", Label("long"), func(ctx SpecContext) {
 		alone := c
 		c = cluster.Start(ctx, cluster.Options{
 			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120"}, Installed: true, Replicas: 1,

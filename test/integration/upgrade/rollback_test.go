@@ -99,7 +99,7 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 			s.expectWhole(ctx)
 			s.expectNew(ctx, "forth", 20)
 		},
-		Entry("which serves IPAddresses", old, func(ctx context.Context, s *environment) {
+		Entry("which serves IPAddresses", Label("long"), old, func(ctx context.Context, s *environment) {
 			listed := suite.Must(framework.Kubectl(ctx, s.Kubeconfig(), "get", "ipaddresses", "--no-headers"))
 			Expect(strings.Count(listed, "\n")).To(Equal(len(s.snapshot(ctx).addresses)))
 			listed = suite.Must(framework.Kubectl(ctx, s.Kubeconfig(), "get", "servicecidrs", "--no-headers"))

@@ -54,7 +54,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		},
 		Entry("with three thousand Services", manyServices, Label("soak")),
 		Entry("with IPv4 alone", Label("soak"), fewIPv4),
-		Entry("with IPv6 before IPv4", fewIPv6First),
+		Entry("with IPv6 before IPv4", Label("long"), fewIPv6First),
 	)
 
 	// Seed leaves notes in etcd about what it has written. They go, too.
