@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the programs of tool islands once into the cache and prints the folder of each.
+# Builds the programs of tool modules once into the cache and prints the folder of each.
 #
-#   hack/tools/build.sh ISLAND[:PROGRAM,PROGRAM...]...
+#   hack/tools/build.sh MODULE[:PROGRAM,PROGRAM...]...
 #
-# An island is a folder beside this file with a go.mod of its own; its `tool` lines say what is built: all of
+# A tool module is a folder beside this file with a go.mod of its own; its `tool` lines say what is built: all of
 # it, or the programs that are named after the colon.
 # The folder's name carries a digest of go.mod, go.sum and the Go version, so a bump builds anew and
 # old versions stay usable. Control planes are stamped with the version that go.mod requires.
@@ -24,7 +24,7 @@ stamps() {
 		"$package" "$version" "$package" "$major" "$package" "$minor" "$package"
 }
 
-# sources prints each main package of the island in the working directory, after the name of its program.
+# sources prints each main package of the module in the working directory, after the name of its program.
 sources() {
 	local package
 	{ ! grep -q '^tool' go.mod || go list tool; } | while read -r package; do
@@ -36,7 +36,7 @@ sources() {
 	[ "$(find . -maxdepth 1 -name '*.go' ! -name '*_test.go' | wc -l)" = 0 ] || echo "$(basename "$PWD") ."
 }
 
-# built reports whether the folder $1 has the programs $2, a comma between each; without $2, all of its island.
+# built reports whether the folder $1 has the programs $2, a comma between each; without $2, all of its module.
 # A program's mark is written when it is complete, .done when all of them are.
 built() {
 	[ ! -e "$1/.done" ] || return 0
@@ -74,7 +74,7 @@ progress() {
 	[ ! -t 2 ] || echo >&2
 }
 
-# compile builds those of the programs $2 (all of the island, if it is empty) that the folder $1 does not have.
+# compile builds those of the programs $2 (all of the module, if it is empty) that the folder $1 does not have.
 compile() {
 	local out=$1 wanted=$2 list known=, program package programs=() packages=()
 	list=$(sources)
@@ -107,12 +107,12 @@ link() {
 }
 
 build() {
-	local island=${1%%:*} programs="" digest out
+	local module=${1%%:*} programs="" digest out
 	[[ $1 != *:* ]] || programs=${1#*:}
-	[ -f "$here/$island/go.mod" ] || { echo "build.sh: no island $island under hack/tools" >&2; exit 2; }
-	cd "$here/$island"
+	[ -f "$here/$module/go.mod" ] || { echo "build.sh: no module $module under hack/tools" >&2; exit 2; }
+	cd "$here/$module"
 	digest=$( (cat go.mod go.sum; find . -name '*.go' -exec cat {} +; go env GOVERSION GOARCH; stamps) | sha256sum | cut -c1-12)
-	out=$cache/$island-$digest
+	out=$cache/$module-$digest
 	if ! built "$out" "$programs"; then
 		mkdir -p "$out"
 		# One builder at a time: two cores build one control plane, not two.
@@ -125,6 +125,6 @@ build() {
 }
 
 mkdir -p "$cache"
-for island in "$@"; do
-	(build "$island")
+for module in "$@"; do
+	(build "$module")
 done
