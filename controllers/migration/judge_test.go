@@ -7,6 +7,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
 
 // TestJudge has the rules about one address that depend on time, allocator and range: see TestPlan.
@@ -17,7 +18,7 @@ func TestJudge(t *testing.T) {
 		}
 		return out
 	}
-	object := func(ip IPAddress) *IPAddress { return &ip }
+	object := func(ip relation.IPAddress) *relation.IPAddress { return &ip }
 	a, b := aService("a", "10.0.0.5"), aService("b", "10.0.0.5")
 	odd := aService("odd", "::ffff:10.0.0.5")
 	odd.Addresses, odd.Misspelt = []netip.Addr{addr("10.0.0.5")}, []string{"::ffff:10.0.0.5"}
