@@ -102,16 +102,9 @@ func TestNothingIsOutOfAnUnknownRange(t *testing.T) {
 	}
 }
 
-// Of two Services on an address the older one comes first, of two of one second the first by name.
-func TestTheOlderServiceHasTheRight(t *testing.T) {
-	young, old, twin := aged(aService("a", "10.0.0.5"), time.Minute), aged(aService("c", "10.0.0.5"), time.Hour), aged(aService("b", "10.0.0.5"), time.Hour)
-	b := newAddressIndex(Snapshot{Services: []Service{young, old, twin}})
-	mustEqual(t, "claims", textsOf(b.entries[addr("10.0.0.5")].claims, func(s *Service) string { return s.Name.Name }), []string{"b", "c", "a"})
-}
-
-// API servers keep no IPAddress for a Service that misspells its address: it comes last.
-func TestWhoMisspellsAnAddressComesLast(t *testing.T) {
-	odd, right := aged(aService("odd", "FD00::2"), time.Hour), aged(aService("right", "fd00::2"), time.Minute)
-	b := newAddressIndex(Snapshot{Services: []Service{odd, right}})
-	mustEqual(t, "claims", textsOf(b.entries[addr("fd00::2")].claims, func(s *Service) string { return s.Name.Name }), []string{"right", "odd"})
+// Of two Services on an address the older one comes first, and one that misspells it last.
+func TestWhoHasTheRight(t *testing.T) {
+	young, old, odd := aged(aService("a", "fd00::2"), time.Minute), aged(aService("b", "fd00::2"), time.Hour), aged(aService("odd", "FD00::2"), 2*time.Hour)
+	b := newAddressIndex(Snapshot{Services: []Service{young, odd, old}})
+	mustEqual(t, "claims", textsOf(b.entries[addr("fd00::2")].claims, func(s *Service) string { return s.Name.Name }), []string{"b", "a", "odd"})
 }
