@@ -26,10 +26,10 @@ func ParseClusterIP(text string) (netip.Addr, bool) {
 	return a.Unmap(), ok
 }
 
-// Misspells reports whether one of a Service's texts is an address, and not as its IPAddress is
-// named, as "fd00::00AC" for fd00::ac. API servers take such an IPv6 address with a warning. Their repair
-// loop compares texts: it deletes the IPAddress, because the Service seems not to have its address,
-// and later creates it for the Service, whose address seems to have none.
+// Misspells reports whether one of a Service's ClusterIPs is the address, not as its IPAddress is
+// named, as "fd00::00AC" for fd00::ac. API servers take such an IPv6 address with a warning. Their
+// repair loop compares texts: it deletes the IPAddress, because the Service seems not to have its
+// address, and later creates it for the Service, whose address seems to have none.
 func Misspells(texts []string, a netip.Addr) bool {
 	return slices.ContainsFunc(texts, func(text string) bool {
 		b, ok := ParseClusterIP(text)

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
-// MessageLimit is how long Observed lets a message be, in bytes. The schema takes 32,768 characters.
+// MessageLimit is to how many bytes Observed cuts a message. The schema takes 32,768 characters.
 const MessageLimit = 8192
 
 // New returns a condition that says some texts, one after the other. It has no time yet.
