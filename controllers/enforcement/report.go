@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 // Reasons of the conditions.
@@ -35,8 +35,8 @@ type state struct {
 	problem string
 }
 
-// conditions are those of a policy of which other Services have n addresses. The caller adds times.
-func conditions(p *steering.Policy, s state, n int, first []string) []metav1.Condition {
+// conditionsOf returns those of a policy of which other Services have n addresses, without times.
+func conditionsOf(p *steering.Policy, s state, n int, first []string) []metav1.Condition {
 	var out []metav1.Condition
 	if enforced(p) {
 		out = append(out, s.condition())
@@ -46,14 +46,11 @@ func conditions(p *steering.Policy, s state, n int, first []string) []metav1.Con
 		if more := n - len(first); more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
-		out = append(out, metav1.Condition{Type: v1alpha1.PolicyViolated, Status: metav1.ConditionTrue, Reason: reasonForeigners,
-			Message: fmt.Sprintf("Services that this policy does not select have addresses that it keeps for those that it selects: %s. They came while nothing guarded the range, or "+
-				"before the policy, or had other labels then. Create them anew to give them other addresses.", text)})
+		out = append(out, conditions.New(v1alpha1.PolicyViolated, metav1.ConditionTrue, reasonForeigners,
+			fmt.Sprintf("Services that this policy does not select have addresses that it keeps for those that it selects: %s. They came while nothing guarded the range, or "+
+				"before the policy, or had other labels then. Create them anew to give them other addresses.", text)))
 	}
-	for i := range out {
-		out[i].ObservedGeneration = p.Generation
-	}
-	return out
+	return conditions.Observed(p.Generation, out...)
 }
 
 func (s state) condition() metav1.Condition {
@@ -77,12 +74,8 @@ func (s state) condition() metav1.Condition {
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reasonEnforced, "The API server keeps other Services out of the ranges."
 	}
-	c.Message = wording.Cut(c.Message, messageLimit)
 	return c
 }
-
-// messageLimit is what the API takes for the message of a condition, in bytes.
-const messageLimit = 32768
 
 // report writes the conditions of a policy if they say something new.
 func (r *Reconciler) report(ctx context.Context, name string) (reconcile.Result, error) {
@@ -92,8 +85,8 @@ func (r *Reconciler) report(ctx context.Context, name string) (reconcile.Result,
 		return reconcile.Result{}, client.IgnoreNotFound(err) // the change of policies that tells of it wakes us
 	}
 	n, first := r.violations.of(name)
-	mine := wording.Pick(o.Status.Conditions, v1alpha1.PolicyEnforced, v1alpha1.PolicyViolated)
-	want := wording.Dated(mine, conditions(p, r.enforcing.state(p), n, first), r.Clock.Now())
+	mine := conditions.Pick(o.Status.Conditions, v1alpha1.PolicyEnforced, v1alpha1.PolicyViolated)
+	want := conditions.Dated(mine, conditionsOf(p, r.enforcing.state(p), n, first), r.Clock.Now())
 	if equality.Semantic.DeepEqual(mine, want) {
 		return reconcile.Result{}, nil
 	}

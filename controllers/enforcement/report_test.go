@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
@@ -42,14 +43,14 @@ func TestConditions(t *testing.T) {
 		"a message of any length fits": {policy: enforcing, state: state{problem: strings.Repeat("x", 40_000)}, want: []string{"Enforced=False NotWritten"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := conditions(tc.policy, tc.state, tc.n, tc.first)
+			got := conditionsOf(tc.policy, tc.state, tc.n, tc.first)
 			if len(got) != len(tc.want) {
 				t.Fatalf("got %v, want %v", got, tc.want)
 			}
 			for i, c := range got {
 				said := strings.SplitN(tc.want[i], " ", 3)
 				if fmt.Sprintf("%s=%s", c.Type, c.Status) != said[0] || c.Reason != said[1] || !strings.Contains(c.Message, slices.Concat(said, []string{""})[2]) ||
-					c.ObservedGeneration != 3 || len(c.Message) > messageLimit {
+					c.ObservedGeneration != 3 || len(c.Message) > conditions.MessageLimit {
 					t.Errorf("got %+v, want %s", c, tc.want[i])
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
@@ -29,7 +30,7 @@ func (r *Reconciler) apply(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, i
 		}
 	}
 	if len(failures) > 0 {
-		meta.SetStatusCondition(&d.conditions, failed(in, failures))
+		meta.SetStatusCondition(&d.conditions, conditions.Observed(in.generation, failed(failures))[0])
 	}
 	return errors.Join(append(failures, r.publish(ctx, o, d.conditions))...)
 }
@@ -94,11 +95,11 @@ func (r *Reconciler) publish(ctx context.Context, o *v1alpha1.ServiceCIDRPolicy,
 // dated returns conditions with their times, and whether a policy has the same already.
 func (r *Reconciler) dated(o *v1alpha1.ServiceCIDRPolicy, want []metav1.Condition) (dated []metav1.Condition, same bool) {
 	has := growthConditions(o.Status.Conditions)
-	dated = wording.Dated(has, want, r.Clock.Now())
+	dated = conditions.Dated(has, want, r.Clock.Now())
 	return dated, equality.Semantic.DeepEqual(has, dated)
 }
 
 // growthConditions are those conditions that this controller writes, in their order.
 func growthConditions(all []metav1.Condition) []metav1.Condition {
-	return wording.Pick(all, v1alpha1.PolicyGrowing, v1alpha1.PolicyGrowthExhausted)
+	return conditions.Pick(all, v1alpha1.PolicyGrowing, v1alpha1.PolicyGrowthExhausted)
 }

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/internal/wording"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 )
 
 // Reasons of the conditions.
@@ -25,19 +25,8 @@ const (
 	reasonFamilyNotServed = "FamilyNotServed"
 )
 
-// conditions returns a policy's, without counts that move with each Service. The caller dates them.
-func conditions(in inputs, all []outlook) []metav1.Condition {
-	return []metav1.Condition{growing(in, all), exhausted(in, all)}
-}
-
-func (in inputs) say(kind string, status metav1.ConditionStatus, reason string, texts ...string) metav1.Condition {
-	const messageLimit = 8192 // the schema takes 32,768 characters
-	return metav1.Condition{
-		Type: kind, Status: status, Reason: reason, ObservedGeneration: in.generation, Message: wording.Cut(strings.Join(texts, " "), messageLimit),
-	}
-}
-
-// growing says what is on its way, then what is lacking, then what comes next.
+// growing says what is on its way, then what is lacking, then what comes next, without counts that
+// move with each Service.
 func growing(in inputs, all []outlook) metav1.Condition {
 	var creates, lacks, next, unready, spare []string
 	for _, o := range all {
@@ -58,16 +47,16 @@ func growing(in inputs, all []outlook) metav1.Condition {
 	}
 	switch {
 	case len(creates) > 0 && in.dryRun:
-		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonDryRun,
+		return conditions.New(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonDryRun,
 			"Would create "+strings.Join(creates, " and ")+". Set growth.dryRun to false to have it created.")
 	case len(creates) > 0:
-		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionTrue, reasonCreating, "Creating "+strings.Join(creates, " and ")+".")
+		return conditions.New(v1alpha1.PolicyGrowing, metav1.ConditionTrue, reasonCreating, "Creating "+strings.Join(creates, " and ")+".")
 	case len(lacks) > 0:
-		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, lackReason(all), lacks...)
+		return conditions.New(v1alpha1.PolicyGrowing, metav1.ConditionFalse, lackReason(all), lacks...)
 	case len(unready) > 0:
-		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionTrue, reasonNotReady, "Created "+strings.Join(unready, ", ")+", which is not ready yet.")
+		return conditions.New(v1alpha1.PolicyGrowing, metav1.ConditionTrue, reasonNotReady, "Created "+strings.Join(unready, ", ")+", which is not ready yet.")
 	default:
-		return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonEnoughFree, enough(next, spare)...)
+		return conditions.New(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonEnoughFree, enough(next, spare)...)
 	}
 }
 
@@ -97,7 +86,7 @@ func lackReason(all []outlook) string {
 }
 
 // exhausted says beforehand that a family cannot grow any more.
-func exhausted(in inputs, all []outlook) metav1.Condition {
+func exhausted(all []outlook) metav1.Condition {
 	var reason string
 	var texts []string
 	for _, o := range all {
@@ -110,16 +99,16 @@ func exhausted(in inputs, all []outlook) metav1.Condition {
 		texts = append(texts, o.why)
 	}
 	if reason == "" {
-		return in.say(v1alpha1.PolicyGrowthExhausted, metav1.ConditionFalse, reasonBlocksLeft, "There is room for another range.")
+		return conditions.New(v1alpha1.PolicyGrowthExhausted, metav1.ConditionFalse, reasonBlocksLeft, "There is room for another range.")
 	}
-	return in.say(v1alpha1.PolicyGrowthExhausted, metav1.ConditionTrue, reason, texts...)
+	return conditions.New(v1alpha1.PolicyGrowthExhausted, metav1.ConditionTrue, reason, texts...)
 }
 
 // failed is Growing when the API server has refused ranges.
-func failed(in inputs, failures []error) metav1.Condition {
+func failed(failures []error) metav1.Condition {
 	var texts []string
 	for _, err := range failures {
 		texts = append(texts, err.Error()+".")
 	}
-	return in.say(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonFailed, texts...)
+	return conditions.New(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonFailed, texts...)
 }

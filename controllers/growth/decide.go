@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 )
 
 // inputs is everything that is known about the growth of one policy. decide reads nothing else.
@@ -73,7 +74,7 @@ func decide(in inputs) decision {
 			d.create = append(d.create, o.next)
 		}
 	}
-	d.conditions = conditions(in, all)
+	d.conditions = conditions.Observed(in.generation, growing(in, all), exhausted(all))
 	return d
 }
 

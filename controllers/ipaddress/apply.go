@@ -17,6 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -59,7 +60,7 @@ func (r *Reconciler) create(ctx context.Context, in inputs) (done bool, err erro
 		return false, fmt.Errorf("creating IPAddress %s for Service %s: %w", in.address, key(in.owner()), err)
 	}
 	if r.restored != nil && in.object == nil && !in.bitmap {
-		r.restored.Set(ip.UID, nil, orphanGrace)
+		r.restored.Set(ip.UID, nil, relation.Grace)
 	}
 	return true, nil
 }

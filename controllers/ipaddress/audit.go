@@ -29,8 +29,6 @@ type Finding struct {
 	Note   string
 }
 
-var names = map[action]string{leave: "", create: "create", remove: "delete", replace: "replace", relabel: "relabel"}
-
 // Judge decides about an address by what a reader has. Nil: nothing is wrong, or it is too early to
 // tell. Only Index, Clock and Bitmap of the Reconciler are used.
 func (r *Reconciler) Judge(ctx context.Context, a netip.Addr, from client.Reader) (*Finding, error) {
@@ -47,7 +45,7 @@ func (r *Reconciler) judge(ctx context.Context, a netip.Addr, from client.Reader
 	if d.drift == drift.None {
 		return nil, in, nil
 	}
-	f := &Finding{Address: a, Drift: string(d.drift), Do: names[d.do], Note: d.note}
+	f := &Finding{Address: a, Drift: string(d.drift), Do: string(d.do), Note: d.note}
 	if owner := in.owner(); owner != nil {
 		f.Owner, f.ServiceUID = key(owner), owner.UID
 	}
@@ -73,10 +71,6 @@ func (r *Reconciler) Repair(ctx context.Context, f Finding, dryRun bool) (now *F
 	if err != nil || now == nil || !now.Same(f) || dryRun {
 		return now, false, err
 	}
-	for do, name := range names {
-		if name == f.Do {
-			done, err = r.apply(ctx, in, do)
-		}
-	}
+	done, err = r.apply(ctx, in, action(f.Do))
 	return now, done, err
 }

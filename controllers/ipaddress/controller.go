@@ -24,6 +24,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -50,7 +51,7 @@ type Reconciler struct {
 
 	eventPace *rate.Limiter
 	// restored are the UIDs of IPAddresses that were missing and were written, until that is reported:
-	// for orphanGrace at most, and nothing where SetupWithManager was not called.
+	// for relation.Grace at most, and nothing where SetupWithManager was not called.
 	restored *cache.Expiring
 }
 
@@ -164,22 +165,16 @@ func (r *Reconciler) gather(ctx context.Context, a netip.Addr, addresses, servic
 	return in, nil
 }
 
-// ranked puts the rightful owner first. A Service that misspells the address comes after the rest,
-// whatever its age: the API server keeps no IPAddress that names it. If no Service spells it right
-// the address has no owner. An API server that allocates from the bitmap ignores IPAddresses.
+// ranked puts the rightful owner first. If no Service spells the address right it has no owner: the
+// API server keeps no IPAddress for it. One that allocates from the bitmap ignores IPAddresses.
 func ranked(all []*corev1.Service, a netip.Addr, bitmap bool) (claims, misspelt []*corev1.Service) {
-	slices.SortFunc(all, byRight)
-	for _, s := range all {
-		if addressindex.Misspells(s, a) {
-			misspelt = append(misspelt, s)
-		} else {
-			claims = append(claims, s)
-		}
+	relation.Rank(all, func(s *corev1.Service) relation.Claim {
+		return relation.Claim{Service: key(s), Created: s.CreationTimestamp.Time, Misspelt: addressindex.Misspells(s.Spec.ClusterIPs, a)}
+	})
+	if len(all) > 0 && !bitmap && addressindex.Misspells(all[0].Spec.ClusterIPs, a) {
+		return nil, all
 	}
-	if len(claims) > 0 || bitmap {
-		return append(claims, misspelt...), nil
-	}
-	return nil, misspelt
+	return all, nil
 }
 
 func (r *Reconciler) wasRestored(ip *networkingv1.IPAddress) bool {

@@ -1,7 +1,6 @@
 package ipaddress
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,20 +10,15 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
-// Graces of the API server's own repair loop (upstream's repairip.go), which knows how long a
-// Service takes to be written after its IPAddress.
-const (
-	// orphanGrace is the API server's request time-out: within it the Service may still be on its way.
-	orphanGrace = 60 * time.Second
-	// revertGrace covers the creation of a Service that exists: its IPAddress is taken back at once.
-	revertGrace = 5 * time.Second
-)
+// revertGrace covers the creation of a Service that exists: the API server takes its IPAddress back
+// at once. Its own repair loop (upstream's repairip.go) has this grace beside relation.Grace.
+const revertGrace = 5 * time.Second
 
 // How long an IPAddress must be missing before the API server is asked about its Service: a while
 // if that is younger than settled, as the watch may lag; hardly if older: then it was deleted.
@@ -39,16 +33,16 @@ const (
 // Service (upstream's alloc.go), and then the restored one is one too many.
 const confirmRestored = 5 * time.Second
 
-// action is what becomes of an IPAddress.
-type action int
+// action is what becomes of an IPAddress, in the words of a Finding.
+type action string
 
 const (
-	leave   action = iota
-	create         // write it for the owner
-	remove         // delete it
-	replace        // delete it and write it for the owner: the parent of an IPAddress is immutable
-	relabel        // write the allocator's labels back
-	report         // it was written before, and was right
+	leave   action = ""
+	create  action = "create"  // write it for the owner
+	remove  action = "delete"  // delete it
+	replace action = "replace" // delete it and write it for the owner: the parent of an IPAddress is immutable
+	relabel action = "relabel" // write the allocator's labels back
+	report  action = "report"  // it was written before, and was right
 )
 
 // Reasons of events, upstream's where it has one, so that alerts on them carry over.
@@ -75,29 +69,30 @@ type decision struct {
 
 // decide says what is wrong with one address.
 func decide(in inputs) decision {
-	switch {
-	case in.object == nil:
+	if in.object == nil {
 		return decideMissing(in)
+	}
+	switch state := in.state(); {
 	case !in.object.DeletionTimestamp.IsZero():
 		return decision{} // a finalizer holds it; when that goes it is missing, or gone
 	case in.restored && in.named(in.owner()):
 		return missing(in, report, confirmRestored)
 	case in.restored && len(in.claims) == 0:
 		return decision{do: remove} // the API server was about to write the Service without it, and would have found its IPAddress gone
-	case len(in.claims) == 0:
+	case state == relation.Unclaimed:
 		return decideUnclaimed(in)
-	case !upstream.ManagedByAPIServer(in.object) && managedBy(in.object) != "" && !in.named(in.owner()):
-		// Another manager's IPAddress stands on a Service's address, and is its to give up.
+	case state == relation.WrongParent && in.view().Foreign():
+		// It is the other manager's to give up.
 		return decision{drift: drift.WrongParent, confirm: 5 * time.Second, reason: reasonNotAllocated, losers: in.claims[1:],
-			note: fmt.Sprintf("is held by an IPAddress managed by %q; delete that IPAddress or create the Service anew", managedBy(in.object))}
+			note: fmt.Sprintf("is held by an IPAddress managed by %q; delete that IPAddress or create the Service anew", in.object.Labels[networkingv1.LabelManagedBy])}
 	case len(in.claims) > 1:
-		return decideDuplicate(in)
-	case in.bitmap && upstream.ManagedByAPIServer(in.object) && !in.named(in.owner()):
+		return decideDuplicate(in, state)
+	case state == relation.WrongParent && in.bitmap && upstream.ManagedByAPIServer(in.object):
 		return afterGrace(in.underway(), decision{do: replace}) // the daily work of this mode: the bitmap gave the address to another Service
-	case !in.named(in.owner()):
+	case state == relation.WrongParent:
 		return decision{drift: drift.WrongParent, do: replace, confirm: time.Second,
 			reason: reasonNotAllocated, note: "had an IPAddress with another parent; repaired"}
-	case !in.labelled():
+	case state == relation.WrongLabels:
 		return decision{drift: drift.WrongLabels, do: relabel, confirm: 5 * time.Second,
 			reason: reasonNotAllocated, note: "had lost the labels of the allocator; repaired"}
 	default:
@@ -130,11 +125,9 @@ func missing(in inputs, do action, confirm time.Duration) decision {
 	return decision{drift: drift.Missing, do: do, confirm: confirm, losers: in.claims[1:], reason: reasonNotAllocated, note: "was not allocated; repaired"}
 }
 
-// decideUnclaimed is for an IPAddress whose address no Service holds.
+// decideUnclaimed is for an IPAddress of the allocator whose address no Service holds.
 func decideUnclaimed(in inputs) decision {
 	switch {
-	case !upstream.ManagedByAPIServer(in.object):
-		return decision{} // reserved by another manager, or without a label: no allocator's
 	case in.renumbering(), slices.ContainsFunc(in.misspelt, in.named):
 		// A misspelt one the API server deletes and creates in turns; the service controller tells why.
 		return decision{}
@@ -144,17 +137,17 @@ func decideUnclaimed(in inputs) decision {
 	case in.bitmap:
 		return afterGrace(in.underway(), decision{do: remove, confirm: 500 * time.Millisecond})
 	case in.parent == nil:
-		return afterGrace(orphanGrace-in.age(), decision{drift: drift.Orphan, do: remove, confirm: 5 * time.Second,
+		return afterGrace(in.underway(), decision{drift: drift.Orphan, do: remove, confirm: 5 * time.Second,
 			reason: reasonIPAddressUnclaimed, note: fmt.Sprintf("had leaked, Service %s does not exist; deleted", upstream.Service(in.object))})
-	case in.parent.Spec.Type == corev1.ServiceTypeExternalName && in.age() < orphanGrace:
+	case in.parent.Spec.Type == corev1.ServiceTypeExternalName && in.underway() > 0:
 		// A Service that turns from ExternalName to ClusterIP gets its IPAddress before its update.
-		return decision{again: orphanGrace - in.age()}
+		return decision{again: in.underway()}
 	default:
 		// Of two requests that create one Service, the loser's IPAddress is younger than the Service, and
 		// the API server takes it back.
 		var grace time.Duration
 		if in.object.CreationTimestamp.After(in.parent.CreationTimestamp.Time) {
-			grace = revertGrace - in.age()
+			grace = revertGrace - in.now.Sub(in.object.CreationTimestamp.Time)
 		}
 		return afterGrace(grace, decision{drift: drift.WrongParent, do: remove, confirm: 5 * time.Second,
 			reason: reasonIPAddressWrongOwner, note: fmt.Sprintf("names Service %s, which does not hold it; deleted", upstream.Service(in.object))})
@@ -170,13 +163,13 @@ func afterGrace(left time.Duration, d decision) decision {
 }
 
 // decideDuplicate gives the address to the Service that held it first, and tells the losers.
-func decideDuplicate(in inputs) decision {
+func decideDuplicate(in inputs, state relation.State) decision {
 	d := decision{drift: drift.Duplicate, confirm: time.Second, losers: in.claims[1:]}
-	switch {
-	case !in.named(in.owner()):
+	switch state {
+	case relation.WrongParent:
 		d.do = replace
 		d.reason, d.note = reasonNotAllocated, "was allocated to a younger Service; repaired"
-	case !in.labelled():
+	case relation.WrongLabels:
 		d.do = relabel
 	}
 	return d
@@ -188,7 +181,7 @@ type inputs struct {
 	address netip.Addr
 	// object is the IPAddress, nil without one.
 	object *networkingv1.IPAddress
-	// claims are the Services that hold the address, the rightful owner first: see byRight.
+	// claims are the Services that hold the address, the rightful owner first: see ranked.
 	claims []*corev1.Service
 	// misspelt are Services with the address in another spelling, if none has it in the right one.
 	misspelt []*corev1.Service
@@ -202,16 +195,9 @@ type inputs struct {
 	restored bool
 }
 
-// byRight orders Services: the first to hold the address keeps it. Names break ties of a second.
-func byRight(a, b *corev1.Service) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(key(a).String(), key(b).String()))
-}
-
 func key(s *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
-
-func managedBy(o *networkingv1.IPAddress) string { return o.Labels[networkingv1.LabelManagedBy] }
 
 // owner is the Service that should be named by the IPAddress, nil without any claim.
 func (in inputs) owner() *corev1.Service {
@@ -226,8 +212,19 @@ func (in inputs) named(s *corev1.Service) bool {
 	return s != nil && upstream.Service(in.object) == key(s)
 }
 
-func (in inputs) labelled() bool {
-	return upstream.ManagedByAPIServer(in.object) && in.object.Labels[networkingv1.LabelIPAddressFamily] == allocator.FamilyOf(in.address).String()
+// state is how the object stands to the owner.
+func (in inputs) state() relation.State {
+	var owner types.NamespacedName
+	if in.owner() != nil {
+		owner = key(in.owner())
+	}
+	return relation.Of(in.address, owner, in.view())
+}
+
+// view is what matters of the object.
+func (in inputs) view() *relation.IPAddress {
+	ip, _ := relation.NewIPAddress(in.object)
+	return &ip
 }
 
 // renumbering reports whether the address is held for its Service, which lists it as a former one:
@@ -236,14 +233,8 @@ func (in inputs) renumbering() bool {
 	return in.parent != nil && upstream.HeldAsFormer(in.object) && steering.AdditionalRequestOf(in.parent).KeepsFormer(in.address)
 }
 
-// underway is how long the Service of an IPAddress may still take to be written, in bitmap mode. We
-// write IPAddresses after their Services; an API server that the cluster is being upgraded to
-// writes its own before. Only a live read tells: the cache drops the signature.
+// underway is how long the Service of the object may still take to be written. In bitmap mode only
+// a live read tells: the cache drops the signature.
 func (in inputs) underway() time.Duration {
-	if !upstream.WrittenByAPIServer(in.object) {
-		return 0
-	}
-	return orphanGrace - in.age()
+	return in.view().Underway(in.now, in.bitmap)
 }
-
-func (in inputs) age() time.Duration { return in.now.Sub(in.object.CreationTimestamp.Time) }

@@ -129,7 +129,7 @@ func TestDecide(t *testing.T) {
 			tc.in.now, tc.in.address = now, netip.MustParseAddr("10.0.0.5")
 			got := decide(tc.in)
 			if got.drift != tc.wantDrift || got.do != tc.wantDo || got.again != tc.wantAgain {
-				t.Errorf("got drift %q, action %d, again %v; want %q, %d, %v", got.drift, got.do, got.again, tc.wantDrift, tc.wantDo, tc.wantAgain)
+				t.Errorf("got drift %q, action %q, again %v; want %q, %q, %v", got.drift, got.do, got.again, tc.wantDrift, tc.wantDo, tc.wantAgain)
 			}
 			var losers []string
 			for _, l := range got.losers {
@@ -150,20 +150,11 @@ func TestDecideKnowsTheFamily(t *testing.T) {
 	a := held("a", time.Hour)
 	in := inputs{now: now, address: netip.MustParseAddr("fd00::5"), object: ip("a", 0), claims: services{a}}
 	if got := decide(in); got.do != relabel {
-		t.Errorf("an IPv6 address labelled IPv4 gets action %d, want relabel", got.do)
+		t.Errorf("an IPv6 address labelled IPv4 gets action %q, want relabel", got.do)
 	}
 	labelled(in.object, networkingv1.LabelIPAddressFamily, "IPv6")
 	if got := decide(in); got.do != leave || got.drift != drift.None {
 		t.Errorf("a right label gets %+v", got)
-	}
-}
-
-func TestTheOlderClaimIsRight(t *testing.T) {
-	young, old, twin := held("a", time.Minute), held("c", time.Hour), held("b", time.Hour)
-	claims := services{young, old, twin}
-	slices.SortFunc(claims, byRight)
-	if got := claims[0].Name + claims[1].Name + claims[2].Name; got != "bca" {
-		t.Errorf("order of right is %s, want bca: by age, then by name", got)
 	}
 }
 
@@ -179,13 +170,14 @@ func TestWhoMisspellsAnAddressDoesNotOwnIt(t *testing.T) {
 		address, odd string
 	}{{"fd00::ac", "fd00::00AC"}, {"10.0.0.5", "010.0.0.5"}, {"10.0.0.5", "::ffff:10.0.0.5"}} {
 		a := netip.MustParseAddr(tc.address)
-		odd, right := spelt("odd", tc.odd, time.Hour), spelt("right", tc.address, time.Minute)
+		odd, right, first := spelt("odd", tc.odd, time.Hour), spelt("right", tc.address, time.Minute), spelt("s", tc.address, time.Hour)
 		for name, c := range map[string]struct {
 			all, claims, misspelt services
 			bitmap                bool
 		}{
 			"alone":                 {all: services{odd}, misspelt: services{odd}},
 			"beside a younger one":  {all: services{odd, right}, claims: services{right, odd}},
+			"beside two":            {all: services{odd, right, first}, claims: services{first, right, odd}},
 			"alone, in bitmap mode": {all: services{odd}, claims: services{odd}, bitmap: true},
 		} {
 			claims, misspelt := ranked(c.all, a, c.bitmap)

@@ -13,6 +13,7 @@
 // like any other. It promises to act only on what it has seen twice and then read from the API
 // server itself, and to leave IPAddresses of other managers alone.
 //
-// Start with decide.go, which holds every rule; controller.go reads and confirms, apply.go writes
-// and reports. band.go labels addresses with their band and is a controller of its own.
+// Start with decide.go, which holds every rule beyond those that the migration shares, in package
+// relation; controller.go reads and confirms, apply.go writes and reports. band.go labels addresses
+// with their band and is a controller of its own.
 package ipaddress

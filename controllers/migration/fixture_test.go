@@ -17,6 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -98,7 +99,7 @@ func (s *fixture) free(r *rand.Rand, p netip.Prefix) netip.Addr {
 		for range 1 + r.IntN(14) {
 			a = a.Next()
 		}
-		taken := slices.ContainsFunc(s.IPAddresses, func(ip IPAddress) bool { return ip.Address == a })
+		taken := slices.ContainsFunc(s.IPAddresses, func(ip relation.IPAddress) bool { return ip.Address == a })
 		s.claimed(func(b netip.Addr) { taken = taken || a == b })
 		if !taken && offer.Contains(a) {
 			return a
@@ -110,19 +111,21 @@ func (s *fixture) free(r *rand.Rand, p netip.Prefix) netip.Addr {
 // troubles are what may have happened to a cluster.
 var troubles = map[string]func(*rand.Rand, *fixture){
 	"an IPAddress is lost": func(r *rand.Rand, s *fixture) {
-		s.touchIP(r, func(ip *IPAddress) { ip.Address = netip.Addr{} })
-		s.IPAddresses = slices.DeleteFunc(s.IPAddresses, func(ip IPAddress) bool { return !ip.Address.IsValid() })
+		s.touchIP(r, func(ip *relation.IPAddress) { ip.Address = netip.Addr{} })
+		s.IPAddresses = slices.DeleteFunc(s.IPAddresses, func(ip relation.IPAddress) bool { return !ip.Address.IsValid() })
 	},
 	"an IPAddress names another": func(r *rand.Rand, s *fixture) {
-		s.touchIP(r, func(ip *IPAddress) { ip.Service = nsName(oneOf(r, "s0", "s1", "s2", "kubernetes", "nobody", "")) })
+		s.touchIP(r, func(ip *relation.IPAddress) {
+			ip.Service = nsName(oneOf(r, "s0", "s1", "s2", "kubernetes", "nobody", ""))
+		})
 	},
 	"an IPAddress is labelled": func(r *rand.Rand, s *fixture) {
-		s.touchIP(r, func(ip *IPAddress) {
+		s.touchIP(r, func(ip *relation.IPAddress) {
 			ip.ManagedBy = oneOf(r, "", v1alpha1.ManagedByAPIServer, v1alpha1.ManagedByOperator, "example.com")
 			ip.Family = oneOf(r, "", "IPv4", "IPv6")
 		})
 	},
-	"an IPAddress is being deleted": func(r *rand.Rand, s *fixture) { s.touchIP(r, func(ip *IPAddress) { ip.Deleting = true }) },
+	"an IPAddress is being deleted": func(r *rand.Rand, s *fixture) { s.touchIP(r, func(ip *relation.IPAddress) { ip.Deleting = true }) },
 	"an IPAddress is reserved": func(r *rand.Rand, s *fixture) {
 		if a := s.free(r, oneOf(r, s.flag...)); a.IsValid() {
 			ip := labelled(anIP(a.String(), oneOf(r, "", "nobody", "s0")), oneOf(r, "", "example.com", v1alpha1.ManagedByOperator, v1alpha1.ManagedByAPIServer), "")
@@ -151,7 +154,7 @@ var troubles = map[string]func(*rand.Rand, *fixture){
 	},
 	"a Service is out of range": func(r *rand.Rand, s *fixture) {
 		a := oneOf(r, addr("192.0.2.1"), addr("2001:db8::1"), s.flag[0].Addr())
-		if slices.ContainsFunc(s.IPAddresses, func(ip IPAddress) bool { return ip.Address == a }) {
+		if slices.ContainsFunc(s.IPAddresses, func(ip relation.IPAddress) bool { return ip.Address == a }) {
 			return
 		}
 		s.add("far-"+a.String(), a)
@@ -251,7 +254,7 @@ func compactServices(all []Service) (out []Service) {
 	return out
 }
 
-func (s *fixture) touchIP(r *rand.Rand, do func(*IPAddress)) {
+func (s *fixture) touchIP(r *rand.Rand, do func(*relation.IPAddress)) {
 	if len(s.IPAddresses) > 0 {
 		do(&s.IPAddresses[r.IntN(len(s.IPAddresses))])
 	}
@@ -284,7 +287,7 @@ func carriedOut(p Plan) Snapshot {
 	w := p.Snapshot
 	w.IPAddresses, w.ServiceCIDRs, w.Bitmaps = slices.Clone(w.IPAddresses), slices.Clone(w.ServiceCIDRs), slices.Clone(w.Bitmaps)
 	for _, s := range p.Steps {
-		at := slices.IndexFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.Address == s.Address })
+		at := slices.IndexFunc(w.IPAddresses, func(ip relation.IPAddress) bool { return ip.Address == s.Address })
 		if at >= 0 && (w.IPAddresses[at].UID != s.UID || w.IPAddresses[at].ResourceVersion != s.ResourceVersion) {
 			panic("the guard of " + stepText(s) + " does not hold")
 		}
@@ -314,7 +317,7 @@ func carriedOut(p Plan) Snapshot {
 	return w
 }
 
-func written(s Step) IPAddress {
+func written(s Step) relation.IPAddress {
 	ip := anIP(s.Address.String(), "")
 	ip.Service = upstream.Service(s.ipAddress())
 	return ip

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
 
 // repairLoop does what a 1.36 API server does about ClusterIPs in its first minutes. It is written
@@ -15,14 +17,14 @@ type repairLoop struct {
 	cidrs    map[string][]string
 	deleting map[string]bool // ServiceCIDRs
 	services map[string][]string
-	objects  map[string]IPAddress // by name
+	objects  map[string]relation.IPAddress // by name
 	events   []string
 }
 
 // flipped is the repair loop of an API server that is started with a flag on a snapshot's data.
 func flipped(w Snapshot, flag []netip.Prefix) *repairLoop {
 	l := &repairLoop{
-		cidrs: map[string][]string{}, deleting: map[string]bool{}, services: map[string][]string{}, objects: map[string]IPAddress{},
+		cidrs: map[string][]string{}, deleting: map[string]bool{}, services: map[string][]string{}, objects: map[string]relation.IPAddress{},
 		flag: textsOf(flag, netip.Prefix.String),
 	}
 	for _, c := range w.ServiceCIDRs {
@@ -124,7 +126,7 @@ func (l *repairLoop) contains(a netip.Addr) bool {
 }
 
 // object is the loop over IPAddresses, a long time after they were created.
-func (l *repairLoop) object(name string, o IPAddress) {
+func (l *repairLoop) object(name string, o relation.IPAddress) {
 	if o.ManagedBy != "ipallocator.k8s.io" {
 		return
 	}
@@ -147,7 +149,7 @@ func stricter(w Snapshot, flag []netip.Prefix, f Finding) bool {
 	case ObjectUnreadable: // it would not even start
 		return true
 	case IPAddressMissing: // the IPAddress goes as soon as a controller takes its finalizer away
-		return slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.Address == f.Address && ip.Deleting })
+		return slices.ContainsFunc(w.IPAddresses, func(ip relation.IPAddress) bool { return ip.Address == f.Address && ip.Deleting })
 	case OutOfRange: // the ServiceCIDR goes
 		return slices.ContainsFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Deleting && within(c.CIDRs, f.Address) })
 	case DefaultServiceCIDRWrong, SecondaryRangeMislabelled: // it extends one family to two, and says nothing of one that goes

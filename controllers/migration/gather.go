@@ -20,6 +20,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -195,7 +196,7 @@ func (w *Snapshot) add(o runtime.Object) bool {
 	case *corev1.Service:
 		w.Services = append(w.Services, newService(o))
 	case *networkingv1.IPAddress:
-		if ip, ok := newIPAddress(o); ok {
+		if ip, ok := relation.NewIPAddress(o); ok {
 			w.IPAddresses = append(w.IPAddresses, ip)
 		}
 	case *networkingv1.ServiceCIDR:
@@ -209,7 +210,7 @@ func (w *Snapshot) add(o runtime.Object) bool {
 // allocator tells what API servers allocate from, by their version or, if down, by what they wrote.
 func (s Sources) allocator(w Snapshot) Allocator {
 	c := w.defaultCIDR()
-	created := c != nil && c.ByAPIServer || slices.ContainsFunc(w.IPAddresses, func(ip IPAddress) bool { return ip.ByAPIServer })
+	created := c != nil && c.ByAPIServer || slices.ContainsFunc(w.IPAddresses, func(ip relation.IPAddress) bool { return ip.ByAPIServer })
 	minor, known := upstream.Minor(s.Version)
 	switch {
 	case known && minor >= firstWithoutDualWrite && !slices.ContainsFunc(s.Servers, APIServer.KeepsBitmaps):

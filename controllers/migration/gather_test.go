@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
 
 // From etcd alone a Snapshot holds everything, as it was at one revision.
@@ -33,7 +34,7 @@ func TestSnapshotFromTheStore(t *testing.T) {
 		t.Errorf("cluster %q, served %v, allocator %s", w.Cluster, w.Served, w.Allocator)
 	}
 	mustEqual(t, "Services", textsOf(w.Services, func(s Service) string { return s.Name.Name }), []string{"a", "b", "headless"})
-	mustEqual(t, "IPAddresses", textsOf(w.IPAddresses, func(ip IPAddress) string { return ip.Address.String() }), []string{"10.0.0.1", "10.0.0.2", "fd00::1"})
+	mustEqual(t, "IPAddresses", textsOf(w.IPAddresses, func(ip relation.IPAddress) string { return ip.Address.String() }), []string{"10.0.0.1", "10.0.0.2", "fd00::1"})
 	for _, ip := range w.IPAddresses {
 		if v := m.now(prefixIPAddresses + ip.Address.String()); ip.ResourceVersion == "" || (Step{ResourceVersion: ip.ResourceVersion}).revision() != v.ModRevision {
 			t.Errorf("IPAddress %s is guarded by %q, its key is of revision %d", ip.Address, ip.ResourceVersion, v.ModRevision)
@@ -94,8 +95,8 @@ func TestAllocator(t *testing.T) {
 		"a vendor's 1.34":                        {minor: "34+", want: AllocatorIPAddresses},
 		"down, with bitmaps":                     {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorBitmap},
 		"down, with the API server's range":      {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{theirs}}, want: AllocatorIPAddresses},
-		"down, an IPAddress is the API server's": {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}, IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorIPAddresses},
-		"1.32 with an IPAddress of its own":      {minor: "32", w: Snapshot{IPAddresses: []IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorBoth},
+		"down, an IPAddress is the API server's": {w: Snapshot{Bitmaps: one, ServiceCIDRs: []ServiceCIDR{ours}, IPAddresses: []relation.IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorIPAddresses},
+		"1.32 with an IPAddress of its own":      {minor: "32", w: Snapshot{IPAddresses: []relation.IPAddress{byAPIServer(anIP("10.0.0.1", "a"))}}, want: AllocatorBoth},
 		"down, without bitmaps":                  {w: Snapshot{ServiceCIDRs: []ServiceCIDR{ours}}, want: AllocatorUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestConfirm(t *testing.T) {
 	w := healthy()
 	passing := w.but(func(w *Snapshot) { w.IPAddresses = w.IPAddresses[1:] })
 	lasting := w.but(func(w *Snapshot) { w.IPAddresses[1].Service = nsName("x") })
-	both := w.but(func(w *Snapshot) { w.IPAddresses = []IPAddress{lasting.IPAddresses[1], w.IPAddresses[2]} })
+	both := w.but(func(w *Snapshot) { w.IPAddresses = []relation.IPAddress{lasting.IPAddresses[1], w.IPAddresses[2]} })
 	anew := lasting.but(func(w *Snapshot) { w.IPAddresses[1].UID = "anew" })
 	plan := func(w Snapshot) Plan { return NewPlan(w, Options{}) }
 	const wrong = "IPAddressWrongParent 10.0.0.2 (Service ns/b, IPAddress 10.0.0.2)"

@@ -18,6 +18,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
 
 // noon is when every snapshot of a table is taken.
@@ -69,29 +70,32 @@ func aService(name string, ips ...string) Service {
 func aged(s Service, age time.Duration) Service { s.Created = noon.Add(-age); return s }
 
 // anIP is an IPAddress as the API server makes it, an hour old; without service it has no parent.
-func anIP(text, service string) IPAddress {
+func anIP(text, service string) relation.IPAddress {
 	a := addr(text)
-	return IPAddress{
+	return relation.IPAddress{
 		Address: a, UID: types.UID("ip-" + text), ResourceVersion: "7", Created: noon.Add(-time.Hour),
 		ManagedBy: v1alpha1.ManagedByAPIServer, Family: allocator.FamilyOf(a).String(), Service: nsName(service),
 	}
 }
 
-func labelled(ip IPAddress, manager, family string) IPAddress {
+func labelled(ip relation.IPAddress, manager, family string) relation.IPAddress {
 	ip.ManagedBy, ip.Family = manager, family
 	return ip
 }
 
-func made(ip IPAddress, ago time.Duration) IPAddress { ip.Created = noon.Add(-ago); return ip }
+func made(ip relation.IPAddress, ago time.Duration) relation.IPAddress {
+	ip.Created = noon.Add(-ago)
+	return ip
+}
 
-func finalized(ip IPAddress) IPAddress {
+func finalized(ip relation.IPAddress) relation.IPAddress {
 	ip.Finalizers = []string{"example.com/mine"}
 	return ip
 }
 
-func byAPIServer(ip IPAddress) IPAddress { ip.ByAPIServer = true; return ip }
+func byAPIServer(ip relation.IPAddress) relation.IPAddress { ip.ByAPIServer = true; return ip }
 
-func dying(ip IPAddress) IPAddress { ip.Deleting = true; return ip }
+func dying(ip relation.IPAddress) relation.IPAddress { ip.Deleting = true; return ip }
 
 // aCIDR is a ServiceCIDR that no API server made.
 func aCIDR(name, cidrs string) ServiceCIDR {

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,13 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
-
-// creationGrace is how long an API server may take from an IPAddress to its Service. A cluster may
-// flip while it is looked at, so that each object that an API server wrote has this grace.
-const creationGrace = time.Minute
 
 // judge holds what the decision on a single address depends on beside its entry.
 type judge struct {
@@ -34,18 +29,20 @@ type decision struct {
 	again   time.Duration // when a grace is over, for another look
 }
 
-// address judges the relation of KEP-1880 between the Services that hold an address and its
-// IPAddress, like the repair loop of an API server that begins to allocate from IPAddresses.
+// address judges the Services that hold an address and its IPAddress like the repair loop of an API
+// server that begins to allocate from IPAddresses.
 func (j judge) address(a netip.Addr, e entry) decision {
-	switch {
-	case len(e.claims) == 0:
+	switch state := relation.Of(a, e.owner(), e.object); {
+	case state == relation.Unclaimed:
 		return j.unclaimed(a, e)
+	case len(e.claims) == 0:
+		return decision{} // a reservation
 	case len(j.ranges) > 0 && !slices.ContainsFunc(j.ranges, func(r allocator.Range) bool { return r.Contains(a) }):
 		return found(OutOfRange, a, e, "", "create the Service anew, or add a ServiceCIDR with this address; nothing is done to it here")
-	case j.allocator.WritesIPAddresses() && e.claims[0].misspells(a):
+	case j.allocator.WritesIPAddresses() && addressindex.Misspells(e.claims[0].Misspelt, a):
 		// A finding of its own: the API server deletes the IPAddress over and over, whatever writes it.
 		return decision{}
-	case e.object == nil:
+	case state == relation.Missing:
 		v := found(IPAddressMissing, a, e, "", "create it")
 		v.step = Step{Do: CreateIPAddress, Address: a, Service: e.claims[0].Name.String()}
 		return v
@@ -54,12 +51,12 @@ func (j judge) address(a netip.Addr, e entry) decision {
 	case foreign(e.object):
 		return found(IPAddressForeign, a, e, fmt.Sprintf("it names %s and is managed by %q", parentText(e.object), e.object.ManagedBy),
 			"delete that IPAddress, or create the Service anew; what others manage is never touched here")
-	case e.object.Service != e.claims[0].Name && j.grace(e.object) > 0:
+	case state == relation.WrongParent && j.grace(e.object) > 0:
 		return decision{again: j.grace(e.object)} // the address may have passed on to a Service that is about to be written
-	case e.object.Service != e.claims[0].Name:
+	case state == relation.WrongParent:
 		return j.destroying(ReplaceIPAddress, found(IPAddressWrongParent, a, e, "it names "+parentText(e.object),
 			"delete it and create it for the Service: the parent of an IPAddress cannot be changed"), a, e)
-	case e.object.ManagedBy != v1alpha1.ManagedByAPIServer || e.object.Family != allocator.FamilyOf(a).String():
+	case state == relation.WrongLabels:
 		v := found(IPAddressWrongLabels, a, e, fmt.Sprintf("managed-by is %q, ip-family is %q", e.object.ManagedBy, e.object.Family), "write the labels")
 		v.step = j.onObject(RelabelIPAddress, a, e)
 		return v
@@ -81,11 +78,9 @@ func (j judge) duplicate(a netip.Addr, e entry) decision {
 		fmt.Sprintf("the IPAddress goes to Service %s; create %s anew, so that it gets an address of its own", e.claims[0].Name, strings.Join(others, ", ")))
 }
 
-// unclaimed judges an IPAddress without a Service: a reservation, unless it is of API servers.
+// unclaimed judges an IPAddress of API servers without a Service.
 func (j judge) unclaimed(a netip.Addr, e entry) decision {
 	switch {
-	case e.object == nil, e.object.ManagedBy != v1alpha1.ManagedByAPIServer:
-		return decision{}
 	case j.grace(e.object) > 0:
 		return decision{again: j.grace(e.object)} // its Service is about to be written
 	case e.object.Deleting: // an API server's repair loop spins on it
@@ -95,12 +90,10 @@ func (j judge) unclaimed(a netip.Addr, e entry) decision {
 	return j.destroying(DeleteIPAddress, found(IPAddressOrphan, a, e, "it names "+parentText(e.object), "delete it"), a, e)
 }
 
-// grace is what is left of the time in which the Service of an IPAddress may still be on its way.
-func (j judge) grace(o *IPAddress) time.Duration {
-	if !o.ByAPIServer && !j.allocator.WritesIPAddresses() {
-		return 0
-	}
-	return creationGrace - j.now.Sub(o.Created)
+// grace is what is left of the time in which the Service of an IPAddress may still be on its way. A
+// cluster may flip while it is looked at, so that each object that an API server wrote has one.
+func (j judge) grace(o *relation.IPAddress) time.Duration {
+	return o.Underway(j.now, !j.allocator.WritesIPAddresses())
 }
 
 // destroying adds the step, unless the object has a finalizer, whose controller decides about it.
@@ -123,8 +116,9 @@ func (j judge) onObject(do Action, a netip.Addr, e entry) Step {
 }
 
 // foreign reports whether another manager keeps the object, by its label or a parent of other kind.
-func foreign(o *IPAddress) bool {
-	return o.ManagedBy == "" && o.Service.Name == "" || o.ManagedBy != "" && o.ManagedBy != v1alpha1.ManagedByAPIServer
+// The repair is bolder: it takes an address back for the Service that is named, or that has it.
+func foreign(o *relation.IPAddress) bool {
+	return o.Foreign() || o.ManagedBy == "" && o.Service.Name == ""
 }
 
 func found(k Kind, a netip.Addr, e entry, detail, plan string) decision {
@@ -138,7 +132,7 @@ func found(k Kind, a netip.Addr, e entry, detail, plan string) decision {
 	return decision{finding: f}
 }
 
-func parentText(o *IPAddress) string {
+func parentText(o *relation.IPAddress) string {
 	if o.Service.Name == "" {
 		return "no Service"
 	}
@@ -154,7 +148,15 @@ type addressIndex struct {
 
 type entry struct {
 	claims []*Service // the rightful owner first
-	object *IPAddress
+	object *relation.IPAddress
+}
+
+// owner is the Service with the right to the address, zero without any.
+func (e entry) owner() (name types.NamespacedName) {
+	if len(e.claims) > 0 {
+		name = e.claims[0].Name
+	}
+	return name
 }
 
 func newAddressIndex(w Snapshot) *addressIndex {
@@ -175,33 +177,12 @@ func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
 	for _, a := range s.Addresses {
 		e := b.entries[a]
 		e.claims = append(e.claims, s)
-		// The one that spells it right, and had it first, keeps it; names only break a tie.
-		slices.SortFunc(e.claims, func(s, t *Service) int {
-			return cmp.Or(compareBool(s.misspells(a), t.misspells(a)), s.Created.Compare(t.Created), strings.Compare(s.Name.String(), t.Name.String()))
+		relation.Rank(e.claims, func(s *Service) relation.Claim {
+			return relation.Claim{Service: s.Name, Created: s.Created, Misspelt: addressindex.Misspells(s.Misspelt, a)}
 		})
 		b.entries[a] = e
 	}
 	return touched
-}
-
-// misspells reports whether a Service writes an address otherwise than its IPAddress is named.
-func (s *Service) misspells(a netip.Addr) bool {
-	return slices.ContainsFunc(s.Misspelt, func(text string) bool {
-		b, ok := addressindex.ParseClusterIP(text)
-		return ok && a == b
-	})
-}
-
-// compareBool puts false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
 }
 
 func (b *addressIndex) dropService(name types.NamespacedName) []netip.Addr {
@@ -218,7 +199,7 @@ func (b *addressIndex) dropService(name types.NamespacedName) []netip.Addr {
 	return slices.Clone(old.Addresses)
 }
 
-func (b *addressIndex) putIPAddress(ip *IPAddress) {
+func (b *addressIndex) putIPAddress(ip *relation.IPAddress) {
 	b.entries[ip.Address] = entry{b.entries[ip.Address].claims, ip}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
 
 // TestJudge has the rules about one address that depend on time, allocator and range: see TestPlan.
@@ -17,7 +18,7 @@ func TestJudge(t *testing.T) {
 		}
 		return out
 	}
-	object := func(ip IPAddress) *IPAddress { return &ip }
+	object := func(ip relation.IPAddress) *relation.IPAddress { return &ip }
 	a, b := aService("a", "10.0.0.5"), aService("b", "10.0.0.5")
 	odd := aService("odd", "::ffff:10.0.0.5")
 	odd.Addresses, odd.Misspelt = []netip.Addr{addr("10.0.0.5")}, []string{"::ffff:10.0.0.5"}
@@ -101,16 +102,9 @@ func TestNothingIsOutOfAnUnknownRange(t *testing.T) {
 	}
 }
 
-// Of two Services on an address the older one comes first, of two of one second the first by name.
-func TestTheOlderServiceHasTheRight(t *testing.T) {
-	young, old, twin := aged(aService("a", "10.0.0.5"), time.Minute), aged(aService("c", "10.0.0.5"), time.Hour), aged(aService("b", "10.0.0.5"), time.Hour)
-	b := newAddressIndex(Snapshot{Services: []Service{young, old, twin}})
-	mustEqual(t, "claims", textsOf(b.entries[addr("10.0.0.5")].claims, func(s *Service) string { return s.Name.Name }), []string{"b", "c", "a"})
-}
-
-// API servers keep no IPAddress for a Service that misspells its address: it comes last.
-func TestWhoMisspellsAnAddressComesLast(t *testing.T) {
-	odd, right := aged(aService("odd", "FD00::2"), time.Hour), aged(aService("right", "fd00::2"), time.Minute)
-	b := newAddressIndex(Snapshot{Services: []Service{odd, right}})
-	mustEqual(t, "claims", textsOf(b.entries[addr("fd00::2")].claims, func(s *Service) string { return s.Name.Name }), []string{"right", "odd"})
+// Of two Services on an address the older one comes first, and one that misspells it last.
+func TestWhoHasTheRight(t *testing.T) {
+	young, old, odd := aged(aService("a", "fd00::2"), time.Minute), aged(aService("b", "fd00::2"), time.Hour), aged(aService("odd", "FD00::2"), 2*time.Hour)
+	b := newAddressIndex(Snapshot{Services: []Service{young, odd, old}})
+	mustEqual(t, "claims", textsOf(b.entries[addr("fd00::2")].claims, func(s *Service) string { return s.Name.Name }), []string{"b", "a", "odd"})
 }

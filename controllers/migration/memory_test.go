@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -407,7 +408,7 @@ func serviceObject(s Service) *corev1.Service {
 	return o
 }
 
-func objectOf(ip IPAddress) *networkingv1.IPAddress {
+func objectOf(ip relation.IPAddress) *networkingv1.IPAddress {
 	o := upstream.NewIPAddress(ip.Address, ip.Service)
 	if ip.Service == (types.NamespacedName{}) {
 		o.Spec.ParentRef = &networkingv1.ParentReference{Group: "example.com", Resource: "gateways", Name: "g"}

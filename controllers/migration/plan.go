@@ -13,6 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -42,7 +43,7 @@ type Snapshot struct {
 	Bitmaps   []StoredBitmap // those that exist, primary first
 
 	Services     []Service
-	IPAddresses  []IPAddress
+	IPAddresses  []relation.IPAddress
 	ServiceCIDRs []ServiceCIDR
 	Unreadable   []Value // objects that could not be decoded
 }
@@ -56,20 +57,6 @@ type Service struct {
 	// Invalid are entries that are no address. Misspelt are addresses not written as their IPAddress
 	// is named; API servers compare the text.
 	Invalid, Misspelt []string
-}
-
-// IPAddress is what matters of an IPAddress.
-type IPAddress struct {
-	Address         netip.Addr
-	UID             types.UID
-	ResourceVersion string
-	Created         time.Time
-	ManagedBy       string
-	Family          string
-	Service         types.NamespacedName // the parent if it is a Service, zero otherwise
-	Deleting        bool
-	ByAPIServer     bool // an API server that allocates from IPAddresses wrote it
-	Finalizers      []string
 }
 
 // ServiceCIDR is what matters of a ServiceCIDR.
@@ -121,17 +108,6 @@ func newService(o *corev1.Service) Service {
 		}
 	}
 	return s
-}
-
-// newIPAddress is not ok for a name that is no canonical address, which no API server accepts.
-func newIPAddress(o *networkingv1.IPAddress) (ip IPAddress, ok bool) {
-	a, err := netip.ParseAddr(o.Name)
-	return IPAddress{
-		Address: a, UID: o.UID, ResourceVersion: o.ResourceVersion, Created: o.CreationTimestamp.Time,
-		ManagedBy: o.Labels[networkingv1.LabelManagedBy], Family: o.Labels[networkingv1.LabelIPAddressFamily],
-		Service: upstream.Service(o), Deleting: !o.DeletionTimestamp.IsZero(), ByAPIServer: upstream.WrittenByAPIServer(o),
-		Finalizers: o.Finalizers,
-	}, err == nil
 }
 
 func newServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator/bitmap"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
 
 // healthy is a small cluster on the bitmap that is ready to flip: two Services, one dual-stack.
@@ -16,7 +17,7 @@ func healthy() Snapshot {
 	return Snapshot{
 		Now: noon, Allocator: AllocatorBitmap, Served: true, Revision: 11,
 		Services:     []Service{aService("a", "10.0.0.1", "fd00::1"), aService("b", "10.0.0.2"), aService("headless")},
-		IPAddresses:  []IPAddress{anIP("10.0.0.1", "a"), anIP("10.0.0.2", "b"), anIP("fd00::1", "a")},
+		IPAddresses:  []relation.IPAddress{anIP("10.0.0.1", "a"), anIP("10.0.0.2", "b"), anIP("fd00::1", "a")},
 		ServiceCIDRs: []ServiceCIDR{aCIDR("kubernetes", "10.0.0.0/24,fd00::/112")},
 		Bitmaps:      []StoredBitmap{aBitmap(KeyPrimary, "10.0.0.0/24", "10.0.0.1", "10.0.0.2"), aBitmap(KeySecondary, "fd00::/112", "fd00::1")},
 	}

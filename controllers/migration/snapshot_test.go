@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
 
 func TestNewService(t *testing.T) {
@@ -39,14 +40,14 @@ func TestNewIPAddress(t *testing.T) {
 	want := finalized(byAPIServer(made(anIP("10.0.0.5", "a"), time.Minute)))
 	o := objectOf(want)
 	o.ResourceVersion = "7"
-	got, _ := newIPAddress(o)
+	got, _ := relation.NewIPAddress(o)
 	mustEqual(t, "IPAddress", got, want)
 	o.Labels, o.DeletionTimestamp = nil, &metav1.Time{Time: noon}
-	if got, _ := newIPAddress(o); got.ManagedBy != "" || got.Family != "" || !got.Deleting {
+	if got, _ := relation.NewIPAddress(o); got.ManagedBy != "" || got.Family != "" || !got.Deleting {
 		t.Errorf("without labels, and being deleted, it is %+v", got)
 	}
 	o.Name = "kubernetes"
-	if _, ok := newIPAddress(o); ok {
+	if _, ok := relation.NewIPAddress(o); ok {
 		t.Error("a name that is no address is taken for one")
 	}
 }

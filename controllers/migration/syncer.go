@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
 
 // destroyAfter is how long an IPAddress must have been wrong before it is deleted: a Service that
@@ -69,7 +70,7 @@ func (s *Syncer) put(o any) {
 		service := newService(o)
 		s.enqueue(s.index.putService(&service)...)
 	case *networkingv1.IPAddress:
-		if ip, ok := newIPAddress(o); ok {
+		if ip, ok := relation.NewIPAddress(o); ok {
 			s.index.putIPAddress(&ip)
 			s.enqueue(ip.Address)
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
 
 // recorder is a writer that writes down when it was asked for what, and answers as it is told.
@@ -78,7 +79,7 @@ func (k *syncing) tell(all ...any) {
 		switch o := o.(type) {
 		case Service:
 			k.put(serviceObject(o))
-		case IPAddress:
+		case relation.IPAddress:
 			object := objectOf(o)
 			object.ResourceVersion = o.ResourceVersion
 			k.put(object)
@@ -145,7 +146,7 @@ func TestSyncer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				known := slices.Clone(tc.known)
 				for i, o := range known {
-					if ip, ok := o.(IPAddress); ok && ip.ByAPIServer {
+					if ip, ok := o.(relation.IPAddress); ok && ip.ByAPIServer {
 						ip.Created = time.Now()
 						known[i] = ip
 					}

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 // Reasons of the conditions.
@@ -27,29 +27,16 @@ const (
 	reasonNotYetWritten = "ReservationsPending"
 )
 
-// conditions returns those of a policy. Times are the caller's to add.
-func conditions(in inputs) []metav1.Condition {
-	out := []metav1.Condition{accepted(in), conflicting(in), programmed(in)}
-	for i := range out {
-		out[i].ObservedGeneration, out[i].Message = in.generation, wording.Cut(out[i].Message, messageLimit)
-	}
-	return out
-}
-
-func say(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
-}
-
 func accepted(in inputs) metav1.Condition {
 	switch {
 	case len(in.policy.Invalid) > 0:
-		return say(v1alpha1.PolicyAccepted, metav1.ConditionFalse, reasonInvalid,
+		return conditions.New(v1alpha1.PolicyAccepted, metav1.ConditionFalse, reasonInvalid,
 			listed(in.policy.Invalid, "; ")+". Correct this in the spec; until then "+followed(in.policy)+".")
 	case !in.asks:
-		return say(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid,
+		return conditions.New(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid,
 			"The policy names no ServiceCIDRs: it steers no Service, and keeps its reservations.")
 	default:
-		return say(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid, "The policy can be followed.")
+		return conditions.New(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid, "The policy can be followed.")
 	}
 }
 
@@ -71,9 +58,9 @@ func followed(p *steering.Policy) string {
 
 func conflicting(in inputs) metav1.Condition {
 	if len(in.policy.Conflicts) == 0 {
-		return say(v1alpha1.PolicyConflicting, metav1.ConditionFalse, reasonNoConflict, "No other policy wants the same.")
+		return conditions.New(v1alpha1.PolicyConflicting, metav1.ConditionFalse, reasonNoConflict, "No other policy wants the same.")
 	}
-	return say(v1alpha1.PolicyConflicting, metav1.ConditionTrue, reasonOutranked,
+	return conditions.New(v1alpha1.PolicyConflicting, metav1.ConditionTrue, reasonOutranked,
 		listed(in.policy.Conflicts, "; ")+". Change one of the policies, or the order of their priorities.")
 }
 
@@ -99,9 +86,9 @@ func programmed(in inputs) metav1.Condition {
 		add(notReserved(in))
 	}
 	if len(texts) == 0 {
-		return say(v1alpha1.PolicyProgrammed, metav1.ConditionTrue, reasonProgrammed, "The ranges are ready, and the reservations are in place.")
+		return conditions.New(v1alpha1.PolicyProgrammed, metav1.ConditionTrue, reasonProgrammed, "The ranges are ready, and the reservations are in place.")
 	}
-	return say(v1alpha1.PolicyProgrammed, metav1.ConditionFalse, reasons[0], strings.Join(texts, " "))
+	return conditions.New(v1alpha1.PolicyProgrammed, metav1.ConditionFalse, reasons[0], strings.Join(texts, " "))
 }
 
 // noRange says why a policy that asks for ranges has none, although all that it names are there.
@@ -139,12 +126,8 @@ func notReserved(in inputs) (reason, text string) {
 	return reasonNotReserved, text + " An address is kept as soon as no Service and no IPAddress has it any more."
 }
 
-// itemsShown bounds a condition's list, messageLimit its length; the schema takes 32,768
-// characters.
-const (
-	itemsShown   = 10
-	messageLimit = 8192
-)
+// itemsShown bounds a condition's list.
+const itemsShown = 10
 
 // named names ServiceCIDRs and says something about them.
 func named(names []string, one, many string) string {

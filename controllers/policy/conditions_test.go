@@ -123,7 +123,7 @@ func TestConditions(t *testing.T) {
 			if tc.in.policy == nil {
 				tc.in.policy = &steering.Policy{}
 			}
-			got := conditions(tc.in)
+			got := status(tc.in).Conditions
 			for kind, want := range map[string][2]string{
 				"Accepted": {tc.wantAccepted, valid}, "Conflicting": {tc.wantConflicting, noConflict}, "Programmed": {tc.wantProgrammed, allInPlace},
 			} {
@@ -152,7 +152,7 @@ func TestNoMessageIsTooLong(t *testing.T) {
 		long.policy.Missing = append(long.policy.Missing, strings.Repeat("a", 253))
 		long.policy.Deleting, long.policy.Unready = long.policy.Missing, long.policy.Missing
 	}
-	for _, c := range conditions(long) {
+	for _, c := range status(long).Conditions {
 		if len(c.Message) > 32768 || !utf8.ValidString(c.Message) {
 			t.Errorf("%s: %d bytes, valid %v", c.Type, len(c.Message), utf8.ValidString(c.Message))
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
@@ -155,7 +156,7 @@ func (r *Reconciler) publish(
 	ctx context.Context, o *v1alpha1.ServiceCIDRPolicy, want v1alpha1.ServiceCIDRPolicyStatus, last *turn,
 ) (again time.Duration, err error) {
 	now := r.Clock.Now()
-	want.Conditions = wording.Dated(o.Status.Conditions, want.Conditions, now)
+	want.Conditions = conditions.Dated(o.Status.Conditions, want.Conditions, now)
 	if write, wait := due(o.Status, want, now.Sub(last.wrote)); !write {
 		return wait, nil
 	}

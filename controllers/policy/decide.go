@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
@@ -69,7 +70,10 @@ func (in *inputs) addAbsent(one absentee) {
 
 // status is the status that a policy should have, without refusals (not ours) and times.
 func status(in inputs) v1alpha1.ServiceCIDRPolicyStatus {
-	out := v1alpha1.ServiceCIDRPolicyStatus{ObservedGeneration: in.generation, Conditions: conditions(in)}
+	out := v1alpha1.ServiceCIDRPolicyStatus{
+		ObservedGeneration: in.generation,
+		Conditions:         conditions.Observed(in.generation, accepted(in), conflicting(in), programmed(in)),
+	}
 	counted := map[netip.Prefix]bool{}
 	for _, r := range in.ranges {
 		prefix := r.Range.Prefix()

@@ -11,8 +11,8 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -151,7 +151,7 @@ func TestWhatIsWorthAWriteAndAWarning(t *testing.T) {
 		"no conflict":               {now: at("Conflicting", "False", reasonNoConflict, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := wording.Dated(tc.before, []metav1.Condition{tc.now}, now)
+			want := conditions.Dated(tc.before, []metav1.Condition{tc.now}, now)
 			if !want[0].LastTransitionTime.Equal(&tc.wantSince) {
 				t.Errorf("since %v, want %v", want[0].LastTransitionTime, tc.wantSince)
 			}

@@ -16,15 +16,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
+	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
-	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 // addFinalizer puts our finalizer on the object if missing, and turns cidr into what is there then.
@@ -149,29 +149,23 @@ func applyConditions(
 	ctx context.Context, to client.Client, apply *networkingv1ac.ServiceCIDRApplyConfiguration, cidr *networkingv1.ServiceCIDR,
 	want []metav1.Condition, at time.Time, as client.FieldOwner,
 ) error {
-	status := networkingv1ac.ServiceCIDRStatus()
-	for _, c := range wording.Dated(cidr.Status.Conditions, want, at) {
+	all := conditions.Dated(cidr.Status.Conditions, want, at)
+	for i, c := range all {
 		if now := meta.FindStatusCondition(cidr.Status.Conditions, c.Type); now != nil && same(*now, c) {
-			c = *now
+			all[i] = *now
 		}
-		status.WithConditions(metav1ac.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).
-			WithMessage(c.Message).WithLastTransitionTime(c.LastTransitionTime))
 	}
-	if err := to.Status().Apply(ctx, apply.WithStatus(status), as, client.ForceOwnership); err != nil {
-		return fmt.Errorf("applying the conditions of ServiceCIDR %s: %w", cidr.Name, err)
-	}
-	return nil
+	return objects.ApplyToServiceCIDR(ctx, to, apply, all, as)
 }
 
 // same reports whether what is there means the same as what we want. Ready is shared with
 // kube-controller-manager and the API server, each with words of its own: there status and reason
 // decide. Only our own words are brought up to date.
 func same(now, want metav1.Condition) bool {
-	if now.Status != want.Status || now.Reason != want.Reason {
-		return false
+	if want.Type == networkingv1.ServiceCIDRConditionReady && !strings.HasPrefix(now.Message, terminatingPrefix) {
+		want.Message = now.Message
 	}
-	theirs := want.Type == networkingv1.ServiceCIDRConditionReady && !strings.HasPrefix(now.Message, terminatingPrefix)
-	return theirs || now.Message == want.Message
+	return conditions.Same(now, want)
 }
 
 // announce sends an event for each abnormal condition written, such as ServiceCIDRNearlyFull.

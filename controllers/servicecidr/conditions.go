@@ -10,6 +10,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
@@ -17,13 +18,9 @@ import (
 // namesShown bounds what a condition or an event lists by name.
 const namesShown = 10
 
-func say(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
-}
-
 // ready is upstream's condition to the letter: an empty reason included.
 func ready() metav1.Condition {
-	return say(networkingv1.ServiceCIDRConditionReady, metav1.ConditionTrue, "", "Kubernetes Service CIDR is ready")
+	return conditions.New(networkingv1.ServiceCIDRConditionReady, metav1.ConditionTrue, "", "Kubernetes Service CIDR is ready")
 }
 
 // terminatingPrefix is how our own words for a ServiceCIDR that is being deleted begin.
@@ -31,20 +28,20 @@ const terminatingPrefix = "The ServiceCIDR is being deleted: "
 
 // terminating keeps upstream's reason; why is ours, and kube-controller-manager's is as good.
 func terminating(why string) metav1.Condition {
-	return say(networkingv1.ServiceCIDRConditionReady, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+why)
+	return conditions.New(networkingv1.ServiceCIDRConditionReady, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+why)
 }
 
 // deletionBlocked names what blocks, if anything does.
 func deletionBlocked(in inputs) metav1.Condition {
 	if in.orphans == 0 {
-		return say(v1alpha1.ConditionDeletionBlocked, metav1.ConditionFalse, "NothingInUse", "No address would be left without a ServiceCIDR.")
+		return conditions.New(v1alpha1.ConditionDeletionBlocked, metav1.ConditionFalse, "NothingInUse", "No address would be left without a ServiceCIDR.")
 	}
 	remedy := ". Delete these, or create a ServiceCIDR that holds their addresses."
 	if in.orphans == 1 {
 		remedy = ". Delete it, or create a ServiceCIDR that holds its address."
 	}
 	before := plural(in.orphans, "address", "addresses") + " would be left without a ServiceCIDR: "
-	return say(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "AddressesInUse", framed(before, in.blockers, in.orphans, remedy))
+	return conditions.New(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "AddressesInUse", framed(before, in.blockers, in.orphans, remedy))
 }
 
 // usageConditions tell how full the bands are and what else uses the networks.
@@ -61,7 +58,7 @@ func usageConditions(in inputs) []metav1.Condition {
 
 // nearlyFull is worded in steps, lest each allocation writes the object: exact figures are metrics.
 func nearlyFull(in inputs) metav1.Condition {
-	c := say(v1alpha1.ConditionNearlyFull, metav1.ConditionFalse, "EnoughFree", "Every band has addresses enough left.")
+	c := conditions.New(v1alpha1.ConditionNearlyFull, metav1.ConditionFalse, "EnoughFree", "Every band has addresses enough left.")
 	var bands []string
 	for _, b := range in.bands {
 		switch {
@@ -103,21 +100,21 @@ func bandFull(in inputs, band allocator.Band, kind, consequence string) metav1.C
 		}
 	}
 	if len(full) == 0 {
-		return say(kind, metav1.ConditionFalse, "AddressesFree", fmt.Sprintf("The %s band has addresses left.", band))
+		return conditions.New(kind, metav1.ConditionFalse, "AddressesFree", fmt.Sprintf("The %s band has addresses left.", band))
 	}
-	return say(kind, metav1.ConditionTrue, "NoAddressFree", fmt.Sprintf("The %s band of %s is full. %s", band, strings.Join(full, " and "), consequence))
+	return conditions.New(kind, metav1.ConditionTrue, "NoAddressFree", fmt.Sprintf("The %s band of %s is full. %s", band, strings.Join(full, " and "), consequence))
 }
 
 // networkOverlap names what overlaps.
 func networkOverlap(in inputs) metav1.Condition {
 	if len(in.overlaps) == 0 {
-		return say(v1alpha1.ConditionNetworkOverlap, metav1.ConditionFalse, "NoOverlap", "No node, pod or declared network overlaps.")
+		return conditions.New(v1alpha1.ConditionNetworkOverlap, metav1.ConditionFalse, "NoOverlap", "No node, pod or declared network overlaps.")
 	}
 	names := make([]string, 0, len(in.overlaps))
 	for _, n := range in.overlaps {
 		names = append(names, fmt.Sprintf("%s (%s)", n.Prefix, n.Owner))
 	}
-	return say(v1alpha1.ConditionNetworkOverlap, metav1.ConditionTrue, "Overlap",
+	return conditions.New(v1alpha1.ConditionNetworkOverlap, metav1.ConditionTrue, "Overlap",
 		framed("Overlaps ", names, uint64(len(names)), ". Traffic to these addresses may be taken for Service traffic; move one of the two."))
 }
 
@@ -125,14 +122,14 @@ func networkOverlap(in inputs) metav1.Condition {
 // server stand at the end: they may be many.
 func writesRefused(refused []refusal.Refused) metav1.Condition {
 	if len(refused) == 0 {
-		return say(v1alpha1.ConditionWritesRefused, metav1.ConditionFalse, "WritesTaken", "The API server takes the operator's writes of IPAddresses.")
+		return conditions.New(v1alpha1.ConditionWritesRefused, metav1.ConditionFalse, "WritesTaken", "The API server takes the operator's writes of IPAddresses.")
 	}
 	texts := make([]string, 0, len(refused))
 	for _, r := range refused {
 		texts = append(texts, fmt.Sprintf("The API server refuses to %s IPAddresses for %s. Allow it to the operator's ServiceAccount%s. It said: %s",
 			r.Operation, r.For, r.Remedy, r.Said))
 	}
-	return say(v1alpha1.ConditionWritesRefused, metav1.ConditionTrue, "Refused", strings.Join(texts, "\n"))
+	return conditions.New(v1alpha1.ConditionWritesRefused, metav1.ConditionTrue, "Refused", strings.Join(texts, "\n"))
 }
 
 // framed puts a list into the middle of a sentence: the first names, and how many there are beyond

@@ -24,6 +24,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 )
@@ -101,7 +102,7 @@ func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.Servic
 		return r.extendOrReplace(ctx, cidr)
 	case defaultFine:
 		r.mismatchSince = time.Time{}
-		return r.report(ctx, cidr, say(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionFalse,
+		return r.report(ctx, cidr, conditions.New(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionFalse,
 			"Consistent", "The default ServiceCIDR is the API server's range."))
 	default:
 		// The API server, which extends its range to dual stack itself, gets the time to.
@@ -208,6 +209,6 @@ func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.Servi
 
 // mismatch says that object and range disagree, and what to do.
 func (r *DefaultReconciler) mismatch(cidr *networkingv1.ServiceCIDR, reason, remedy string) metav1.Condition {
-	return say(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionTrue, reason, fmt.Sprintf("The default ServiceCIDR is %s, "+
+	return conditions.New(v1alpha1.ConditionDefaultRangeMismatch, metav1.ConditionTrue, reason, fmt.Sprintf("The default ServiceCIDR is %s, "+
 		"--service-cluster-ip-range is %s%s", strings.Join(cidr.Spec.CIDRs, ","), strings.Join(r.texts(), ","), remedy))
 }

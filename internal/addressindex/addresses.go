@@ -26,12 +26,12 @@ func ParseClusterIP(text string) (netip.Addr, bool) {
 	return a.Unmap(), ok
 }
 
-// Misspells reports whether a Service writes an address otherwise than its IPAddress is named, as
-// "fd00::00AC" for fd00::ac. API servers take such an IPv6 address with a warning. Their repair
-// loop compares texts: it deletes the IPAddress, because the Service seems not to have its address,
-// and later creates it for the Service, whose address seems to have none.
-func Misspells(s *corev1.Service, a netip.Addr) bool {
-	return slices.ContainsFunc(s.Spec.ClusterIPs, func(text string) bool {
+// Misspells reports whether one of a Service's ClusterIPs is the address, not as its IPAddress is
+// named, as "fd00::00AC" for fd00::ac. API servers take such an IPv6 address with a warning. Their
+// repair loop compares texts: it deletes the IPAddress, because the Service seems not to have its
+// address, and later creates it for the Service, whose address seems to have none.
+func Misspells(texts []string, a netip.Addr) bool {
+	return slices.ContainsFunc(texts, func(text string) bool {
 		b, ok := ParseClusterIP(text)
 		return ok && a == b && text != a.String()
 	})

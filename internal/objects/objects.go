@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -33,6 +35,22 @@ func IgnoreGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// ApplyToServiceCIDR applies what a field manager has to say in the conditions of a ServiceCIDR, of
+// which object has the name and what guards the write.
+func ApplyToServiceCIDR(
+	ctx context.Context, c client.Client, object *networkingv1ac.ServiceCIDRApplyConfiguration, conditions []metav1.Condition, as client.FieldOwner,
+) error {
+	status := networkingv1ac.ServiceCIDRStatus()
+	for _, one := range conditions {
+		status.WithConditions(metav1ac.Condition().WithType(one.Type).WithStatus(one.Status).WithReason(one.Reason).
+			WithMessage(one.Message).WithLastTransitionTime(one.LastTransitionTime))
+	}
+	if err := c.Status().Apply(ctx, object.WithStatus(status), as, client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying the conditions of ServiceCIDR %s: %w", *object.Name, err)
+	}
+	return nil
 }
 
 // ApplyConditions is ApplyStatus for a field manager that has nothing to say but conditions.

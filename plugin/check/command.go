@@ -132,12 +132,12 @@ func run(ctx context.Context, a *cli.Session, out string, etcd migrate.Connectio
 
 // destination reads -o: a format, or a file whose name tells the format.
 func destination(out string) (format, file string, err error) {
-	if slices.Contains([]string{"", "json", "yaml", "junit"}, out) {
+	if err = cli.OneOfOrEmpty("--output", out, "json", "yaml", "junit"); err == nil {
 		return out, "", nil
 	}
 	format = map[string]string{".json": "json", ".yaml": "yaml", ".yml": "yaml", ".xml": "junit"}[filepath.Ext(out)]
 	if format == "" {
-		return "", "", fmt.Errorf("--output %q is none of json, yaml, junit, or a file name that ends in .yaml, .json or .xml", out)
+		return "", "", fmt.Errorf("%w, or a file name that ends in .yaml, .json or .xml", err)
 	}
 	return format, out, nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,9 +12,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 )
 
-// formats are those of every command that prints a list.
-var formats = []string{"", "wide", "json", "yaml", "name"}
-
 // Output is how a list is printed.
 type Output struct {
 	Format    string
@@ -24,10 +20,7 @@ type Output struct {
 
 // Validate returns an error if the format is unknown.
 func (o *Output) Validate() error {
-	if !slices.Contains(formats, o.Format) {
-		return fmt.Errorf("--output %q is none of wide, json, yaml, name", o.Format)
-	}
-	return nil
+	return OneOfOrEmpty("--output", o.Format, "wide", "json", "yaml", "name")
 }
 
 // Listing is a list that can be printed in every format: a table, a value for programs, or names.

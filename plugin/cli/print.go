@@ -41,11 +41,22 @@ func ValidPlanOutput(output string) error {
 }
 
 // ValidOutput returns an error if a format is none of table, JSON and YAML.
-func ValidOutput(format string) error {
-	if !slices.Contains([]string{"table", "json", "yaml"}, format) {
-		return fmt.Errorf("--output %q is none of table, json, yaml", format)
+func ValidOutput(format string) error { return OneOf("--output", format, "table", "json", "yaml") }
+
+// OneOf returns an error that names the known values if a flag's is none of them.
+func OneOf(flag, value string, known ...string) error {
+	if slices.Contains(known, value) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s %q is none of %s", flag, value, strings.Join(known, ", "))
+}
+
+// OneOfOrEmpty is OneOf for a flag that may be left out.
+func OneOfOrEmpty(flag, value string, known ...string) error {
+	if value == "" {
+		return nil
+	}
+	return OneOf(flag, value, known...)
 }
 
 // Write prints into a buffer; the caller that flushes gets the error. No output steers a terminal.

@@ -8,4 +8,10 @@ func TestValidOutput(t *testing.T) {
 			t.Errorf("%q: %v", format, err)
 		}
 	}
+	if err := OneOfOrEmpty("--band", "", "static", "dynamic"); err != nil {
+		t.Error(err)
+	}
+	if err := OneOfOrEmpty("--band", "x", "static", "dynamic"); err == nil || err.Error() != `--band "x" is none of static, dynamic` {
+		t.Error(err)
+	}
 }

@@ -3,9 +3,7 @@ package health
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,8 +35,8 @@ Exit status: 0 all is well, 1 something is not, 2 it could not be told.`,
   kubectl clusterip status --wait=2m`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if known := []string{"", "wide", "json", "yaml"}; !slices.Contains(known, format) {
-				return fmt.Errorf("--output %q is none of wide, json, yaml", format)
+			if err := cli.OneOfOrEmpty("--output", format, "wide", "json", "yaml"); err != nil {
+				return err
 			}
 			return status(cmd.Context(), a, namespace, timeout, format)
 		},

@@ -40,18 +40,10 @@ func parentOf(a view.Address) string {
 }
 
 func (f filter) validate() error {
-	for _, row := range []struct {
-		flag, value string
-		known       []string
-	}{
-		{"--band", f.band, []string{"", "static", "dynamic"}},
-		{"--state", f.state, []string{"", "allocated", "reserved", "cooling"}},
-	} {
-		if !slices.Contains(row.known, row.value) {
-			return fmt.Errorf("%s %q is none of %s", row.flag, row.value, strings.Join(row.known[1:], ", "))
-		}
-	}
-	return nil
+	return cmp.Or(
+		cli.OneOfOrEmpty("--band", f.band, "static", "dynamic"),
+		cli.OneOfOrEmpty("--state", f.state, "allocated", "reserved", "cooling"),
+	)
 }
 
 // NewAddresses returns the command `addresses` with its subcommand `show`.

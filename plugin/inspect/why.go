@@ -46,8 +46,8 @@ What would happen is computed by the function by which the admission webhook dec
   kubectl clusterip why 10.96.0.10`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains([]string{"", "json", "yaml"}, format) {
-				return fmt.Errorf("--output %q is none of json, yaml", format)
+			if err := cli.OneOfOrEmpty("--output", format, "json", "yaml"); err != nil {
+				return err
 			}
 			set, err := labels.ConvertSelectorToLabelsMap(withLabels)
 			if err != nil {

@@ -9,7 +9,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -21,6 +20,8 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
+	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 )
 
 const reasonFinalized = "Finalized"
@@ -50,7 +51,7 @@ func Finalized() metav1.Condition {
 }
 
 func migrated(status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: v1alpha1.ConditionMigrated, Status: status, Reason: reason, Message: message}
+	return conditions.New(v1alpha1.ConditionMigrated, status, reason, message)
 }
 
 type inputs struct {
@@ -69,7 +70,7 @@ func decide(w inputs) *metav1.Condition {
 		}
 		want = Flipped()
 	}
-	if w.now != nil && !news(*w.now, want) {
+	if w.now != nil && conditions.Same(*w.now, want) {
 		return nil
 	}
 	return &want
@@ -83,29 +84,16 @@ func Write(ctx context.Context, c client.Client, apiVersion string, want metav1.
 		return client.IgnoreNotFound(err)
 	}
 	there := meta.FindStatusCondition(cidr.Status.Conditions, want.Type)
-	if there == nil && !begin || there != nil && !news(*there, want) {
+	if there == nil && !begin || there != nil && conditions.Same(*there, want) {
 		return nil
 	}
 	return apply(ctx, c, apiVersion, cidr, want, now)
 }
 
-func news(there, want metav1.Condition) bool {
-	return there.Status != want.Status || there.Reason != want.Reason || there.Message != want.Message
-}
-
-// apply keeps the time of the last transition while the status is the same.
 func apply(ctx context.Context, c client.Client, apiVersion string, cidr *networkingv1.ServiceCIDR, want metav1.Condition, now time.Time) error {
-	since := metav1.NewTime(now)
-	if there := meta.FindStatusCondition(cidr.Status.Conditions, want.Type); there != nil && there.Status == want.Status {
-		since = there.LastTransitionTime
-	}
-	status := networkingv1ac.ServiceCIDRStatus().WithConditions(metav1ac.Condition().
-		WithType(want.Type).WithStatus(want.Status).WithReason(want.Reason).WithMessage(want.Message).WithLastTransitionTime(since))
-	object := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(apiVersion).WithUID(cidr.UID).WithStatus(status)
-	if err := c.Status().Apply(ctx, object, client.FieldOwner(v1alpha1.ManagerMigration), client.ForceOwnership); err != nil {
-		return fmt.Errorf("applying the condition %s: %w", want.Type, err)
-	}
-	return nil
+	object := networkingv1ac.ServiceCIDR(cidr.Name).WithAPIVersion(apiVersion).WithUID(cidr.UID)
+	dated := conditions.Dated(cidr.Status.Conditions, []metav1.Condition{want}, now)
+	return objects.ApplyToServiceCIDR(ctx, c, object, dated, v1alpha1.ManagerMigration)
 }
 
 // pause is between two writes, so that a migration of many addresses is a few of them.
