@@ -59,7 +59,7 @@ func (d *data) history(_ context.Context, query url.Values) (any, error) {
 		return nil, fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
 	known, err := d.allocations()
-	return curve{cidr.String(), history(known.all, cidr, known.at)}, err
+	return curve{cidr.String(), history(known.all, cidr.Masked(), known.at)}, err
 }
 
 // historyPoints is how many points of a curve are drawn.

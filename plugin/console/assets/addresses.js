@@ -1,6 +1,6 @@
 // All addresses that are in use, kept or cooling down, and who has them.
 import { age, facts, h, show } from './dom.js'
-import { List, why } from './list.js'
+import { link, List, why } from './list.js'
 
 const parents = a => (a.parents ?? []).join(', ')
 // names are those of Services without their kind: NAMESPACE/NAME, by which parents are filtered, and their namespaces.
@@ -13,7 +13,7 @@ const parentLink = p => p.startsWith('service/') ? why(p) : h('span', {}, p)
 function detail(a, old) {
   const out = old ?? h('section', { 'aria-label': a.address })
   show(out, facts(['Parent', a.parents && h('span', {}, a.parents.map(parentLink))], ['Note', a.note], ['ServiceCIDR', a.ranges?.join(', ')], ['Band', a.band], ['Policy', a.policy], ['Wrong', a.wrong && h('span', { class: 'bad' }, a.wrong.join(', '))]),
-    h('p', { class: 'links' }, why(a.address, 'Why'), h('a', { href: `#map/${around(a.address)}` }, 'Map')))
+    h('p', { class: 'links' }, why(a.address, 'Why'), link('map/' + around(a.address), 'Map')))
   return out
 }
 

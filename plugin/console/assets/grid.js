@@ -2,6 +2,7 @@
 // Tab, and the arrows go from cell to cell (keys.js).
 //
 // New data changes cells whose text has changed, and nothing else: focus, selection and place stay.
+import { emptyCell, fill, gap } from './cells.js'
 import { Details } from './details.js'
 import { h, patch } from './dom.js'
 import { keep } from './keep.js'
@@ -9,6 +10,8 @@ import { move } from './keys.js'
 import { haystack, sorted, tester, words } from './order.js'
 import { tools } from './tools.js'
 import { gaps, offset, visible } from './window.js'
+
+const idle = globalThis.requestIdleCallback ?? setTimeout // Safari has none
 
 export class Grid {
   // name is that of the place where search, filters, order and the open row are kept while another view is open; columns and filters are as in order.js;
@@ -56,7 +59,7 @@ export class Grid {
     }))
     this.byKey = new Map([...this.keys].map(([row, key]) => [key, row]))
     this.haystacks = null
-    requestIdleCallback(() => this.searchable())
+    idle(() => this.searchable())
     this.tools.update(rows)
     this.arrange()
   }
@@ -72,7 +75,7 @@ export class Grid {
     this.state.filters = { ...filters }
     this.state.search = ''
     this.tools.show()
-    this.arrange()
+    this.rearrange()
   }
 
   // arrange decides which rows are shown in which order, and draws.
@@ -100,9 +103,14 @@ export class Grid {
   // sortBy goes round: ascending, descending, as the data comes.
   sortBy(i) {
     const s = this.state
-    if (s.sort !== i) Object.assign(s, { sort: i, descending: false })
-    else if (!s.descending) s.descending = true
-    else Object.assign(s, { sort: -1, descending: false })
+    const turned = s.sort === i && s.descending, same = s.sort === i
+    Object.assign(s, { sort: turned ? -1 : i, descending: same && !turned })
+    this.rearrange()
+  }
+
+  // rearrange is for what the user has changed: the first rows are of interest.
+  rearrange() {
+    this.scroller.scrollTop = 0
     this.arrange()
   }
 
@@ -120,9 +128,9 @@ export class Grid {
     const heights = gaps(l, rows), kept = new Map(), parts = []
     this.spare = this.notNeeded(rows)
     rows.forEach((i, n) => {
-      parts.push(this.gap(heights[n]), ...this.row(i, i === l.open, kept))
+      parts.push(gap(heights[n], this.columns.length), ...this.row(i, i === l.open, kept))
     })
-    parts.push(this.gap(heights[rows.length]))
+    parts.push(gap(heights[rows.length], this.columns.length))
     if (l.open < 0) this.details?.close()
     this.drawn = kept
     patch(this.body, parts.filter(Boolean))
@@ -136,23 +144,16 @@ export class Grid {
     return [...this.drawn].filter(([key, one]) => !keys.has(key) && !one.tr.contains(document.activeElement)).map(([, one]) => one)
   }
 
-  gap(height) {
-    if (height <= 0) return null
-    const tr = h('tr', { class: 'gap', role: 'presentation' }, h('td', { role: 'presentation', colspan: this.columns.length }))
-    tr.firstChild.style.height = height + 'px'
-    return tr
-  }
-
   // row returns the elements of a row, those that are there already if possible.
   row(i, open, kept) {
     const row = this.shown[i], key = this.keys.get(row), texts = this.columns.map(c => String(c.text(row) ?? ''))
-    const one = this.drawn.get(key) ?? this.spare.pop() ?? { tr: h('tr', { class: 'row', role: 'row' }, this.columns.map((c, n) => this.emptyCell(c, n))), texts: [] }
+    const one = this.drawn.get(key) ?? this.spare.pop() ?? { tr: h('tr', { class: 'row', role: 'row' }, this.columns.map((c, n) => emptyCell(c, n, n === 0 && this.detail))), texts: [] }
     kept.set(key, one)
     one.tr.dataset.row = key
     one.tr.setAttribute('aria-rowindex', i + 2)
     for (const [name, value] of Object.entries(this.attributes(row))) one.tr.setAttribute(name, value)
     this.columns.forEach((c, n) => {
-      if (one.texts[n] !== texts[n]) this.fill(one.tr.cells[n], c, n, row, texts[n])
+      if (one.texts[n] !== texts[n]) fill(one.tr.cells[n], c, row, texts[n], n === 0 && this.detail)
     })
     one.texts = texts
     if (!this.detail) return [one.tr]
@@ -161,18 +162,6 @@ export class Grid {
     button.dataset.key = key
     button.setAttribute('aria-expanded', String(open))
     return open ? [one.tr, this.details.of(row, key)] : [one.tr]
-  }
-
-  emptyCell(c, n) {
-    const classes = [c.number ? 'number' : '', c.narrow ?? ''].join(' ').trim(), button = n === 0 && this.detail
-    return h(n === 0 ? 'th' : 'td', { role: n === 0 ? 'rowheader' : 'gridcell', scope: n === 0 ? 'row' : null, tabindex: -1, class: classes || null, 'data-title': c.title, 'aria-colindex': n + 1 },
-      button && h('button', { type: 'button', tabindex: -1, 'aria-expanded': 'false' }))
-  }
-
-  fill(cell, c, n, row, text) {
-    if (n === 0 && this.detail) cell.firstChild.textContent = text
-    else if (c.cell) cell.replaceChildren(c.cell(row) ?? '')
-    else cell.textContent = cell.title = text // as a whole in the tip where it is cut
   }
 
   // toggle opens a row, or closes it.

@@ -36,5 +36,8 @@ export class List extends HTMLElement {
   disconnectedCallback() { this.grid?.destroy() }
 }
 
+// link leads to another view. It is known by where it leads, so that it has the focus again when what is around it is made anew.
+export const link = (to, text) => h('a', { href: '#' + to, 'data-key': '#' + to }, text)
+
 // why is a link to the answer about a subject.
-export const why = (subject, text = subject) => h('a', { href: '#why/' + encodeURIComponent(subject) }, text)
+export const why = (subject, text = subject) => link('why/' + encodeURIComponent(subject), text)

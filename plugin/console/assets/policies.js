@@ -1,6 +1,6 @@
 // Policies, and what was refused in their name.
 import { age, count, facts, h, show, verdict } from './dom.js'
-import { List, why } from './list.js'
+import { link, List, why } from './list.js'
 
 const condition = (p, type) => p.status.conditions?.find(c => c.type === type)
 const yes = (p, type) => condition(p, type)?.status === 'True'
@@ -12,8 +12,8 @@ function policyDetail(p, old) {
   const out = old ?? h('section', { 'aria-label': p.name })
   show(out, facts(['Ranges that it has', ranges(p).join(', ')], ['Namespaces', p.namespaces], ['Services', p.services]),
     (p.status.conditions ?? []).map(c => h('p', {}, h('strong', {}, `${c.type} is ${c.status}`), ` for ${age(c.lastTransitionTime)}: ${c.message}`)),
-    h('p', { class: 'links' }, h('a', { href: '#refusals/policy=' + encodeURIComponent(p.name) }, `Refused in its name: ${refusalsOf(p).reduce((n, r) => n + (r.count ?? 1), 0)}`),
-      h('a', { href: '#ranges/policy=' + encodeURIComponent(p.name) }, 'Ranges')))
+    h('p', { class: 'links' }, link('refusals/policy=' + encodeURIComponent(p.name), `Refused in its name: ${refusalsOf(p).reduce((n, r) => n + r.times, 0)}`),
+      link('ranges/policy=' + encodeURIComponent(p.name), 'Ranges')))
   return out
 }
 

@@ -1,7 +1,7 @@
 // Ranges with their use, over time and as it is forecast.
 import { sum } from './curve.js'
 import { age, count, facts, h, show, span, verdict } from './dom.js'
-import { List, why } from './list.js'
+import { link, List, why } from './list.js'
 import { fill, paintBox } from './pattern.js'
 
 const share = (part, whole) => whole === 0 ? 100 : Math.floor(part / whole * 100)
@@ -63,8 +63,7 @@ function detailFacts(r) {
     facts(['Static band', r.static.size ? `${share(r.static.size - r.static.free, r.static.size)} % of ${count(r.static.size)}` : 'none'], ['Dynamic band', `${share(r.dynamic.size - r.dynamic.free, r.dynamic.size)} % of ${count(r.dynamic.size)}`],
       ['Growth', grows(r) ? `${count(sum(r, 'growthPerDay'))} a day` : 'unknown'], ['Policies', policies(r).join(', ')], ['Age', age(r.created)]),
     ...conditionTexts(r),
-    h('p', { class: 'links' }, h('a', { href: '#map/' + r.cidr, 'data-key': 'map ' + id(r) }, 'Map'),
-      h('a', { href: '#addresses/range=' + encodeURIComponent(r.serviceCIDR), 'data-key': 'addresses ' + id(r) }, 'Addresses'), why('range/' + r.serviceCIDR, 'Why')),
+    h('p', { class: 'links' }, link('map/' + r.cidr, 'Map'), link('addresses/range=' + encodeURIComponent(r.serviceCIDR), 'Addresses'), why('range/' + r.serviceCIDR, 'Why')),
   ]
 }
 
@@ -77,9 +76,9 @@ function detail(r, old) {
 }
 
 const columns = [
-  { title: 'Range', text: r => r.cidr, width: 11 },
-  { title: 'ServiceCIDR', text: r => r.serviceCIDR, width: 9, narrow: 'beside' },
-  { title: 'In use', text: parts, cell: bar, sort: usedShare, search: false, width: 9, narrow: 'whole' },
+  { title: 'Range', text: r => r.cidr, width: 13 },
+  { title: 'ServiceCIDR', text: r => r.serviceCIDR, width: 8, narrow: 'beside' },
+  { title: 'In use', text: parts, cell: bar, sort: usedShare, search: false, width: 8, narrow: 'whole' },
   { title: 'Used', number: true, text: r => `${sum(r, 'allocated')} (${usedShare(r)} %)`, sort: r => sum(r, 'allocated'), search: false, width: 7.5 },
   { title: 'Free', number: true, text: r => count(sum(r, 'free')), sort: r => sum(r, 'free'), search: false, width: 6 },
   { title: 'Reserved', number: true, text: r => sum(r, 'reserved'), sort: r => sum(r, 'reserved'), search: false, width: 6 },

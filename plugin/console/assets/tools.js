@@ -7,7 +7,7 @@ function control(grid, filter) {
   const changed = e => {
     grid.state.filters[filter.name] = e.target.value
     grid.onfilter?.(grid.state.filters)
-    grid.arrange()
+    grid.rearrange()
   }
   if (filter.options) return h('select', { 'data-filter': filter.name, onchange: changed }, h('option', { value: '' }, 'all'), filter.options.map(([value, text]) => h('option', { value }, text)))
   return h('input', { 'data-filter': filter.name, list: `${grid.name}-${filter.name}`, autocomplete: 'off', spellcheck: 'false', placeholder: 'all', oninput: changed })
@@ -19,7 +19,7 @@ function sortSelect(grid) {
     onchange: e => {
       const [i, way] = e.target.value.split(' ')
       Object.assign(grid.state, { sort: Number(i), descending: way === 'down' })
-      grid.arrange()
+      grid.rearrange()
     },
   }, h('option', { value: '-1' }, 'as it comes'), options.map(([value, text]) => h('option', { value }, text)))
 }
@@ -28,7 +28,7 @@ function sortSelect(grid) {
 export function tools(grid) {
   const search = h('input', {
     type: 'search', 'data-search': true, autocomplete: 'off', spellcheck: 'false', 'aria-keyshortcuts': '/',
-    oninput: e => { grid.state.search = e.target.value; grid.arrange() },
+    oninput: e => { grid.state.search = e.target.value; grid.rearrange() },
   })
   const controls = grid.filters.map(f => [f, control(grid, f)])
   const lists = grid.filters.filter(f => !f.options).map(f => [f, h('datalist', { id: `${grid.name}-${f.name}` })])
