@@ -191,7 +191,9 @@ export class Grid {
   }
 
   resized() {
-    this.narrow = this.table.tHead.offsetHeight === 0
+    const narrow = this.table.tHead.offsetHeight === 0
+    if (narrow !== this.narrow) this.state.cursor.column = 0 // another one may be away now
+    this.narrow = narrow
     if (!this.placed && this.shown?.length > 0 && this.scroller.clientHeight > 0) {
       this.placed = true
       this.scroller.scrollTop = this.state.top
@@ -266,14 +268,20 @@ export class Grid {
     const at = this.state.cursor
     if ((e.key === 'Enter' || e.key === ' ') && e.target.matches('td') && this.detail && at.key !== null) this.toggle(at.key)
     else {
-      const page = Math.max(1, Math.floor(this.scroller.clientHeight / this.height) - 2)
-      const to = move(e, { row: this.place(at.key), column: at.column, rows: this.shown.length, columns: this.columns.length, page, head: !this.narrow })
+      const page = Math.max(1, Math.floor(this.scroller.clientHeight / this.height) - 2), columns = this.seenColumns()
+      const to = move(e, { row: this.place(at.key), column: columns.indexOf(at.column), rows: this.shown.length, columns: columns.length, page, head: !this.narrow })
       if (!to) return
-      this.state.cursor = { key: to.row < 0 ? null : this.keys.get(this.shown[to.row]), column: to.column }
+      this.state.cursor = { key: to.row < 0 ? null : this.keys.get(this.shown[to.row]), column: columns[to.column] }
       this.touched = true
       this.focus()
     }
     e.preventDefault()
+  }
+
+  // seenColumns are those that a narrow window has, too.
+  seenColumns() {
+    const cells = [...this.body.querySelector('tr.row').cells]
+    return cells.flatMap((cell, i) => cell.offsetWidth > 0 ? [i] : [])
   }
 
   // click opens a row wherever it is clicked, but for links and where text was selected.
