@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/health"
-	"github.com/clusterip-operator/clusterip-operator/plugin/inspect"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
@@ -75,7 +73,7 @@ func run(ctx context.Context, a *cli.Session, port uint16, namespace string, bro
 func newSources(ctx context.Context, s *cli.Cluster, v *view.View, namespace string) map[string]Source {
 	d := &data{
 		session: s, view: v,
-		wrong: remembered(ctx, 5*time.Second, func(ctx context.Context) ([]netip.Addr, error) { return inspect.WrongAddresses(ctx, v) }),
+		addresses: remembered(ctx, 5*time.Second, v.Addresses),
 		allocations: remembered(ctx, 10*time.Second, func(ctx context.Context) (allocations, error) {
 			all, err := v.Allocations(ctx)
 			return allocations{all, time.Now()}, err
@@ -85,7 +83,8 @@ func newSources(ctx context.Context, s *cli.Cluster, v *view.View, namespace str
 		status: remembered(ctx, 30*time.Second, func(ctx context.Context) (health.Installation, error) { return health.Look(ctx, s, namespace) }),
 	}
 	return map[string]Source{
-		"state": d.state, "ranges": d.ranges, "map": d.chart, "policies": d.policies, "findings": d.findings, "health": d.installation, "why": d.why,
+		"state": d.state, "ranges": d.ranges, "history": d.history, "addresses": d.list, "map": d.chart, "policies": d.policies, "renumberings": d.renumberings,
+		"findings": d.findings, "health": d.installation, "why": d.why, "suggestions": d.suggestions,
 	}
 }
 

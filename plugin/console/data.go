@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -27,16 +26,10 @@ type data struct {
 	session *cli.Cluster
 	view    *view.View
 
-	wrong       func() ([]netip.Addr, error)
+	addresses   func() ([]view.Address, error)
 	allocations func() (allocations, error)
 	report      func() (check.Report, error)
 	status      func() (health.Installation, error)
-}
-
-// allocations are all addresses in use at a moment. Curves end there, and so stay until the next.
-type allocations struct {
-	all []view.Allocation
-	at  time.Time
 }
 
 // head is what the head of the page shows.
@@ -69,69 +62,6 @@ func (d *data) state(ctx context.Context, _ url.Values) (any, error) {
 	err = json.Unmarshal(text, &v)
 	out.Version = v.GitVersion
 	return out, err
-}
-
-// row is a row of the ranges, with what is drawn below them.
-type row struct {
-	inspect.Range
-	Conditions []metav1.Condition `json:"conditions"`
-	// History are times in seconds, and how many of the addresses in use now were taken by then.
-	History [][2]int64 `json:"history"`
-}
-
-func (d *data) ranges(ctx context.Context, _ url.Values) (any, error) {
-	cidrs, policies, err := d.session.RangesAndPolicies(ctx)
-	if err != nil {
-		return nil, err
-	}
-	allocations, err := d.allocations()
-	if err != nil {
-		return nil, err
-	}
-	all := []row{}
-	for i := range cidrs.Items {
-		o := &cidrs.Items[i]
-		told, _ := inspect.ToldUsage(o)
-		for j, u := range inspect.CountedUsage(o, d.view).Ranges {
-			if j < len(told.Ranges) { // the view counts now, only the operator knows growth
-				u.Static.GrowthPerDay, u.Dynamic.GrowthPerDay = told.Ranges[j].Static.GrowthPerDay, told.Ranges[j].Dynamic.GrowthPerDay
-			}
-			all = append(all, row{inspect.NewRange(o, u, policies.Items), append([]metav1.Condition{}, o.Status.Conditions...), history(allocations.all, u.CIDR, allocations.at)})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b row) int { return inspect.BySoonestFull(a.Range, b.Range) })
-	return all, nil
-}
-
-// historyPoints is how many points of a curve are drawn.
-const historyPoints = 100
-
-// history counts a range's allocations that existed at equal steps from the first one until now.
-func history(sorted []view.Allocation, cidr string, now time.Time) [][2]int64 {
-	out := [][2]int64{}
-	p, err := netip.ParsePrefix(cidr)
-	if err != nil {
-		return out
-	}
-	from, _ := slices.BinarySearchFunc(sorted, p.Addr(), func(a view.Allocation, b netip.Addr) int { return a.Address.Compare(b) })
-	var times []int64
-	for ; from < len(sorted) && p.Contains(sorted[from].Address); from++ {
-		times = append(times, sorted[from].Since.Unix())
-	}
-	if len(times) == 0 {
-		return out
-	}
-	slices.Sort(times)
-	first, last := times[0], max(now.Unix(), times[len(times)-1])
-	for i := range int64(historyPoints) {
-		t := first + (last-first)*i/(historyPoints-1)
-		n, _ := slices.BinarySearch(times, t+1)
-		if len(out) > 0 && out[len(out)-1][0] == t {
-			out = out[:len(out)-1]
-		}
-		out = append(out, [2]int64{t, int64(n)})
-	}
-	return out
 }
 
 // policy is a row of the policies.

@@ -10,6 +10,11 @@
 //
 // assets/uplot.* are npm's uPlot 1.6.32 (dist/uPlot.iife.min.js, dist/uPlot.min.css), unchanged.
 //
+// The page has all rows of a list in its memory, and in the document those that can be seen: with
+// thousands of them, only so a filter answers at once. New data changes cells whose text is another
+// one, so that focus and selection stay.
+//
 // Start with command.go; data.go answers, server.go serves, and assets/app.js is where the page
-// begins.
+// begins. assets/grid.js is what lists have in common; assets/order.js, window.js and keys.js
+// decide for it.
 package console

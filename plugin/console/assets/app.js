@@ -1,14 +1,19 @@
 // The frame of the page: it asks for the data of the view that is open, every two seconds, and hands on what has changed.
 //
-// A view is a custom element with two static fields, `title` and `source`, and a method update(data, rest). rest is what stands behind the view's
-// name in the address: #map/10.96.0.0/24.
+// A view is a custom element with two static fields, `title` and `source`, and a method update(data); repaint() draws it in other colours. rest is what stands
+// behind the view's name in the address: #map/10.96.0.0/24. A view may name a second question, `also`, whose answer goes to answer(data).
 import { h } from './dom.js'
+import { theme } from './theme.js'
 import './ranges.js'
+import './addresses.js'
 import './map.js'
-import './lists.js'
+import './policies.js'
+import './renumberings.js'
+import './findings.js'
+import './operator.js'
 import './why.js'
 
-const views = ['ranges', 'map', 'policies', 'findings', 'health', 'why']
+const views = ['ranges', 'addresses', 'map', 'policies', 'refusals', 'renumberings', 'findings', 'health', 'why']
 const interval = 2000
 const nav = document.querySelector('nav'), main = document.querySelector('main')
 const cluster = document.querySelector('#cluster'), trouble = document.querySelector('#trouble')
@@ -48,44 +53,62 @@ const kind = name => customElements.get('clusterip-' + name)
 // route opens the view that the address names.
 function route() {
   const { name, rest } = where()
-  if (open?.localName !== 'clusterip-' + name) {
-    open = document.createElement('clusterip-' + name)
-    open.append(h('p', { class: 'empty' }, 'Reading …'))
-    main.replaceChildren(open)
-    document.title = kind(name).title + ' · clusterip console'
-    for (const a of nav.children) {
-      if (a.hash === '#' + name) a.setAttribute('aria-current', 'page')
-      else a.removeAttribute('aria-current')
-    }
+  if (open?.localName !== 'clusterip-' + name) show(name, rest)
+  else {
+    open.rest = rest
+    open.refilter?.()
   }
-  open.rest = rest
   known.clear()
   poll()
 }
 
+// show replaces the view. What had the focus in the former one is gone: the next Tab begins in the new one.
+function show(name, rest) {
+  const focus = main.contains(document.activeElement)
+  open = document.createElement('clusterip-' + name)
+  open.rest = rest
+  open.append(h('p', { class: 'empty' }, 'Reading …'))
+  main.replaceChildren(open)
+  if (focus) main.focus()
+  document.title = kind(name).title + ' · clusterip console'
+  for (const a of nav.children) {
+    if (a.hash === '#' + name) a.setAttribute('aria-current', 'page')
+    else a.removeAttribute('aria-current')
+  }
+  nav.querySelector('[aria-current]').scrollIntoView({ block: 'nearest', inline: 'nearest' })
+}
+
 async function poll() {
   clearTimeout(timer)
-  const question = ++asking, view = open
-  const path = view.constructor.path ? view.constructor.path(view.rest) : view.constructor.source
+  const question = ++asking, view = open, { path, source } = view.constructor
+  const late = () => question !== asking
   let error
   const asked = ask('state').then(state => {
-    if (question !== asking) return
+    if (late()) return
     last = state ?? last
     head(error)
   })
   try {
-    const data = path && await ask(path)
-    if (question === asking && data !== undefined) view.update(data)
+    const main = path ? path(view.rest) : source
+    const data = main && await ask(main)
+    if (!late() && data !== undefined) view.update(data)
+    const more = !late() && view.also && await ask(view.also)
+    if (!late() && more) view.answer(more)
   } catch (e) {
     error = e
   }
   await asked.catch(e => { error = e })
-  if (question !== asking) return
+  if (late()) return
   head(error)
-  timer = setTimeout(poll, interval)
+  timer = setTimeout(poll, view.constructor.interval ?? interval)
 }
 
 let last = null // the last state
+
+// say changes what an element says. What is read aloud when it changes is not touched without need.
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text
+}
 
 // head says which cluster it is, whether it answers, and what else went wrong.
 function head(error) {
@@ -93,33 +116,31 @@ function head(error) {
   if (error instanceof TypeError) text = 'The console does not answer: `kubectl clusterip console` has ended. Start it again, and open the address that it prints.'
   else if (last?.error) text = `The API server does not answer: ${last.error}. What is shown is as it was last known.`
   else if (error) text = error.message
-  if (trouble.textContent !== text) trouble.textContent = text // it is read aloud when it changes
+  say(trouble, text)
   if (!last) return
   const ips = last.bitmap ? `${last.withIPAddress} of ${last.clusterIPs} ClusterIPs have an IPAddress (the bitmap allocates)` : `${last.clusterIPs} ClusterIPs`
-  cluster.textContent = [last.host, last.version ?? 'does not answer', ips].join(' · ')
+  say(cluster, [last.host, last.version ?? 'does not answer', ips].join(' · '))
 }
 
-// Themes: what the system has, until the user chooses.
-const theme = document.querySelector('#theme')
-const dark = () => (document.documentElement.dataset.theme ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')) === 'dark'
-function paint() {
-  known.clear() // views draw themselves anew
-  poll()
-}
-theme.addEventListener('click', () => {
-  document.documentElement.dataset.theme = dark() ? 'light' : 'dark'
-  paint()
-})
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', paint)
-
+theme(document.querySelector('#theme'), () => open.repaint?.())
 nav.append(...views.map((name, i) => h('a', { href: '#' + name, accesskey: String(i + 1) }, kind(name).title)))
 addEventListener('hashchange', route)
-// The figures 1 to 6 open views, unless somebody types.
+main.addEventListener('ask', () => {
+  known.clear()
+  poll()
+})
+// The address names the view, so that the skip link must not write into it.
+document.querySelector('.skip').addEventListener('click', e => {
+  e.preventDefault()
+  main.focus()
+})
+// The figures open views, and a slash the search, unless the user types.
 addEventListener('keydown', e => {
   if (e.target.closest('input, select, textarea') || e.ctrlKey || e.altKey || e.metaKey) return
-  const name = views[Number(e.key) - 1]
-  if (!name) return
-  e.preventDefault() // or the figure is typed where the focus goes
-  location.hash = name
+  const search = e.key === '/' && open.querySelector('[data-search]'), name = views[Number(e.key) - 1]
+  if (!search && !name) return
+  e.preventDefault() // or the key is typed where the focus goes
+  if (search) search.focus()
+  else location.hash = name
 })
 route()

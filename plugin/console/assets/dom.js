@@ -28,6 +28,26 @@ export function show(root, ...children) {
   }
 }
 
+// patch brings the children of an element in line with a list. Those that stay are not taken out of the page, so that they keep the focus.
+export function patch(root, children) {
+  const wanted = new Set(children), active = root.contains(document.activeElement) ? document.activeElement : null
+  for (const child of [...root.children]) if (!wanted.has(child)) child.remove()
+  let at = root.firstChild
+  for (const child of children) {
+    if (child === at) at = at.nextSibling
+    else root.insertBefore(child, at)
+  }
+  if (active?.isConnected && active !== document.activeElement) active.focus({ preventScroll: true }) // its row has another place now
+}
+
+// facts makes a list of names and what they are; a fact without anything is left out.
+export function facts(...all) {
+  return h('dl', {}, all.filter(([, value]) => value !== undefined && value !== null && value !== '' && value !== false).map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))))
+}
+
+// verdict says a text in the colour of what is well, or of what is not.
+export const verdict = (well, text) => h('span', { class: well ? 'good' : 'bad' }, text)
+
 // table makes a table of columns {title, cell(row), number} and rows; attributes(row) are those of a row.
 export function table(caption, columns, rows, attributes = () => ({})) {
   if (rows.length === 0) return h('p', { class: 'empty' }, caption, ': none.')
@@ -38,15 +58,21 @@ export function table(caption, columns, rows, attributes = () => ({})) {
     h('tbody', {}, rows.map(row => h('tr', attributes(row), columns.map(c => h('td', { class: side(c) }, c.cell(row) ?? '')))))))
 }
 
-// colour reads a colour of the style sheet, as the present theme has it.
+// colour reads a colour of the style sheet, as the present theme has it. Asking the browser is slow, and a bar takes ten.
+const colours = new Map()
 export function colour(name) {
-  const probe = h('span', {})
-  probe.style.color = `var(--${name})`
-  document.body.append(probe)
-  const value = getComputedStyle(probe).color
-  probe.remove()
-  return value
+  if (!colours.has(name)) {
+    const probe = h('span', {})
+    probe.style.color = `var(--${name})`
+    document.body.append(probe)
+    colours.set(name, getComputedStyle(probe).color)
+    probe.remove()
+  }
+  return colours.get(name)
 }
+
+// forgetColours is for another theme.
+export const forgetColours = () => colours.clear()
 
 // count writes a number as the command does: what is larger than a number can be is a power of two.
 export function count(n) {
@@ -63,7 +89,7 @@ export function span(seconds) {
   return Math.floor(s / 365 / 86400) + 'y'
 }
 
-// age is how long ago a time of the API was.
+// age is how long ago a time was: one of the API, or a number of milliseconds.
 export function age(time) {
-  return span((Date.now() - Date.parse(time)) / 1000)
+  return span((Date.now() - new Date(time)) / 1000)
 }

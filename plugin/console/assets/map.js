@@ -1,5 +1,5 @@
 // The address space, from a whole range down to single addresses.
-import { count, h, show } from './dom.js'
+import { colour, count, h, show } from './dom.js'
 import { fill, paintBox, states } from './pattern.js'
 
 // address writes the address of a number: the browser knows the short form of IPv6.
@@ -10,13 +10,16 @@ function address(n, is4) {
   return new URL(`http://[${groups.join(':')}]/`).hostname.slice(1, -1)
 }
 
+const font = '11px ui-monospace, monospace'
+
 class AddressMap extends HTMLElement {
   static title = 'Map'
   static path = rest => 'map?cidr=' + encodeURIComponent(rest)
 
-  // cursor is the cell that the keyboard is at, while the part that is drawn stays the same.
+  // cursor is the cell that the keyboard is at, while the part that is drawn stays the same. Then new data is painted, and nothing is made anew.
   update(data) {
-    if (data.cidr !== this.data?.cidr) {
+    const anew = data.cidr !== this.data?.cidr, ranges = JSON.stringify(data.ranges)
+    if (anew) {
       this.cursor = 0
       this.answer = null
     }
@@ -24,24 +27,60 @@ class AddressMap extends HTMLElement {
     this.is4 = !data.cidr.includes(':')
     this.first = BigInt(data.first)
     this.wrong = new Set(data.wrong)
-    this.columns = Math.min(64, 2 ** Math.ceil(Math.log2(data.allocated.length) / 2))
-    const canvas = h('canvas', {
-      class: 'map', tabindex: 0, role: 'application', 'data-key': 'map', 'aria-describedby': 'map-keys', 'aria-label': 'Map of ' + data.cidr,
-      onkeydown: e => this.key(e), onpointerdown: e => { this.point(e); canvas.focus() }, ondblclick: () => this.zoom(),
+    if (anew || this.ranges !== ranges) this.build()
+    this.ranges = ranges
+    this.fit()
+  }
+
+  build() {
+    const { cidr } = this.data
+    this.canvas = h('canvas', {
+      class: 'map', tabindex: 0, role: 'application', 'data-key': 'map', 'aria-describedby': 'map-keys', 'aria-label': 'Map of ' + cidr,
+      onkeydown: e => this.key(e), onpointerdown: e => { this.point(e); this.canvas.focus() }, ondblclick: () => this.zoom(),
     })
-    show(this, h('h2', {}, 'Map of ' + data.cidr), this.tools(), h('div', { class: 'bands' },
-      h('div', {}, this.legend(), canvas),
+    this.holder = h('div', { class: 'holder' }, this.canvas)
+    this.said = h('div', { class: 'said' }, this.answer)
+    this.legendHolder = h('div', {}, this.legend())
+    show(this, h('h2', {}, 'Map of ' + cidr), this.tools(), h('div', { class: 'bands' },
+      h('div', { class: 'drawing' }, this.legendHolder, this.holder),
       h('div', {}, h('p', { id: 'map-keys', class: 'weak' }, h('kbd', {}, '← ↑ ↓ →'), ' move, ', h('kbd', {}, 'Enter'), ' looks closer, ', h('kbd', {}, 'Esc'), ' goes back'),
-        h('div', { id: 'cell', role: 'status' }), this.answer)))
-    this.canvas = canvas
+        h('div', { id: 'cell', role: 'status' }), this.said)))
+    this.sizes?.disconnect()
+    this.sizes = new ResizeObserver(() => this.fit())
+    this.sizes.observe(this.holder)
+  }
+
+  disconnectedCallback() { this.sizes?.disconnect() }
+
+  repaint() {
+    if (!this.data) return
+    this.legendHolder.replaceChildren(this.legend())
     this.draw()
+  }
+
+  // fit chooses how many cells a row has, and how large they are. In front of each row stands its first address.
+  fit() {
+    const width = this.holder.clientWidth, cells = this.data.allocated.length
+    if (width === 0) return
+    this.columns = Math.min(width < 500 ? 32 : 64, 2 ** Math.ceil(Math.log2(cells) / 2))
+    const c = this.canvas.getContext('2d')
+    c.font = font
+    this.margin = Math.ceil(Math.max(...[0, cells - 1].map(i => c.measureText(this.label(i - i % this.columns)).width))) + 10
+    this.side = Math.max(6, Math.min(28, Math.floor((width - this.margin) / this.columns)))
+    this.draw()
+  }
+
+  // label is the address of a row, or the end of one that is too long.
+  label(i) {
+    const text = this.at(i)
+    return text.length > 18 ? '…' + text.slice(-15) : text
   }
 
   tools() {
     const choose = h('select', { 'data-key': 'range', onchange: e => { location.hash = 'map/' + e.target.value } },
       this.data.ranges.map(r => h('option', { value: r.cidr, selected: r.cidr === this.data.of }, `${r.serviceCIDR} ${r.cidr}`)))
     return h('div', { class: 'map-tools' }, h('label', {}, 'Range ', choose),
-      h('nav', { 'aria-label': 'Part of the range' }, this.path().map(p => h('a', { href: '#map/' + p, 'data-key': p, 'aria-current': p === this.data.cidr ? 'true' : null }, p))))
+      this.path().length > 1 && h('nav', { 'aria-label': 'Part of the range' }, this.path().map(p => h('a', { href: '#map/' + p, 'data-key': p, 'aria-current': p === this.data.cidr ? 'true' : null }, p))))
   }
 
   // path are the parts from the range down to what is drawn.
@@ -69,30 +108,44 @@ class AddressMap extends HTMLElement {
   }
 
   draw() {
-    const cells = this.data.allocated.length, rows = Math.ceil(cells / this.columns), side = Math.max(10, Math.min(28, Math.floor(768 / this.columns)))
-    this.side = side
-    this.canvas.width = this.columns * side
-    this.canvas.height = rows * side
-    const c = this.canvas.getContext('2d'), box = paintBox(c), each = 2 ** this.data.bits
-    c.fillStyle = box.back
-    c.fillRect(0, 0, this.canvas.width, this.canvas.height)
+    const cells = this.data.allocated.length, rows = Math.ceil(cells / this.columns), side = this.side, sharp = devicePixelRatio
+    const width = this.margin + this.columns * side, height = rows * side
+    this.canvas.width = width * sharp
+    this.canvas.height = height * sharp
+    this.canvas.style.width = width + 'px'
+    const c = this.canvas.getContext('2d'), box = paintBox(c), each = 2 ** this.data.bits, gap = side < 9 ? 0.5 : 1
+    c.scale(sharp, sharp)
+    c.fillStyle = colour('back')
+    c.fillRect(0, 0, width, height)
+    this.labels(c, rows)
     for (let i = 0; i < cells; i++) {
       const [x, y] = this.corner(i)
-      fill(c, box, this.state(i), x + 1, y + 1, side - 2, side - 2, this.data.allocated[i] / each)
+      fill(c, box, this.state(i), x + gap, y + gap, side - 2 * gap, side - 2 * gap, this.data.allocated[i] / each)
     }
     if (this.data.dynamic > 0) {
       const [x, y] = this.corner(this.data.dynamic)
-      c.fillStyle = box.text
+      c.fillStyle = colour('text')
       c.fillRect(x - 1, y, 2, side)
     }
     const [x, y] = this.corner(this.cursor)
-    c.strokeStyle = box.text
+    c.strokeStyle = colour('text')
     c.lineWidth = 2
     c.strokeRect(x, y, side, side)
-    this.querySelector('#cell').textContent = this.words(this.cursor)
+    const text = this.words(this.cursor), said = this.querySelector('#cell')
+    if (said.textContent !== text) said.textContent = text
   }
 
-  corner(i) { return [i % this.columns * this.side, Math.floor(i / this.columns) * this.side] }
+  // labels writes the addresses of rows, of as many as there is room for.
+  labels(c, rows) {
+    const step = 2 ** Math.ceil(Math.log2(Math.max(1, 15 / this.side)))
+    c.font = font
+    c.fillStyle = colour('weak')
+    c.textAlign = 'right'
+    c.textBaseline = 'middle'
+    for (let row = 0; row < rows; row += step) c.fillText(this.label(row * this.columns), this.margin - 7, Math.max(6, (row + 0.5) * this.side))
+  }
+
+  corner(i) { return [this.margin + i % this.columns * this.side, Math.floor(i / this.columns) * this.side] }
 
   at(i) { return address(this.first + (BigInt(i) << BigInt(this.data.bits)), this.is4) }
 
@@ -120,8 +173,8 @@ class AddressMap extends HTMLElement {
   }
 
   point(e) {
-    const scale = this.canvas.width / this.canvas.clientWidth
-    this.move(Math.floor(e.offsetX * scale / this.side) + Math.floor(e.offsetY * scale / this.side) * this.columns)
+    const column = Math.floor((e.offsetX - this.margin) / this.side)
+    this.move(Math.max(0, Math.min(this.columns - 1, column)) + Math.floor(e.offsetY / this.side) * this.columns)
   }
 
   // zoom draws the cell at the cursor, or asks who has the address.
@@ -132,9 +185,9 @@ class AddressMap extends HTMLElement {
     }
     const subject = this.at(this.cursor), cidr = this.data.cidr
     const answer = await fetch('api/why?subject=' + encodeURIComponent(subject)).then(r => r.json()).catch(e => ({ error: e.message }))
-    if (this.data.cidr !== cidr) return // somebody has gone on
+    if (this.data.cidr !== cidr) return // the user has gone on
     this.answer = h('pre', { tabindex: 0, 'data-key': 'answer' }, answer.text ?? answer.error)
-    this.update(this.data)
+    this.said.replaceChildren(this.answer)
   }
 
   back() {

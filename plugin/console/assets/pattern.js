@@ -2,7 +2,13 @@
 import { colour } from './dom.js'
 
 // A paint box has a fillStyle for each state, in the colours of the present theme.
+let last = null
 export function paintBox(context) {
+  if (last?.free !== colour('free')) last = makePaintBox(context)
+  return last
+}
+
+function makePaintBox(context) {
   const pattern = (back, mark, draw) => {
     const tile = document.createElement('canvas')
     tile.width = tile.height = 6
@@ -16,8 +22,6 @@ export function paintBox(context) {
   return {
     free: colour('free'),
     allocated: colour('allocated'),
-    text: colour('text'),
-    back: colour('back'),
     reserved: pattern('reserved', 'reserved-mark', c => { c.lineWidth = 1.4; c.beginPath(); c.moveTo(-1, 7); c.lineTo(7, -1); c.stroke() }),
     cooling: pattern('cooling', 'cooling-mark', c => { c.beginPath(); c.arc(3, 3, 1.3, 0, 7); c.fill() }),
     wrong: colour('wrong'),

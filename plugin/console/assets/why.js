@@ -1,16 +1,17 @@
 // Why a Service has an address, or would be refused: the answers of `kubectl clusterip why`.
-import { h, show } from './dom.js'
+import { h } from './dom.js'
+import { suggestions } from './suggestions.js'
 
 class Why extends HTMLElement {
   static title = 'Why'
   static path = rest => rest ? 'why?subject=' + encodeURIComponent(rest) : undefined
 
   connectedCallback() {
-    const input = h('input', { name: 'subject', required: true, autocomplete: 'off', spellcheck: 'false', placeholder: 'service/shop/web', 'data-key': 'subject' })
-    this.input = input
-    this.result = h('pre', { tabindex: 0, hidden: true })
-    show(this, h('h2', {}, 'Why'), h('form', { onsubmit: e => { e.preventDefault(); location.hash = 'why/' + encodeURIComponent(input.value.trim()) } },
-      h('label', {}, 'service/NAMESPACE/NAME, namespace/NAME, range/NAME or an address', input), h('button', {}, 'Ask')), this.result)
+    this.input = h('input', { id: 'subject', name: 'subject', required: true, autocomplete: 'off', spellcheck: 'false', placeholder: 'service/shop/web', 'data-key': 'subject', value: this.subject })
+    this.result = h('pre', { tabindex: 0, hidden: true, 'aria-live': 'polite' })
+    const ask = () => { location.hash = 'why/' + encodeURIComponent(this.input.value.trim()) }
+    this.replaceChildren(h('h2', {}, 'Why'), h('form', { onsubmit: e => { e.preventDefault(); ask() } },
+      h('label', { for: 'subject' }, 'service/NAMESPACE/NAME, namespace/NAME, range/NAME or an address'), suggestions(this.input, ask), h('button', {}, 'Ask')), this.result)
   }
 
   set rest(value) {
@@ -22,7 +23,7 @@ class Why extends HTMLElement {
 
   update(data) {
     this.result.hidden = false
-    this.result.textContent = data.text
+    if (this.result.textContent !== data.text) this.result.textContent = data.text // a selection stays, and it is read aloud when it changes
   }
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -77,10 +78,18 @@ func (b *window) press(keys ...string) {
 	}
 }
 
-// value is what an expression says in the page; T is what JSON makes of it.
+// shortcut presses a key whose character is not typed where the page takes the key for itself:
+// chromedp sends the character in any case.
+func (b *window) shortcut(key string) {
+	GinkgoHelper()
+	b.do(input.DispatchKeyEvent(input.KeyDown).WithKey(key).WithText(key), input.DispatchKeyEvent(input.KeyUp).WithKey(key))
+}
+
+// value is what an expression says in the page, also one that promises it; T is what JSON makes of
+// it.
 func value[T any](b *window, expression string) (v T) {
 	GinkgoHelper()
-	b.do(chromedp.Evaluate(expression, &v))
+	b.do(chromedp.Evaluate(expression, &v, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 	return v
 }
 

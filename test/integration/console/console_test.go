@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/ginkgo/v2"
@@ -44,13 +45,15 @@ var _ = Describe("console", Ordered, func() {
 		Expect(b.text("tr[data-range='10.200.0.0/25']")).To(cluster.ContainAll("team", "\t16\t", "blue (exclusive)", "True"), "16 are reserved")
 		Expect(b.text("tr[data-range='10.96.0.0/12']")).To(ContainSubstring("kubernetes"))
 		Expect(b.text("#cluster")).To(ContainSubstring("v1.37"))
-		Expect(value[int](b, "document.querySelectorAll('clusterip-ranges .uplot canvas').length")).To(Equal(1), "the use over time is drawn")
+		b.do(chromedp.Click("tr[data-range='10.200.0.0/25'] td", chromedp.ByQuery))
+		Eventually(func() int { return value[int](b, "document.querySelectorAll('clusterip-ranges .uplot canvas').length") }).WithTimeout(patience).Should(Equal(1), "the use over time is drawn")
+		Expect(value[string](b, "document.querySelector('tr.details').previousElementSibling.dataset.range")).To(Equal("10.200.0.0/25"), "where the user looks")
 	})
 
 	It("is used by the keyboard alone, down to a single address", func() {
 		b.open("ranges")
 		eventually(func() string { return b.text("clusterip-ranges table") }).ShouldNot(BeEmpty())
-		b.press("2")
+		b.press("3")
 		eventually(func() string { return b.text("clusterip-map h2") }).Should(ContainSubstring("Map of"))
 		b.open("map/10.96.0.0/12")
 		eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of 10.96.0.0/12"))
@@ -73,14 +76,14 @@ var _ = Describe("console", Ordered, func() {
 		b.press(kb.Escape)
 		eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of 10.96.0.0/12"))
 
-		b.press("3")
+		b.press("4")
 		eventually(func() string { return b.text("clusterip-policies") }).Should(cluster.ContainAll("blue", "tenant=blue", "10.200.0.0/25 (team)", "late"))
 		b.picture("policies", "light")
-		b.press("4")
+		b.press("7")
 		eventually(func() string { return b.text("clusterip-findings") }).Should(ContainSubstring("PolicyConflicting"))
-		b.press("5")
+		b.press("8")
 		eventually(func() string { return b.text("clusterip-health") }).Should(ContainSubstring("leader"))
-		b.press("6")
+		b.press("9")
 		eventually(func() string { return b.text("clusterip-why h2") }).Should(Equal("Why"))
 		tabTo(b, "subject")
 		b.press("service/blue/web", kb.Enter)
@@ -158,11 +161,11 @@ var _ = Describe("console", Ordered, func() {
 		b.open("ranges")
 		eventually(func() string { return b.text("tr[data-range='fd00:10:96::/108']") }).Should(ContainSubstring("\t20d\t"))
 		eventually(func() string { return b.text("tr[data-range='10.96.0.0/12']") }).Should(ContainSubstring("\t7y\t"))
-		tabTo(b, "kubernetes 10.96.0.0/12")
+		rowTo(b, "kubernetes 10.96.0.0/12")
 		b.press(kb.Enter)
 		eventually(func() string { return b.text("clusterip-ranges h3") }).Should(HavePrefix("10.96.0.0/12: "))
-		curve := value[[][]float64](b, "document.querySelector('clusterip-ranges').data.find(r => r.cidr === '10.96.0.0/12').history")
-		Expect(len(curve)).To(BeNumerically(">", 90))
+		Eventually(func() int { return value[int](b, "document.querySelector('clusterip-curve')?.points?.length ?? 0") }).WithTimeout(patience).Should(BeNumerically(">", 90))
+		curve := value[[][]float64](b, "document.querySelector('clusterip-curve').points")
 		Expect(curve[len(curve)-1][1]).To(BeEquivalentTo(inUse(ctx, "10.96.0.0/12")))
 		Expect(curve[len(curve)/2][1]).To(BeNumerically("~", services/2, services/20), "they came evenly")
 		b.picture("ranges", "light")
@@ -170,7 +173,7 @@ var _ = Describe("console", Ordered, func() {
 
 		c.CreateServiceCIDR(ctx, "fresh", "10.201.0.0/24") // no controller writes its status
 		eventually(func() string { return b.text("tr[data-range='10.201.0.0/24']") }).Should(ContainSubstring("fresh"))
-		tabTo(b, "fresh 10.201.0.0/24")
+		rowTo(b, "fresh 10.201.0.0/24")
 		b.press(kb.Enter)
 		eventually(func() string { return b.text("clusterip-ranges h3") }).Should(HavePrefix("10.201.0.0/24: "))
 		b.open("why/100%")
@@ -224,5 +227,24 @@ func tabTo(b *window, key string) {
 		}
 		b.press(kb.Tab)
 	}
-	Fail("nobody gets to " + key + " by Tab")
+	Fail("Tab does not come to " + key)
+}
+
+// rowTo presses Tab until a table has the focus, and then arrows until a row has it.
+func rowTo(b *window, key string) {
+	GinkgoHelper()
+	for range 40 {
+		if value[bool](b, "document.activeElement.closest('[role=grid]') !== null") {
+			break
+		}
+		b.press(kb.Tab)
+	}
+	b.do(chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(input.ModifierCtrl)))
+	for range 40 {
+		if value[string](b, "document.activeElement.dataset.key ?? ''") == key {
+			return
+		}
+		b.press(kb.ArrowDown)
+	}
+	Fail("the arrows do not come to " + key)
 }

@@ -1,0 +1,98 @@
+package console
+
+import (
+	"context"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
+)
+
+// mostAddresses bounds what a page is sent: it has all of them in its memory.
+const mostAddresses = 100_000
+
+// addressList is what the page lists. Of is how many there are, also where Rows has fewer.
+type addressList struct {
+	Of   int       `json:"of"`
+	Rows []address `json:"rows"`
+}
+
+// address is a row of the addresses, as short as 20,000 of them have to be.
+type address struct {
+	Address string `json:"address"`
+	State   string `json:"state"`
+	// Parents have the address, as `why` takes them: service/NAMESPACE/NAME. For an address that no
+	// Service has they are what its IPAddress names: policy/NAME, or service/NAMESPACE/NAME.
+	Parents []string `json:"parents,omitempty"`
+	// Note is what else there is to say: for which Service, which Service had it.
+	Note   string   `json:"note,omitempty"`
+	Ranges []string `json:"ranges,omitempty"`
+	Band   string   `json:"band,omitempty"`
+	Policy string   `json:"policy,omitempty"`
+	Wrong  []string `json:"wrong,omitempty"`
+	// Since is when its IPAddress was created, in seconds; 0 without one.
+	Since int64 `json:"since,omitempty"`
+}
+
+func (d *data) list(context.Context, url.Values) (any, error) {
+	all, err := d.addresses()
+	return newAddressList(all, mostAddresses), err
+}
+
+func newAddressList(all []view.Address, most int) addressList {
+	out := addressList{Of: len(all), Rows: []address{}}
+	for _, a := range all[:min(len(all), most)] {
+		out.Rows = append(out.Rows, newAddress(a))
+	}
+	return out
+}
+
+func newAddress(a view.Address) address {
+	out := address{Address: a.Address.String(), State: a.State, Ranges: a.ServiceCIDRs, Band: a.Band, Policy: a.Policy, Wrong: a.Wrong}
+	for _, name := range a.Services {
+		out.Parents = append(out.Parents, "service/"+name)
+	}
+	if a.IPAddress != nil {
+		out.Since = a.IPAddress.CreationTimestamp.Unix()
+		if ref := a.IPAddress.Spec.ParentRef; ref != nil && len(a.Services) == 0 {
+			out.Parents = []string{parent(ref)}
+		}
+	}
+	switch {
+	case a.LastService != "":
+		out.Note = "was service/" + a.LastService
+	case a.ReservationFor != "":
+		out.Note = a.Reservation + " for service/" + a.ReservationFor
+	case a.Reservation != "":
+		out.Note = a.Reservation
+	}
+	return out
+}
+
+// kinds are short words for what an IPAddress names.
+var kinds = map[string]string{"services": "service", "servicecidrpolicies": "policy"}
+
+func parent(ref *networkingv1.ParentReference) string {
+	kind, known := kinds[ref.Resource]
+	if !known {
+		kind = ref.Resource
+	}
+	if ref.Namespace == metav1.NamespaceNone {
+		return kind + "/" + ref.Name
+	}
+	return strings.Join([]string{kind, ref.Namespace, ref.Name}, "/")
+}
+
+// wrong are the addresses with which something is wrong.
+func wrong(all []view.Address) (out []netip.Addr) {
+	for _, a := range all {
+		if len(a.Wrong) > 0 {
+			out = append(out, a.Address)
+		}
+	}
+	return out
+}

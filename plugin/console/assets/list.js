@@ -1,0 +1,43 @@
+// A view that is one grid.
+import { h } from './dom.js'
+import { Grid } from './grid.js'
+
+// A list has the static fields title, source and grid (options of Grid), and rows(data), what its grid shows. What stands behind its name in the address
+// are filters: #addresses/range=team&namespace=shop
+export class List extends HTMLElement {
+  update(data) {
+    if (!this.grid) this.start()
+    this.grid.update(this.rows(data))
+  }
+
+  rows(data) { return data }
+
+  start() {
+    const options = this.constructor.grid, known = new Set(options.filters?.map(f => f.name))
+    this.grid = new Grid({ ...options, name: this.localName.replace('clusterip-', '') })
+    this.grid.onfilter = filters => {
+      const set = new URLSearchParams(Object.entries(filters).filter(([, value]) => value)).toString()
+      history.replaceState(null, '', '#' + this.grid.name + (set ? '/' + set : ''))
+    }
+    this.note = h('div', { class: 'note' })
+    this.replaceChildren(h('h2', {}, this.constructor.title), this.note, this.grid.element)
+    if (this.rest) this.grid.state.filters = Object.fromEntries([...new URLSearchParams(this.rest)].filter(([name]) => known.has(name)))
+    if (this.rest) this.grid.state.search = ''
+    this.grid.tools.show()
+  }
+
+  // refilter is for an address that changes while the view is open.
+  refilter() {
+    if (this.grid && this.rest) this.grid.set(Object.fromEntries(new URLSearchParams(this.rest)))
+  }
+
+  repaint() { this.grid?.repaint() }
+
+  disconnectedCallback() { this.grid?.destroy() }
+}
+
+// link leads to another view. It is known by where it leads, so that it has the focus again when what is around it is made anew.
+export const link = (to, text) => h('a', { href: '#' + to, 'data-key': '#' + to }, text)
+
+// why is a link to the answer about a subject.
+export const why = (subject, text = subject) => link('why/' + encodeURIComponent(subject), text)

@@ -1,0 +1,60 @@
+// Completes what is typed into the question, from what the command has read of the cluster: ARIA's combobox with a list.
+import { h } from './dom.js'
+
+// suggestions puts a list below an input; ask is called when a whole subject is chosen.
+export function suggestions(input, ask) {
+  const list = h('ul', { id: 'suggestions', role: 'listbox', 'aria-label': 'Suggestions', hidden: true })
+  let chosen = -1, asking = 0
+  for (const [name, value] of Object.entries({ role: 'combobox', 'aria-autocomplete': 'list', 'aria-controls': list.id, 'aria-expanded': 'false' })) input.setAttribute(name, value)
+
+  // open shows what there is to choose from; without anything the list is closed.
+  function open(all) {
+    chosen = -1
+    list.replaceChildren(...all.map((text, i) => h('li', { id: `suggestion-${i}`, role: 'option', 'aria-selected': 'false', onpointerdown: e => { e.preventDefault(); take(text) } }, text)))
+    list.hidden = all.length === 0
+    input.setAttribute('aria-expanded', String(!list.hidden))
+    input.removeAttribute('aria-activedescendant')
+  }
+
+  // take writes a suggestion into the input. One that ends with a slash is the beginning of more.
+  function take(text) {
+    input.value = text
+    if (text.endsWith('/')) look()
+    else {
+      open([])
+      asking++
+      ask()
+    }
+  }
+
+  async function look() {
+    const question = ++asking
+    const all = await fetch('api/suggestions?text=' + encodeURIComponent(input.value.slice(0, 512))).then(r => r.ok ? r.json() : []).catch(() => [])
+    if (question === asking && document.activeElement === input) open(all.length === 1 && all[0] === input.value.trim() ? [] : all)
+  }
+
+  function choose(i) {
+    const n = list.children.length
+    if (n === 0) return
+    list.children[chosen]?.setAttribute('aria-selected', 'false')
+    chosen = (i + n) % n
+    const option = list.children[chosen]
+    option.setAttribute('aria-selected', 'true')
+    option.scrollIntoView({ block: 'nearest' })
+    input.setAttribute('aria-activedescendant', option.id)
+  }
+
+  input.addEventListener('input', look)
+  input.addEventListener('blur', () => open([]))
+  input.addEventListener('keydown', e => {
+    if (e.key === 'ArrowDown' && list.hidden) look()
+    else if (e.key === 'ArrowDown') choose(chosen + 1)
+    else if (e.key === 'ArrowUp' && !list.hidden) choose(chosen < 0 ? -1 : chosen - 1)
+    else if (e.key === 'Enter' && chosen >= 0) take(list.children[chosen].textContent)
+    else if (e.key === 'Enter') return open([], asking++)
+    else if (e.key === 'Escape' && !list.hidden) open([])
+    else return
+    e.preventDefault()
+  })
+  return h('div', { class: 'complete' }, input, list)
+}
