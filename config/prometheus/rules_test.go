@@ -2,6 +2,7 @@
 package prometheus_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -73,14 +74,28 @@ func and(all ...series) series {
 
 var half = addresses(8, 8, 119, 119, 0)
 
-// scenarios are what there is, and every alert that fires then, with its severity. near is an alert
-// that has to be silent, though not much is missing.
-var scenarios = map[string]struct {
+type scenario struct {
 	series series
 	minute int // of the evaluation; 0: after two hours
 	fires  []string
 	near   string
-}{
+}
+
+// healthy is a cluster of which nothing is to be told. It hides nothing of another one.
+var healthy = and(half, synced("3600x300", "3601x300"), degraded("RulesRefused", "0x300"), series{
+	`clusterip_operator_blocked_deletions{servicecidr="a"}`:                             "0x300",
+	`clusterip_operator_drift{type="missing"}`:                                          "0x300",
+	`clusterip_operator_admission_decisions_total{result="filled"}`:                     "0+5x300",
+	`clusterip_operator_admission_in_flight_addresses`:                                  "0x300",
+	`clusterip_operator_default_range_mismatch`:                                         "0x300",
+	`clusterip_operator_webhooks_configured{kind="MutatingWebhookConfiguration"}`:       "3x300",
+	`clusterip_operator_webhook_certificate_expiration_timestamp_seconds`:               "31536000x300",
+	`apiserver_admission_webhook_fail_open_count{name="service.clusterip-operator.io"}`: "7x300",
+})
+
+// scenarios are what there is, and every alert that fires then, with its severity. near is an alert
+// that has to be silent, though not much is missing.
+var scenarios = map[string]scenario{
 	"healthy": {series: half, near: "ClusterIPOperatorAbsent"},
 	"nothing": {fires: []string{"ClusterIPOperatorAbsent critical"}},
 
@@ -103,8 +118,10 @@ var scenarios = map[string]struct {
 	"many cooling addresses":  {series: addresses(16, 0, 0, 100, 138), near: "ServiceCIDRBandFull"},
 	"one beside cooling ones": {series: addresses(8, 8, 0, 108, 130), near: "ClusterIPCoolDownStarvation"},
 
-	"deletion blocked":             {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300"}), fires: []string{"ServiceCIDRDeletionBlocked warning"}},
-	"deletion blocked for 50 min":  {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300"}), minute: 50, near: "ServiceCIDRDeletionBlocked"},
+	"deletion blocked":            {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300"}), fires: []string{"ServiceCIDRDeletionBlocked warning"}},
+	"deletion blocked for 50 min": {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300"}), minute: 50, near: "ServiceCIDRDeletionBlocked"},
+	"two deletions blocked": {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300", `clusterip_operator_blocked_deletions{servicecidr="b"}`: "5x300"}),
+		fires: []string{"ServiceCIDRDeletionBlocked warning"}},
 	"drift":                        {series: and(half, series{`clusterip_operator_drift{type="missing"}`: "1x300"}), fires: []string{"ClusterIPDrift warning"}},
 	"drift that is repaired":       {series: and(half, series{`clusterip_operator_drift{type="missing"}`: "1x5 0x300"}), near: "ClusterIPDrift"},
 	"repaired again and again":     {series: and(half, series{`clusterip_operator_drift_repaired_total{type="missing"}`: "0+1x300"}), fires: []string{"ClusterIPDriftKeepsComingBack info"}},
@@ -115,8 +132,12 @@ var scenarios = map[string]struct {
 	"never any webhook":            {series: half, near: "ClusterIPSteeringAbsent"},
 	"drawn twice":                  {series: and(half, series{`clusterip_operator_admission_collisions_total`: "0+2x300"}), fires: []string{"ClusterIPAddressesDrawnTwice warning"}},
 	"drawn twice as a leader dies": {series: and(half, series{`clusterip_operator_admission_collisions_total`: "0x60 9x240"}), minute: 65, near: "ClusterIPAddressesDrawnTwice"},
-	"violated":                     {series: and(half, series{`clusterip_operator_exclusive_violations{pod="m-0"}`: "2x300", `clusterip_operator_exclusive_violations{pod="m-1"}`: "0x300"}), fires: []string{"ClusterIPExclusiveRangeViolated warning"}},
-	"not violated":                 {series: and(half, series{`clusterip_operator_exclusive_violations`: "0x300"}), near: "ClusterIPExclusiveRangeViolated"},
+	"webhooks missing":             {series: and(half, series{`clusterip_operator_webhooks_configured{kind="MutatingWebhookConfiguration"}`: "0x300"}), fires: []string{"ClusterIPWebhooksMissing critical"}},
+	"webhooks gone for a moment":   {series: and(half, series{`clusterip_operator_webhooks_configured{kind="MutatingWebhookConfiguration"}`: "0x3 3x297"}), minute: 4, near: "ClusterIPWebhooksMissing"},
+	"the managers are gone": {series: series{`clusterip_operator_admission_in_flight_addresses`: "0x60 _x240"},
+		fires: []string{"ClusterIPOperatorAbsent critical", "ClusterIPSteeringAbsent critical"}},
+	"violated":     {series: and(half, series{`clusterip_operator_exclusive_violations{pod="m-0"}`: "2x300", `clusterip_operator_exclusive_violations{pod="m-1"}`: "0x300"}), fires: []string{"ClusterIPExclusiveRangeViolated warning"}},
+	"not violated": {series: and(half, series{`clusterip_operator_exclusive_violations`: "0x300"}), near: "ClusterIPExclusiveRangeViolated"},
 	"stuck in flight": {series: and(half, series{`clusterip_operator_admission_in_flight_addresses`: "2x300", `clusterip_operator_admission_decisions_total{result="filled"}`: "7x300"}),
 		fires: []string{"ClusterIPAddressesStuckInFlight warning"}},
 	"in flight under load": {series: and(half, series{`clusterip_operator_admission_in_flight_addresses`: "2x300", `clusterip_operator_admission_decisions_total{result="filled"}`: "7+5x300"}),
@@ -174,44 +195,85 @@ func degraded(reason, values string) series {
 	return series{fmt.Sprintf(`clusterip_proxyagent_degraded_service_ports{instance="n",ip_family="IPv4",reason=%q}`, reason): values}
 }
 
-// TestAlerts has promtool evaluate all scenarios. In each, exactly the named alerts have to fire.
+// of gives every series a cluster, unless that has no name.
+func (s series) of(cluster string) series {
+	if cluster == "" {
+		return s
+	}
+	labelled := series{}
+	for name, values := range s {
+		name, labels, found := strings.Cut(strings.TrimSuffix(name, "}"), "{")
+		if found {
+			labels = "," + labels
+		}
+		labelled[fmt.Sprintf("%s{cluster=%q%s}", name, cluster, labels)] = values
+	}
+	return labelled
+}
+
+// TestAlerts has promtool evaluate all scenarios, where a Prometheus has one cluster, and where it
+// has two and nothing is wrong with the other one. In each, exactly the named alerts have to fire.
 func TestAlerts(t *testing.T) {
 	text, rules := spec(t)
-	folder := t.TempDir()
 	tests := []any{}
 	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
 		s := scenarios[name]
-		input := []any{}
-		for of, values := range s.series {
-			input = append(input, map[string]string{"series": of, "values": values})
+		tests = append(tests, s.test(name, ""))
+		if len(s.series) > 0 {
+			tests = append(tests, s.test(name+", one cluster of two", "east"))
 		}
-		samples := []any{}
-		for _, alert := range s.fires {
-			alert, severity, _ := strings.Cut(alert, " ")
-			samples = append(samples, map[string]any{"labels": fmt.Sprintf("{alertname=%q, severity=%q}", alert, severity), "value": 1})
-		}
-		minute := s.minute
-		if minute == 0 {
-			minute = 120
-		}
-		tests = append(tests, map[string]any{"name": name, "interval": "1m", "input_series": input, "promql_expr_test": []any{map[string]any{
-			"expr": `group by (alertname, severity) (ALERTS{alertstate="firing"})`, "eval_time": fmt.Sprint(minute, "m"), "exp_samples": samples,
-		}}})
 	}
-	write := func(name string, content []byte) string {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
+	promtool(t, "check", "rules", write(t, "rules.yaml", text))
+	promtool(t, "test", "rules", testsFile(t, tests))
+	expectBothWays(t, rules)
+}
+
+// test is a scenario for promtool. A cluster with a name stands beside a healthy one.
+func (s scenario) test(name, cluster string) map[string]any {
+	all, label := s.series, ""
+	if cluster != "" {
+		all, label = and(s.series.of(cluster), healthy.of("west")), fmt.Sprintf(", cluster=%q", cluster)
 	}
-	file, err := yaml.Marshal(map[string]any{"rule_files": []string{"rules.yaml"}, "evaluation_interval": "1m", "tests": tests})
+	samples := []any{}
+	for _, alert := range s.fires {
+		alert, severity, _ := strings.Cut(alert, " ")
+		samples = append(samples, map[string]any{"labels": fmt.Sprintf("{alertname=%q, severity=%q%s}", alert, severity, label), "value": 1})
+	}
+	return map[string]any{"name": name, "interval": "1m", "input_series": all.input(), "promql_expr_test": []any{map[string]any{
+		"expr": `group by (cluster, alertname, severity) (ALERTS{alertstate="firing"})`, "eval_time": s.at(), "exp_samples": samples,
+	}}}
+}
+
+// at is when the scenario is looked at.
+func (s scenario) at() string { return fmt.Sprint(cmp.Or(s.minute, 120), "m") }
+
+// input is promtool's form of them.
+func (s series) input() []any {
+	input := []any{}
+	for of, values := range s {
+		input = append(input, map[string]string{"series": of, "values": values})
+	}
+	return input
+}
+
+// testsFile writes promtool's tests of the alerts.
+func testsFile(t *testing.T, tests []any) string {
+	t.Helper()
+	text, _ := spec(t)
+	file, err := yaml.Marshal(map[string]any{"rule_files": []string{write(t, "rules.yaml", text)}, "evaluation_interval": "1m", "tests": tests})
 	if err != nil {
 		t.Fatal(err)
 	}
-	promtool(t, "check", "rules", write("rules.yaml", text))
-	promtool(t, "test", "rules", write("tests.yaml", file))
-	expectBothWays(t, rules)
+	return write(t, "tests.yaml", file)
+}
+
+func write(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // expectBothWays: each alert fires, in each severity, in a scenario, and nearly fires in another.
@@ -257,6 +319,26 @@ func TestRunbooks(t *testing.T) {
 		}
 		if !strings.Contains(string(text), "\n## "+r.Alert+"\n\n```\n") {
 			t.Errorf("%s has no section that begins with what to run", r.Alert)
+		}
+	}
+}
+
+// TestMeantToBeFull has the matcher for ranges that may be full take all alerts on how full a range
+// is, and no others.
+func TestMeantToBeFull(t *testing.T) {
+	text, err := os.ReadFile("../../docs/runbooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(`alertname =~ "(.*)"`).FindSubmatch(text)
+	if match == nil {
+		t.Fatal("there is no matcher")
+	}
+	silenced := regexp.MustCompile("^(?:" + string(match[1]) + ")$") // as Alertmanager anchors it
+	_, rules := spec(t)
+	for _, r := range rules {
+		if want := strings.Contains(r.Expr, "clusterip_operator_addresses{"); silenced.MatchString(r.Alert) != want {
+			t.Errorf("%s is silenced: %t, want %t", r.Alert, !want, want)
 		}
 	}
 }

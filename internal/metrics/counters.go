@@ -67,6 +67,13 @@ var (
 		Name: prefix + "default_range_mismatch",
 		Help: "1 while the ServiceCIDR kubernetes differs from the API server's --service-cluster-ip-range, as the operator was told of it.",
 	})
+	// WebhooksConfigured counts the webhooks of each kind of configuration, 0 for one that is gone. It
+	// has series only where the operator maintains the certificate, for there alone it looks.
+	WebhooksConfigured = auto.NewGaugeVec(prometheus.GaugeOpts{
+		Name: prefix + "webhooks_configured",
+		Help: "Webhooks in the operator's configuration of a kind (MutatingWebhookConfiguration, ValidatingWebhookConfiguration); 0 while it is missing. " +
+			"There is none where no webhooks are served, and where another program issues their certificate.",
+	}, []string{"kind"})
 	// CertificateExpiration is when the webhooks' certificate runs out; 0 before there is one.
 	CertificateExpiration = auto.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "webhook_certificate_expiration_timestamp_seconds",

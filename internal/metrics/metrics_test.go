@@ -25,6 +25,7 @@ func TestDocumentation(t *testing.T) {
 	defer ctrlmetrics.Registry.Unregister(addresses)
 	BlockedDeletions.WithLabelValues("kubernetes")
 	WritesRefused.WithLabelValues("repair", "create")
+	WebhooksConfigured.WithLabelValues("MutatingWebhookConfiguration")
 	if err := metricsdoc.Check("../../docs/reference/metrics.md", prefix, ctrlmetrics.Registry.(metricsdoc.Registry)); err != nil {
 		t.Error(err)
 	}

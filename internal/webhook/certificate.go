@@ -263,18 +263,19 @@ func (r *reconciler) names() []string {
 	return append([]string{r.Service + "." + r.Namespace + ".svc"}, r.DNSNames...)
 }
 
-// trust enters a bundle of CAs into the webhook configurations that lack it.
+// trust enters a bundle of CAs into the webhook configurations that lack it, and counts their
+// webhooks.
 func (r *reconciler) trust(ctx context.Context, bundle []byte) error {
-	for _, o := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	for kind, o := range map[string]client.Object{"MutatingWebhookConfiguration": mutating, "ValidatingWebhookConfiguration": validating} {
 		err := r.Get(ctx, client.ObjectKey{Name: r.Configuration}, o)
-		if apierrors.IsNotFound(err) {
-			continue // it wakes us when it comes
-		}
-		if err != nil {
+		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		if !enter(bundle, o) {
-			continue
+		configs := clientConfigs(o)
+		metrics.WebhooksConfigured.WithLabelValues(kind).Set(float64(len(configs)))
+		if !enter(bundle, configs) {
+			continue // one that is missing wakes us when it comes
 		}
 		// An update, as in every version so far: until a replica of the new version runs, those of the
 		// last one enter the CA into webhooks that are new, with the new version's permissions.
@@ -285,9 +286,8 @@ func (r *reconciler) trust(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
-// enter changes the configuration in memory, and reports whether it did.
-func enter(bundle []byte, configuration client.Object) (changed bool) {
-	var configs []*admissionregistrationv1.WebhookClientConfig
+// clientConfigs are those of all webhooks of a configuration, none if it was not found.
+func clientConfigs(configuration client.Object) (configs []*admissionregistrationv1.WebhookClientConfig) {
 	switch c := configuration.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
 		for i := range c.Webhooks {
@@ -298,6 +298,11 @@ func enter(bundle []byte, configuration client.Object) (changed bool) {
 			configs = append(configs, &c.Webhooks[i].ClientConfig)
 		}
 	}
+	return configs
+}
+
+// enter changes webhooks in memory, and reports whether it did.
+func enter(bundle []byte, configs []*admissionregistrationv1.WebhookClientConfig) (changed bool) {
 	for _, c := range configs {
 		// More may be trusted than this replica needs: another one may still serve its certificate.
 		if !bytes.Contains(c.CABundle, bundle) {

@@ -119,7 +119,7 @@ func TestEnter(t *testing.T) {
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: make([]admissionregistrationv1.ValidatingWebhook, 2)}
 	mutating.Webhooks[0].ClientConfig.CABundle = []byte("new")
 	for _, c := range []client.Object{mutating, validating} {
-		if !enter([]byte("new"), c) || enter([]byte("new"), c) {
+		if !enter([]byte("new"), clientConfigs(c)) || enter([]byte("new"), clientConfigs(c)) {
 			t.Errorf("%T: a change is one, and then none", c)
 		}
 	}

@@ -1,14 +1,18 @@
 package agentdeployment_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
@@ -52,6 +56,30 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 			Expect(agentOf(m).StartupProbe).To(BeNil())
 		}
 	})
+
+	// Prometheus drops a target that it does not reach, or none of whose rules match, without a word.
+	DescribeTable("are found by Prometheus where they serve their metrics", func(ctx SpecContext, path string) {
+		m := manifests.Render(ctx, scraped(path))
+		pod, port := podOf(m), podOf(m).Annotations["clusterip-operator.io/metrics-port"]
+		if file := configMap(m, "clusterip-operator-proxyagent-config")["config.yaml"]; file != "" { // else kube-proxy's, in the cluster
+			c, _, err := config.Parse([]byte(file), "")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(c.Metrics.BindAddress).To(HaveSuffix(":" + port))
+		}
+		Expect(agentOf(m).Args).To(ContainElement("--metrics-bind-address=0.0.0.0:$(METRICS_PORT)"))
+		Expect(agentOf(m).Env).To(ContainElement(And(HaveField("Name", "METRICS_PORT"),
+			HaveField("ValueFrom.FieldRef.FieldPath", "metadata.annotations['clusterip-operator.io/metrics-port']"))))
+
+		monitor := podMonitorOf(m)
+		Expect(monitor.Namespace).To(Equal(namespace))
+		Expect(labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(pod.Labels))).To(BeTrue())
+		Expect(monitor.target("192.0.2.7;" + port)).To(Equal("192.0.2.7:" + port))
+		Expect(monitor.target("2001:db8::7;" + port)).To(Equal("[2001:db8::7]:" + port))
+	},
+		Entry("alone", base),
+		Entry("beside kube-proxy", beside),
+		Entry("in the place of kube-proxy", replace),
+	)
 
 	It("keep out of kube-proxy's way beside it", func(ctx SpecContext) {
 		c, _, err := config.Parse([]byte(configMap(manifests.Render(ctx, beside), "clusterip-operator-proxyagent-config")["config.yaml"]), "")
@@ -103,6 +131,52 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 		}
 	})
 })
+
+// podMonitor is what of a PodMonitor says where to scrape.
+type podMonitor struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Selector            metav1.LabelSelector
+		PodMetricsEndpoints []struct {
+			Relabelings []struct{ Regex, Replacement, TargetLabel string }
+		}
+	}
+}
+
+func podMonitorOf(m manifests.Manifests) (p podMonitor) {
+	GinkgoHelper()
+	text, err := json.Marshal(manifests.Only[map[string]any](m, "PodMonitor"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(json.Unmarshal(text, &p)).To(Succeed())
+	return p
+}
+
+// target is the address that the rules make of a pod's address and port.
+func (p podMonitor) target(source string) (address string) {
+	for _, rule := range p.Spec.PodMetricsEndpoints[0].Relabelings {
+		whole := regexp.MustCompile("^(?:" + rule.Regex + ")$")
+		if match := whole.FindStringSubmatchIndex(source); rule.TargetLabel == "__address__" && match != nil {
+			address = string(whole.ExpandString(nil, rule.Replacement, source, match))
+		}
+	}
+	return address
+}
+
+// scraped is a variant with the component for Prometheus on top.
+func scraped(path string) string {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	content := "resources: [%s]\ncomponents: [%s]\n"
+	for _, path := range []string{path, folder + "/components/proxyagent-prometheus"} {
+		absolute, err := filepath.Abs(path)
+		Expect(err).NotTo(HaveOccurred())
+		relative, err := filepath.Rel(dir, absolute)
+		Expect(err).NotTo(HaveOccurred())
+		content = strings.Replace(content, "%s", relative, 1)
+	}
+	Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600)).To(Succeed())
+	return dir
+}
 
 // changed copies config/proxyagent with another content of one file.
 func changed(name, content string) string {

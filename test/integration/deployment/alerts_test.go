@@ -3,6 +3,7 @@ package deployment_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -61,10 +63,11 @@ func (a alert) metrics() (all []string) {
 	return all
 }
 
-// labels are those by which an expression groups and selects.
+// labels are those by which an expression groups and selects, without that which tells clusters
+// apart: a scraper adds it.
 func (a alert) labels() (all []string) {
 	for _, grouping := range groupings.FindAllStringSubmatch(a.Expr, -1) {
-		all = append(all, names.FindAllString(grouping[1], -1)...)
+		all = append(all, slices.DeleteFunc(names.FindAllString(grouping[1], -1), func(name string) bool { return name == "cluster" })...)
 	}
 	for _, matcher := range matchers.FindAllString(a.Expr, -1) {
 		for _, label := range matched.FindAllStringSubmatch(matcher, -1) {
@@ -94,4 +97,24 @@ var _ = It("The ServiceMonitor leads to the port on which the manager serves", f
 	Expect(endpoints).To(ConsistOf(And(HaveKeyWithValue("port", service.Spec.Ports[0].Name), HaveKeyWithValue("scheme", "https"))))
 	Expect(pod.Spec.Containers[0].Ports).To(ContainElement(HaveField("Name", service.Spec.Ports[0].TargetPort.StrVal)))
 	Expect(pod.Spec.Containers[0].Args).To(ContainElement("--metrics-bind-address=:8443"))
+})
+
+// OpenShift, Alloy and others drop a ServiceMonitor that names a file of the scraper.
+var _ = It("The ServiceMonitor has a token that may read metrics, and no file", func(ctx SpecContext) {
+	m := slices.Concat(manifests.Render(ctx, defaults), manifests.Render(ctx, folder+"/prometheus"))
+	endpoints, _, err := unstructured.NestedSlice(manifests.Only[map[string]any](m, "ServiceMonitor"), "spec", "endpoints")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(fmt.Sprint(endpoints)).NotTo(ContainSubstring("File"))
+	credentials, _, err := unstructured.NestedStringMap(endpoints[0].(map[string]any), "authorization", "credentials")
+	Expect(err).NotTo(HaveOccurred())
+	secret := manifests.Named[corev1.Secret](m, "Secret", credentials["name"])
+	Expect(credentials).To(HaveKeyWithValue("key", corev1.ServiceAccountTokenKey))
+	Expect(secret.Type).To(Equal(corev1.SecretTypeServiceAccountToken))
+	account := manifests.Named[corev1.ServiceAccount](m, "ServiceAccount", secret.Annotations[corev1.ServiceAccountNameKey])
+	Expect(account.Namespace).To(Equal(secret.Namespace))
+	Expect(account.AutomountServiceAccountToken).To(HaveValue(BeFalse()))
+	binding := manifests.Named[rbacv1.ClusterRoleBinding](m, "ClusterRoleBinding", "clusterip-operator-metrics-reader")
+	Expect(binding.Subjects).To(ConsistOf(rbacv1.Subject{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name}))
+	Expect(manifests.Named[rbacv1.ClusterRole](m, "ClusterRole", binding.RoleRef.Name).Rules).To(ConsistOf(
+		rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}))
 })

@@ -92,6 +92,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	const static = "10.110.0.5"   // of the range "served"
 	const elsewhere = "10.96.0.9" // of the default range
 	var (
+		token      string // of a reader of metrics
 		scraped    framework.Metrics
 		used       []string // in other clusters
 		namespaces *gate    // of c
@@ -203,7 +204,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		Expect(err).To(MatchError(ContainSubstring("Authentication failed")))
 		_, err = c.Operator.MetricsAs(ctx, scraper(ctx, "passer-by", ""))
 		Expect(err).To(MatchError(ContainSubstring("answered 403")))
-		token := scraper(ctx, "prometheus", "clusterip-operator-metrics-reader")
+		token = scraper(ctx, "prometheus", "clusterip-operator-metrics-reader")
 		// The API server watches for the binding, and the manager remembers a refusal for half a minute.
 		Eventually(func() (err error) {
 			scraped, err = c.Operator.MetricsAs(ctx, token)
@@ -211,6 +212,20 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		}).WithPolling(time.Second).Should(Succeed())
 		blocked, _ := scraped.Value("clusterip_operator_blocked_deletions", "servicecidr", "served")
 		Expect(blocked).To(BeEquivalentTo(1))
+	})
+
+	It("tells of a webhook configuration that is gone, and of its return", func(ctx SpecContext) {
+		configured := func() (n float64) {
+			GinkgoHelper()
+			metrics := suite.Must(c.Operator.MetricsAs(ctx, token))
+			n, _ = metrics.Value("clusterip_operator_webhooks_configured", "kind", "ValidatingWebhookConfiguration")
+			return n
+		}
+		Expect(configured()).To(BeEquivalentTo(3))
+		c.Kubectl(ctx, "delete", "validatingwebhookconfiguration", cluster.WebhookConfiguration)
+		Eventually(configured).Should(BeZero())
+		install(ctx, c, defaults)
+		Eventually(configured).Should(BeEquivalentTo(3))
 	})
 
 	// A rule about a metric that does not exist is silent for ever. This scrapes while all metrics

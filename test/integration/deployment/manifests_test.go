@@ -99,7 +99,7 @@ var _ = Describe("Every kustomization", func() {
 	// Rendering knows no types. The samples are applied elsewhere: their namespace has to exist.
 	It("is taken by the API server with all its fields", func(ctx SpecContext) {
 		_, components := kustomizations()
-		components = without(components, "prometheus", "cert-manager") // need the CRDs of other projects
+		components = without(components, "prometheus", "proxyagent-prometheus", "cert-manager") // need the CRDs of other projects
 		withWebhooks := without(components, "without-webhook", "service-cluster-ip-range")
 		for _, path := range []string{overlay("", components...), overlay("", withWebhooks...), uninstall} {
 			c.Kubectl(ctx, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", path)

@@ -70,6 +70,13 @@ var _ = Describe("The webhook configurations", func() {
 			HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNone)))))))
 	})
 
+	// AKS writes selectors into webhooks without this label, as "admissionsenforcer", and owns them:
+	// an apply of the next version ends in a conflict.
+	It("are left alone by the admissions enforcer of AKS", func(ctx SpecContext) {
+		mutating, validating := configurationsOf(manifests.Render(ctx, defaults))
+		Expect([]map[string]string{mutating.Labels, validating.Labels}).To(HaveEach(HaveKeyWithValue("admissions.enforcer/disabled", "true")))
+	})
+
 	// No program listens: the Service has no pods behind it.
 	It("let everything pass while there is no manager", func(ctx SpecContext) {
 		began := time.Now()
