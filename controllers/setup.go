@@ -144,12 +144,10 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *m
 		Limits:   servicecidr.Limits{FreePercent: o.NearlyFullPercent, Within: o.NearlyFullWithin},
 		Networks: o.networks(),
 	}}
-	if len(o.ServiceClusterIPRange) > 0 {
-		loops = append(loops, &servicecidr.DefaultReconciler{
-			Client: mgr.GetClient(), Index: index, Clock: clk, Ranges: o.ServiceClusterIPRange,
-			Events: mgr.GetEventRecorder("clusterip-operator-default-servicecidr"), APIVersion: api, Bitmap: bitmap,
-		})
-	}
+	loops = append(loops, &servicecidr.DefaultReconciler{
+		Client: mgr.GetClient(), Index: index, Clock: clk, Ranges: o.ServiceClusterIPRange,
+		Events: mgr.GetEventRecorder("clusterip-operator-default-servicecidr"), APIVersion: api, Bitmap: bitmap,
+	})
 	if o.BandLabels {
 		loops = append(loops, &ipaddress.BandLabeler{
 			Client: writer(mgr, refusal.Options{

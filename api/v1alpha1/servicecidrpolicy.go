@@ -224,6 +224,8 @@ const (
 	// PolicyGrowing is there with growth. It is True while a new range is on its way. False says what
 	// the next one will be, or why there is none although one is needed; and which ranges could go.
 	PolicyGrowing = "Growing"
+	// ReasonCreationFailed is that of PolicyGrowing when the API server has refused a range.
+	ReasonCreationFailed = "CreationFailed"
 	// PolicyGrowthExhausted is there with growth. It is True when no further range can be created,
 	// needed or not; the message says why, and what to do.
 	PolicyGrowthExhausted = "GrowthExhausted"

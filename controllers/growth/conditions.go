@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -16,7 +17,7 @@ const (
 	reasonNotReady        = "ServiceCIDRNotReady"
 	reasonDryRun          = "DryRun"
 	reasonEnoughFree      = "EnoughFree"
-	reasonFailed          = "CreationFailed"
+	reasonFailed          = v1alpha1.ReasonCreationFailed
 	reasonInvalid         = "Invalid"
 	reasonBlocksLeft      = "BlocksLeft"
 	reasonNoBlockLeft     = "NoBlockLeft"
@@ -107,8 +108,13 @@ func exhausted(all []outlook) metav1.Condition {
 // failed is Growing when the API server has refused ranges.
 func failed(failures []error) metav1.Condition {
 	var texts []string
+	refused := false
 	for _, err := range failures {
-		texts = append(texts, err.Error()+".")
+		texts, refused = append(texts, err.Error()+"."), refused || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+	}
+	if refused {
+		texts = append(texts, "Have what refuses it, permissions or an admission policy of the platform, let the operator's ServiceAccount create ServiceCIDRs, or create ranges with "+
+			"the labels of spec.serviceCIDRSelector yourself. It is tried again.")
 	}
 	return conditions.New(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonFailed, texts...)
 }

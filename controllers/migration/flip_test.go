@@ -150,8 +150,6 @@ func stricter(w Snapshot, flag []netip.Prefix, f Finding) bool {
 		return true
 	case IPAddressMissing: // the IPAddress goes as soon as a controller takes its finalizer away
 		return slices.ContainsFunc(w.IPAddresses, func(ip relation.IPAddress) bool { return ip.Address == f.Address && ip.Deleting })
-	case OutOfRange: // the ServiceCIDR goes
-		return slices.ContainsFunc(w.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Deleting && within(c.CIDRs, f.Address) })
 	case DefaultServiceCIDRWrong, SecondaryRangeMislabelled: // it extends one family to two, and says nothing of one that goes
 		c := w.defaultCIDR()
 		return f.Blocks || c.Deleting || len(flag) == 2 && slices.Equal(c.CIDRs, flag[:1])

@@ -198,7 +198,8 @@ func (p *Plan) add(v decision) {
 }
 
 // judge returns the judge of addresses. A Service's may lie in the API server's own ranges and
-// those of every ServiceCIDR. If the former are unknown none counts: it may be in them.
+// those of every ServiceCIDR, also of one that is being deleted, as with addressindex.Covering and
+// the API server. If the former are unknown none counts: it may be in them.
 func (p *Plan) judge() judge {
 	j := judge{now: p.Snapshot.Now, allocator: p.Snapshot.Allocator}
 	if len(p.Ranges) == 0 {
@@ -206,7 +207,7 @@ func (p *Plan) judge() judge {
 	}
 	all := slices.Clone(p.Ranges)
 	for _, c := range p.Snapshot.ServiceCIDRs {
-		if !c.Deleting && c.Name != defaultName {
+		if c.Name != defaultName {
 			all = append(all, c.CIDRs...)
 		}
 	}

@@ -52,6 +52,14 @@ func TestPlan(t *testing.T) {
 			change: func(w *Snapshot) { w.IPAddresses[1] = dying(w.IPAddresses[1]) },
 			want:   []string{"IPAddressMissing 10.0.0.2 (Service ns/b, IPAddress 10.0.0.2): wait for the finalizer"},
 		},
+		"a Service in a range that is being deleted": { // the finalizer holds the range because of it
+			change: func(w *Snapshot) {
+				leaving := aCIDR("leaving", "10.1.0.0/24")
+				leaving.Deleting = true
+				w.ServiceCIDRs = append(w.ServiceCIDRs, leaving)
+				w.Services, w.IPAddresses = append(w.Services, aService("c", "10.1.0.1")), append(w.IPAddresses, anIP("10.1.0.1", "c"))
+			},
+		},
 		"an IPAddress without Service": {
 			change: func(w *Snapshot) { w.Services = w.Services[:1] },
 			want: []string{

@@ -44,8 +44,17 @@ func deletionBlocked(in inputs) metav1.Condition {
 	return conditions.New(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "AddressesInUse", framed(before, in.blockers, in.orphans, remedy))
 }
 
-// usageConditions tell how full the bands are and what else uses the networks.
+// usageConditions tell how full the bands are and what else uses the networks. Of a range that is
+// being deleted nothing is drawn, so that it is not full for any Service.
 func usageConditions(in inputs) []metav1.Condition {
+	if !in.deleted.IsZero() {
+		going := func(kind string) metav1.Condition {
+			return say(kind, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+"no address is drawn from it.")
+		}
+		return []metav1.Condition{
+			going(v1alpha1.ConditionNearlyFull), going(v1alpha1.ConditionDynamicBandFull), going(v1alpha1.ConditionStaticBandFull), networkOverlap(in),
+		}
+	}
 	return []metav1.Condition{
 		nearlyFull(in),
 		bandFull(in, allocator.Dynamic, v1alpha1.ConditionDynamicBandFull,

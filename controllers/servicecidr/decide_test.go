@@ -163,6 +163,24 @@ func TestBandFullNamesTheRange(t *testing.T) {
 	}
 }
 
+// "Create another ServiceCIDR" is no advice about one that is being deleted.
+func TestARangeThatIsBeingDeletedIsNotFull(t *testing.T) {
+	in := inputs{now: now, deleted: now.Add(-time.Hour), orphans: 1, bands: []bandUse{band(10, 0)}, limits: Limits{FreePercent: 10, Within: 24 * time.Hour}}
+	full := 0
+	for _, c := range decide(in).conditions {
+		switch c.Type {
+		case v1alpha1.ConditionNearlyFull, v1alpha1.ConditionDynamicBandFull, v1alpha1.ConditionStaticBandFull:
+			full++
+			if c.Status != metav1.ConditionFalse || strings.Contains(c.Message, "create") {
+				t.Errorf("%s is %s: %s", c.Type, c.Status, c.Message)
+			}
+		}
+	}
+	if full != 3 {
+		t.Errorf("%d conditions tell how full it is; a condition that is left out keeps what it said", full)
+	}
+}
+
 func TestOverlapNamesNetworks(t *testing.T) {
 	in := inputs{overlaps: []addressindex.Network{{Owner: "node n", Prefix: netip.MustParsePrefix("10.0.1.0/24")}}}
 	if c := networkOverlap(in); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "10.0.1.0/24 (node n)") {
@@ -238,6 +256,8 @@ func TestDecideDefault(t *testing.T) {
 		"single to dual, API server does": {defaultInputs{exists: true, cidrs: one, ranges: two, bitmap: false}, defaultMismatch},
 		"dual to single":                  {defaultInputs{exists: true, cidrs: two, ranges: one, bitmap: true}, defaultMismatch},
 		"another range":                   {defaultInputs{exists: true, cidrs: one, ranges: other, bitmap: true}, defaultMismatch},
+		"the range is not told":           {defaultInputs{exists: true, cidrs: one}, defaultUnknown},
+		"nor is the object there":         {defaultInputs{}, defaultAbsent},
 		"another range in dual stack":     {defaultInputs{exists: true, cidrs: other, ranges: two, bitmap: true}, defaultMismatch},
 	} {
 		if got := decideDefault(tc.in); got != tc.want {

@@ -2,6 +2,7 @@ package servicecidr
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -35,13 +37,14 @@ const defaultResync = 10 * time.Second
 // DefaultReconciler looks after the ServiceCIDR `kubernetes`. Where the API server allocates from
 // the bitmap it creates the object from the API server's range, and extends it from single to dual
 // stack, as an API server with IPAddresses does itself. It keeps a condition while object and range
-// disagree: the API server says so once, in an event that expires. All fields are required.
+// disagree: the API server says so once, in an event that expires. All fields but Ranges are required.
 type DefaultReconciler struct {
 	Client client.Client
 	Index  *addressindex.Index
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// Ranges is the API server's --service-cluster-ip-range; without it the controller is not started.
+	// Ranges is the API server's --service-cluster-ip-range. Without it nothing is compared, and what
+	// an earlier start with it has said is taken back.
 	Ranges     []netip.Prefix
 	APIVersion string
 	// Bitmap: the API server does not create the object, so we do.
@@ -82,6 +85,9 @@ func (r *DefaultReconciler) Reconcile(ctx context.Context, name string) (reconci
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{}, err
 	}
+	if len(r.Ranges) == 0 {
+		return reconcile.Result{}, nil // changes of the object wake us
+	}
 	// After a conflict the event of the other write wakes us, and the resync does.
 	return reconcile.Result{RequeueAfter: defaultResync}, nil
 }
@@ -89,7 +95,11 @@ func (r *DefaultReconciler) Reconcile(ctx context.Context, name string) (reconci
 func (r *DefaultReconciler) apply(ctx context.Context, cidr *networkingv1.ServiceCIDR, d defaultDecision) error {
 	switch d {
 	case defaultAbsent:
+		r.mismatchSince = time.Time{}
+		metrics.DefaultRangeMismatch.Set(0)
 		return nil
+	case defaultUnknown:
+		return r.takeBack(ctx, cidr)
 	case defaultCreate:
 		cidr = &networkingv1.ServiceCIDR{
 			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultServiceCIDR}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: r.texts()},
@@ -159,12 +169,15 @@ const (
 	defaultCreate                   // no API server will
 	defaultExtend                   // from single to dual stack
 	defaultMismatch                 // object and range disagree
+	defaultUnknown                  // what the API server was started with is not known
 )
 
 // decideDefault follows the API server's own rule: only the step from one to two CIDRs is a change
 // that is made, every other difference is reported.
 func decideDefault(in defaultInputs) defaultDecision {
 	switch {
+	case in.exists && len(in.ranges) == 0:
+		return defaultUnknown
 	case !in.exists && in.bitmap:
 		return defaultCreate
 	case !in.exists || in.deleting:
@@ -205,6 +218,26 @@ func (r *DefaultReconciler) report(ctx context.Context, cidr *networkingv1.Servi
 		r.Events.Eventf(cidr, nil, corev1.EventTypeWarning, "KubernetesDefaultServiceCIDRInconsistent", "Audit", "%s", want.Message)
 	}
 	return err
+}
+
+// takeBack removes the condition, whichever manager wrote it last, as cleanup does: after a restore
+// from a backup ours owns nothing. Nothing is told any more because nothing is compared.
+func (r *DefaultReconciler) takeBack(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
+	if meta.FindStatusCondition(cidr.Status.Conditions, v1alpha1.ConditionDefaultRangeMismatch) == nil {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": cidr.UID},
+		"status":   map[string]any{"conditions": []map[string]string{{"$patch": "delete", "type": v1alpha1.ConditionDefaultRangeMismatch}}},
+	})
+	if err != nil {
+		return err
+	}
+	patch := client.RawPatch(types.StrategicMergePatchType, body)
+	if err := r.Client.Status().Patch(ctx, cidr.DeepCopy(), patch, client.FieldOwner(v1alpha1.ManagerDefaultRange)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("taking the condition %s of the default ServiceCIDR back: %w", v1alpha1.ConditionDefaultRangeMismatch, err)
+	}
+	return nil
 }
 
 // mismatch says that object and range disagree, and what to do.

@@ -10,10 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
@@ -39,14 +42,24 @@ var checks = map[string]string{
 	"RangeDefaultRangeMismatch": "ServiceCIDR kubernetes is not what the API server was started with",
 	"RangeWritesRefused":        "the API server refuses to the operator to write IPAddresses",
 	"RangeDeletionBlocked":      "a ServiceCIDR cannot be deleted because addresses are in use",
+	"RangeDefaultMissing":       "ServiceCIDR kubernetes does not exist, and the API server has not made it again",
+	"APIServiceMissing":         "Service default/kubernetes does not exist, by which pods reach the API server",
 
 	"PolicyNotAccepted":     "the spec of a ServiceCIDRPolicy is invalid, or names what does not exist",
 	"PolicyConflicting":     "a ServiceCIDRPolicy lost ranges or addresses to another one",
 	"PolicyNotProgrammed":   "what a ServiceCIDRPolicy asks for is not in place",
 	"PolicyNotEnforced":     "the API server does not keep strangers out of a policy's ranges",
+	"PolicyNotSeen":         "a ServiceCIDRPolicy has no condition: the operator has not looked at it",
 	"PolicyGrowthExhausted": "no further range can be created for a ServiceCIDRPolicy",
+	"PolicyGrowthRefused":   "the API server refuses the next range of a ServiceCIDRPolicy",
 	"PolicyViolated":        "Services have addresses that an exclusive policy keeps for others",
 	"PolicyByServiceLabels": "an exclusive policy selects by labels of Services alone, which their authors choose",
+
+	"WebhooksMissing":    "a webhook of the operator, or the Service by which it is called, is not in the cluster",
+	"WebhooksChanged":    "a webhook of the operator is not as its manifests have it",
+	"WebhooksUntrusted":  "the API server has no valid authority for a webhook of the operator",
+	"EnforcementMissing": "what keeps Services out of exclusive ranges without a webhook is not in the cluster",
+	"EnforcementChanged": "what keeps Services out of exclusive ranges without a webhook is not that of this version",
 }
 
 // driftChecks are the checks of the types of drift.
@@ -57,14 +70,16 @@ var driftChecks = map[string]string{
 
 // New returns the command `check`, by the flags of a session.
 func New(a *cli.Session) *cobra.Command {
-	var out string
+	var out, namespace string
 	var list bool
 	etcd := migrate.NewConnection(a)
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Look for everything that is wrong with addresses, ranges and policies",
+		Short: "Look for everything that is wrong with addresses, ranges, policies and webhooks",
 		Long: `Looks for what the operator's controllers look for, by the same functions, whether the operator runs or not. What seems to be wrong is looked at once
 more after two seconds. Nothing is changed; ` + "`repair --from FILE`" + ` does what a report says.
+
+Webhook configurations are compared with those of the manifests where the operator is installed. What the user may not read is said on stderr, and is no failure.
 
 With --etcd-servers the legacy bitmaps are looked at, too, as ` + "`migrate check`" + ` does.
 
@@ -76,13 +91,19 @@ Exit status: 0 nothing is wrong, 1 something is, 2 it could not be told.`,
 			if list {
 				return listChecks(a)
 			}
-			return run(cmd.Context(), a, out, etcd)
+			return run(cmd.Context(), a, namespace, out, etcd)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "output format: json, yaml or junit, or a file that ends in .yaml, .json or .xml; a table without it")
 	cmd.Flags().BoolVar(&list, "list", false, "only list the checks, and what they mean")
+	NamespaceFlag(cmd, &namespace)
 	etcd.AddEtcdFlags(cmd.Flags())
 	return cmd
+}
+
+// NamespaceFlag adds the flag that names the namespace of the operator.
+func NamespaceFlag(cmd *cobra.Command, namespace *string) {
+	cmd.Flags().StringVar(namespace, "operator-namespace", "clusterip-operator-system", "namespace of the operator")
 }
 
 func listChecks(a *cli.Session) error {
@@ -96,7 +117,7 @@ func listChecks(a *cli.Session) error {
 	return (&cli.Output{}).Print(a.Out, l)
 }
 
-func run(ctx context.Context, a *cli.Session, out string, etcd migrate.Connection) error {
+func run(ctx context.Context, a *cli.Session, namespace, out string, etcd migrate.Connection) error {
 	format, file, err := destination(out)
 	if err != nil {
 		return err
@@ -105,7 +126,7 @@ func run(ctx context.Context, a *cli.Session, out string, etcd migrate.Connectio
 	if err != nil {
 		return err
 	}
-	r, err := Look(ctx, s)
+	r, err := Look(ctx, s, namespace)
 	untold := ""
 	if err == nil && etcd.HasEtcd() {
 		untold, err = r.addBitmaps(ctx, etcd)
@@ -118,6 +139,9 @@ func run(ctx context.Context, a *cli.Session, out string, etcd migrate.Connectio
 		err = r.print(a.Out, format)
 	} else {
 		err = batch.Replace(file, func(w io.Writer) error { return r.print(w, format) })
+	}
+	for _, what := range r.Unknown {
+		cli.Write(a.ErrOut, "Not looked at: %s\n", what)
 	}
 	switch {
 	case err != nil:
@@ -142,8 +166,8 @@ func destination(out string) (format, file string, err error) {
 	return format, out, nil
 }
 
-// Look looks for everything.
-func Look(ctx context.Context, s *cli.Cluster) (Report, error) {
+// Look looks for everything. namespace is that of the operator.
+func Look(ctx context.Context, s *cli.Cluster, namespace string) (Report, error) {
 	r := Report{Kind: reportKind, Items: []Item{}}
 	v, err := s.View(ctx)
 	if err != nil {
@@ -158,8 +182,31 @@ func Look(ctx context.Context, s *cli.Cluster) (Report, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Items = append(r.Items, Conditions(ranges.Items, policies.Items)...)
-	return r, nil
+	now := s.Clock.Now()
+	r.Items = append(r.Items, Conditions(now, ranges.Items, policies.Items)...)
+	defaults, err := LookAtDefaults(ctx, s, ranges.Items, v.Bitmap())
+	if err != nil {
+		return r, err
+	}
+	r.Items = append(r.Items, defaults.Items()...)
+	if defaults.Unknown != "" {
+		r.Unknown = append(r.Unknown, defaults.Unknown)
+	}
+	return r, r.addAdmission(ctx, s, namespace, now, policies.Items)
+}
+
+// addAdmission looks at what the API server has of the operator's admission.
+func (r *Report) addAdmission(ctx context.Context, s *cli.Cluster, namespace string, now time.Time, policies []v1alpha1.ServiceCIDRPolicy) error {
+	manager, err := Manager(ctx, s, namespace)
+	if apierrors.IsForbidden(err) {
+		r.Unknown, err = append(r.Unknown, "the user may not list Deployments in namespace "+namespace), nil
+	}
+	if err != nil {
+		return err
+	}
+	a, err := LookAtAdmission(ctx, s, namespace, manager)
+	r.Items, r.Unknown = append(r.Items, a.Items(now, policies)...), append(r.Unknown, a.Unknown...)
+	return err
 }
 
 // addBitmaps checks the bitmaps in etcd and returns what stays unknown. Other checks do the rest.

@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
@@ -29,6 +27,8 @@ type Report struct {
 	// Bitmaps: those in etcd were looked at.
 	Bitmaps bool   `json:"bitmaps,omitempty"`
 	Items   []Item `json:"items"`
+	// Unknown is what the user may not read, in sentences: it was not looked at.
+	Unknown []string `json:"unknown,omitempty"`
 }
 
 // Item is one thing that is wrong.
@@ -78,56 +78,6 @@ func means(f ipaddress.Finding) string {
 		text += ": it " + f.Note
 	}
 	return text
-}
-
-// rangeCheck names the check that a ServiceCIDR's condition fails, empty if the condition is fine.
-func rangeCheck(c metav1.Condition) string {
-	kind, prefixed := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
-	switch {
-	case c.Type == networkingv1.ServiceCIDRConditionReady && c.Status != metav1.ConditionTrue:
-		return "RangeNotReady"
-	case prefixed && c.Status == metav1.ConditionTrue && checks["Range"+kind] != "":
-		return "Range" + kind
-	}
-	return ""
-}
-
-// policyCheck names the check that a policy's condition fails, empty if the condition is fine.
-func policyCheck(c metav1.Condition) string {
-	switch c.Type {
-	case v1alpha1.PolicyConflicting, v1alpha1.PolicyViolated, v1alpha1.PolicyGrowthExhausted:
-		if c.Status == metav1.ConditionTrue {
-			return "Policy" + c.Type
-		}
-	case v1alpha1.PolicyAccepted, v1alpha1.PolicyProgrammed, v1alpha1.PolicyEnforced:
-		if c.Status == metav1.ConditionFalse {
-			return "PolicyNot" + c.Type
-		}
-	}
-	return ""
-}
-
-// Conditions are what conditions report as wrong, and exclusive policies that stop no tenant.
-func Conditions(ranges []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []Item) {
-	add := func(object string, conditions []metav1.Condition, check func(metav1.Condition) string) {
-		for _, c := range conditions {
-			if name := check(c); name != "" {
-				all = append(all, Item{Check: name, Object: object, Message: c.Message})
-			}
-		}
-	}
-	for _, o := range ranges {
-		add("servicecidr/"+o.Name, o.Status.Conditions, rangeCheck)
-	}
-	for _, o := range policies {
-		add("servicecidrpolicy/"+o.Name, o.Status.Conditions, policyCheck)
-		if o.Spec.SelectsByServiceLabelsAlone() {
-			all = append(all, Item{Check: "PolicyByServiceLabels", Object: "servicecidrpolicy/" + o.Name,
-				Message: "The author of a Service chooses its labels, so any tenant can have addresses of these ranges; set namespaceSelector to keep tenants apart."})
-		}
-	}
-	slices.SortStableFunc(all, Item.compare)
-	return all
 }
 
 // compare orders by check and object.

@@ -56,7 +56,7 @@ func TestPoliciesThatSelectByLabelsOfServicesAloneAreFound(t *testing.T) {
 		"by Services, and others may come along": {v1alpha1.ServiceCIDRPolicySpec{ServiceSelector: by}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Conditions(nil, []v1alpha1.ServiceCIDRPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tc.spec}})
+			got := Conditions(plugintest.Now, nil, []v1alpha1.ServiceCIDRPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(plugintest.Now)}, Spec: tc.spec}})
 			if (len(got) == 1) != tc.want || tc.want && (got[0].Check != "PolicyByServiceLabels" || got[0].Object != "servicecidrpolicy/p") {
 				t.Errorf("found %+v, want one: %v", got, tc.want)
 			}

@@ -37,7 +37,7 @@ which no request gets an answer: don't pass it on.`,
 	}
 	cmd.Flags().Uint16Var(&port, "port", 0, "port to listen on; 0 takes one that is free")
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "only print the address")
-	health.NamespaceFlag(cmd, &namespace)
+	check.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 
@@ -78,7 +78,7 @@ func newSources(ctx context.Context, s *cli.Cluster, v *view.View, namespace str
 			all, err := v.Allocations(ctx)
 			return allocations{all, time.Now()}, err
 		}),
-		report: remembered(ctx, 5*time.Second, func(ctx context.Context) (check.Report, error) { return check.Look(ctx, s) }),
+		report: remembered(ctx, 5*time.Second, func(ctx context.Context) (check.Report, error) { return check.Look(ctx, s, namespace) }),
 		// This creates a Service for trial, and asks the agents.
 		status: remembered(ctx, 30*time.Second, func(ctx context.Context) (health.Installation, error) { return health.Look(ctx, s, namespace) }),
 	}

@@ -14,12 +14,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
 
@@ -55,7 +55,7 @@ func agents(ctx context.Context, s *cli.Cluster, namespace string, h *found) err
 func AgentSets(ctx context.Context, s *cli.Cluster, namespace string) (all []appsv1.DaemonSet, err error) {
 	for _, n := range slices.Compact([]string{metav1.NamespaceSystem, namespace}) {
 		sets := &appsv1.DaemonSetList{}
-		if err := s.ListNamed(ctx, sets, "DaemonSets", client.InNamespace(n), component("proxyagent")); err != nil {
+		if err := s.ListNamed(ctx, sets, "DaemonSets", client.InNamespace(n), check.Component("proxyagent")); err != nil {
 			return nil, err
 		}
 		all = append(all, sets.Items...)
@@ -108,24 +108,15 @@ func configuredMode(ctx context.Context, s *cli.Cluster, d *appsv1.DaemonSet) (s
 			}
 		}
 	}
-	for _, v := range d.Spec.Template.Spec.Volumes {
-		if v.ConfigMap == nil {
-			continue
-		}
-		o := &corev1.ConfigMap{}
-		found, err := orNone(s.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: v.ConfigMap.Name}, o), o)
-		if apierrors.IsForbidden(err) {
-			return "", nil
-		}
-		if err != nil {
-			return "", fmt.Errorf("reading the configuration of the agents: %w", err)
-		}
-		var config struct{ Mode string }
-		if found != nil && yaml.Unmarshal([]byte(found.Data["config.yaml"]), &config) == nil {
-			return cmp.Or(config.Mode, "iptables"), nil
-		}
+	file, err := check.ConfigFile(ctx, s, d.Namespace, d.Spec.Template.Spec)
+	if err != nil {
+		return "", fmt.Errorf("reading the configuration of the agents: %w", err)
 	}
-	return "", nil
+	var config struct{ Mode string }
+	if file == "" || yaml.Unmarshal([]byte(file), &config) != nil {
+		return "", nil
+	}
+	return cmp.Or(config.Mode, "iptables"), nil
 }
 
 // askAgents has the agents say how they are.

@@ -3,15 +3,12 @@ package health
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,31 +18,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
 
-// installationName is the name of the operator's Lease and of its webhook configurations.
-const installationName = "clusterip-operator"
-
 // found is what there is of an installation.
 type found struct {
-	manager  *appsv1.Deployment // nil without one
-	replicas []corev1.Pod
-	lease    *coordinationv1.Lease
-	mutating *admissionregistrationv1.MutatingWebhookConfiguration
-	probe    probed
+	manager   *appsv1.Deployment // nil without one
+	replicas  []corev1.Pod
+	lease     *coordinationv1.Lease
+	admission check.Admission
+	probe     probed
 	// wanted is how many nodes are to have an agent, updated how many have the newest.
 	wanted, updated int32
 	stale           bool // the numbers are of what was before
 	agents          []agent
 	ranges          []networkingv1.ServiceCIDR
 	policies        []v1alpha1.ServiceCIDRPolicy
-}
-
-// component are the labels of a part of the operator.
-func component(name string) client.MatchingLabels {
-	return client.MatchingLabels{"app.kubernetes.io/name": installationName, "app.kubernetes.io/component": name}
+	defaults        check.Defaults
 }
 
 // Look looks at all parts of the operator.
@@ -58,14 +49,15 @@ func gather(ctx context.Context, s *cli.Cluster, namespace string) (h found, err
 	if err := managers(ctx, s, namespace, &h); err != nil {
 		return h, err
 	}
-	lease, webhooks := &coordinationv1.Lease{}, &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if h.lease, err = orNone(s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: installationName}, lease), lease); err != nil {
+	lease := &coordinationv1.Lease{}
+	if h.lease, err = orNone(s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: check.InstallationName}, lease), lease); err != nil {
 		return h, fmt.Errorf("reading the Lease: %w", err)
 	}
-	if h.mutating, err = orNone(s.Get(ctx, client.ObjectKey{Name: installationName}, webhooks), webhooks); err != nil {
-		return h, fmt.Errorf("reading the webhook configuration: %w", err)
+	if h.admission, err = check.LookAtAdmission(ctx, s, namespace, h.manager); err != nil {
+		return h, err
 	}
-	if h.mutating != nil {
+	h.probe.Unknown = "no MutatingWebhookConfiguration is there to try it by"
+	if h.admission.Mutating.Object != nil {
 		if h.probe, err = probe(ctx, s); err != nil {
 			return h, err
 		}
@@ -74,21 +66,29 @@ func gather(ctx context.Context, s *cli.Cluster, namespace string) (h found, err
 		return h, err
 	}
 	ranges, policies, err := s.RangesAndPolicies(ctx)
-	h.ranges, h.policies = ranges.Items, policies.Items
+	if h.ranges, h.policies = ranges.Items, policies.Items; err != nil {
+		return h, err
+	}
+	bitmap, err := kube.AllocatesFromBitmap(ctx, s.Discovery, s)
+	if err != nil {
+		return h, fmt.Errorf("finding out who allocates: %w", err)
+	}
+	h.defaults, err = check.LookAtDefaults(ctx, s, h.ranges, bitmap)
 	return h, err
 }
 
 // managers reads the Deployment of the manager with its pods.
 func managers(ctx context.Context, s *cli.Cluster, namespace string, h *found) error {
-	managers, pods := &appsv1.DeploymentList{}, &corev1.PodList{}
-	if err := s.ListNamed(ctx, managers, "Deployments", client.InNamespace(namespace), component("manager")); err != nil || len(managers.Items) == 0 {
+	manager, err := check.Manager(ctx, s, namespace)
+	if err != nil || manager == nil {
 		return err
 	}
-	h.manager = &managers.Items[0]
+	h.manager = manager
 	selector, err := metav1.LabelSelectorAsSelector(h.manager.Spec.Selector)
 	if err != nil {
 		return fmt.Errorf("the selector of Deployment %s: %w", h.manager.Name, err)
 	}
+	pods := &corev1.PodList{}
 	err = s.ListNamed(ctx, pods, "pods of the manager", client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
 	h.replicas = pods.Items
 	return err
@@ -109,16 +109,42 @@ func orNone[T any](err error, object *T) (*T, error) {
 func (h found) installation(now time.Time) Installation {
 	i := Installation{
 		Kind: "Installation", Time: now.UTC(), Replicas: h.replicaList(), Leader: h.leader(now), Webhooks: h.webhooks(), Agents: append([]agent{}, h.agents...),
-		Findings: append([]check.Item{}, check.Conditions(h.ranges, h.policies)...),
+		Admission: h.admission.Items(now, h.policies),
+		Findings:  append(append([]check.Item{}, h.defaults.Items()...), check.Conditions(now, h.ranges, h.policies)...),
 	}
-	i.Parts = []part{h.managerPart(i.Replicas), i.leaderPart(), i.webhookPart(), i.certificatePart(), h.agentPart(now), {
-		"ranges and policies", len(i.Findings) == 0, fmt.Sprintf("%d ServiceCIDRs, %d policies, %s", len(h.ranges), len(h.policies), findingsText(len(i.Findings))),
-	}}
-	for _, f := range i.Findings {
-		i.Parts = append(i.Parts, part{"finding", false, f.Object + ": " + f.Check + ": " + f.Message})
-	}
+	i.Parts = append([]part{h.managerPart(i.Replicas), i.leaderPart()}, i.admissionParts(h.admission)...)
+	i.Parts = append(i.Parts, i.certificatePart(), h.agentPart(now))
 	i.Well = !slices.ContainsFunc(i.Parts, func(p part) bool { return !p.Well })
+	i.Parts = append(i.Parts, part{
+		"ranges and policies", len(i.Findings) == 0, fmt.Sprintf("%d ServiceCIDRs, %d policies, %s", len(h.ranges), len(h.policies), findingsText(len(i.Findings))),
+	})
+	for _, f := range i.Findings {
+		i.Parts = append(i.Parts, itemPart("finding", f))
+	}
 	return i
+}
+
+func itemPart(name string, i check.Item) part {
+	return part{name, false, i.Object + ": " + i.Check + ": " + i.Message}
+}
+
+// admissionParts are a line for the webhooks, and one for each thing that is wrong with them or with
+// what enforces exclusive ranges. Of authorities that are not valid the certificate's line tells.
+func (i Installation) admissionParts(a check.Admission) (all []part) {
+	ofWebhooks := func(one check.Item) bool { return strings.HasPrefix(one.Check, "Webhooks") }
+	if i.Webhooks != nil || !slices.ContainsFunc(i.Admission, ofWebhooks) {
+		all = append(all, i.webhookPart(a))
+	}
+	for _, one := range i.Admission {
+		switch {
+		case one.Check == "WebhooksUntrusted" && !i.certificatePart().Well:
+		case ofWebhooks(one):
+			all = append(all, itemPart("webhooks", one))
+		default:
+			all = append(all, itemPart("enforcement", one))
+		}
+	}
+	return all
 }
 
 func findingsText(n int) string {
@@ -237,14 +263,15 @@ func (i Installation) leaderPart() part {
 }
 
 func (h found) webhooks() *webhooks {
-	if h.mutating == nil {
+	bundles := h.admission.Bundles()
+	if len(bundles) == 0 {
 		return nil
 	}
-	w := &webhooks{Configured: len(h.mutating.Webhooks), probed: h.probe}
-	for _, one := range h.mutating.Webhooks {
-		end := trustedUntil(one.ClientConfig.CABundle)
+	w := &webhooks{Configured: len(bundles), probed: h.probe}
+	for _, one := range bundles {
+		end := check.TrustedUntil(one.Bundle)
 		if end.IsZero() {
-			w.Untrusted = cmp.Or(w.Untrusted, one.Name)
+			w.Untrusted = cmp.Or(w.Untrusted, one.Webhook)
 		} else if w.TrustedUntil == nil || end.Before(*w.TrustedUntil) {
 			w.TrustedUntil = new(end.UTC())
 		}
@@ -253,18 +280,28 @@ func (h found) webhooks() *webhooks {
 }
 
 // webhookPart goes by what came of the probe, if there was one.
-func (i Installation) webhookPart() part {
+func (i Installation) webhookPart(a check.Admission) part {
 	w := i.Webhooks
 	switch {
+	case w == nil && len(a.Unknown) > 0:
+		return part{"webhooks", true, "which are configured is not known: " + strings.Join(a.Unknown, ", ")}
 	case w == nil:
 		return part{"webhooks", true, "none are configured: policies are not applied to new Services"}
 	case w.Reached != nil:
-		return part{"webhooks", true, fmt.Sprintf("%d are configured; the API server reaches %s, version %s, for %s", w.Configured, w.Reached.Replica, w.Reached.Version, ago(i.Time, w.Reached.Since))}
+		return part{"webhooks", true, fmt.Sprintf("%d are configured; the API server reaches %s, version %s, for %s", w.Configured, w.Reached.Replica, w.Reached.Version, ago(i.Time, w.Reached.Since)) + notRead(a)}
 	case w.Unknown != "":
-		return part{"webhooks", true, fmt.Sprintf("%d are configured; whether the API server reaches them is not known: %s", w.Configured, w.Unknown)}
+		return part{"webhooks", true, fmt.Sprintf("%d are configured; whether the API server reaches them is not known: %s", w.Configured, w.Unknown) + notRead(a)}
 	default:
 		return part{"webhooks", false, fmt.Sprintf("%d are configured; the API server does not reach them, and lets Services pass (an operator that is older than this plugin does not answer either)", w.Configured)}
 	}
+}
+
+// notRead says what of the admission's objects the user may not read.
+func notRead(a check.Admission) string {
+	if len(a.Unknown) == 0 {
+		return ""
+	}
+	return "; not looked at: " + strings.Join(a.Unknown, ", ")
 }
 
 // certificatePart judges the CA that the API server trusts: webhooks need one that is valid.
@@ -278,14 +315,4 @@ func (i Installation) certificatePart() part {
 	default:
 		return part{"certificate", w.TrustedUntil.After(i.Time), "the API server trusts its CA until " + w.TrustedUntil.Format(time.DateOnly)}
 	}
-}
-
-// trustedUntil is when the last certificate of a bundle runs out; zero without any.
-func trustedUntil(bundle []byte) (last time.Time) {
-	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(last) {
-			last = c.NotAfter
-		}
-	}
-	return last
 }

@@ -19,55 +19,62 @@ import (
 func New(a *cli.Session) *cobra.Command {
 	var namespace, format string
 	var timeout time.Duration
+	var strict bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Is the operator well, in a line for each of its parts",
 		Long: `Looks at the manager's replicas and who of them leads, at the webhooks, at the agents on the nodes, and at the conditions of ServiceCIDRs and policies. With -o wide there is a
 line for each agent. Drift of single addresses is looked for by ` + "`check`" + `.
 
+The operator is well if its own parts are. What it has found about ranges and policies is listed, and counts with --strict alone: a range that is full is no fault of an installation.
+
 Two things not every user may find out, and the status says so then. Whether the API server reaches the webhooks is tried by a Service that is created for trial (dry run) in the
 namespace of the kubeconfig: it is not stored, and no address is drawn for it (create services). What the agents say of themselves is read through the API server (get pods/proxy);
 without that their mode is that of their configuration, and nothing is known about their last sync.
 
-Exit status: 0 all is well, 1 something is not, 2 it could not be told.`,
+Exit status: 0 the operator is well, 1 it is not, or with --strict something was found, 2 it could not be told.`,
 		Example: `  kubectl clusterip status
   kubectl clusterip status -o wide
-  kubectl clusterip status --wait=2m`,
+  kubectl clusterip status --wait=2m
+  kubectl clusterip status --strict`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.OneOfOrEmpty("--output", format, "wide", "json", "yaml"); err != nil {
 				return err
 			}
-			return status(cmd.Context(), a, namespace, timeout, format)
+			return status(cmd.Context(), a, question{namespace, timeout, strict}, format)
 		},
 	}
-	NamespaceFlag(cmd, &namespace)
-	cmd.Flags().DurationVar(&timeout, "wait", 0, "wait for so long until all is well")
+	check.NamespaceFlag(cmd, &namespace)
+	cmd.Flags().DurationVar(&timeout, "wait", 0, "wait for so long until the operator is well")
+	cmd.Flags().BoolVar(&strict, "strict", false, "findings about ranges and policies count, too")
 	cmd.Flags().StringVarP(&format, "output", "o", "", "output format: wide, json or yaml")
 	return cmd
 }
 
-// NamespaceFlag adds the flag that names the namespace of the operator.
-func NamespaceFlag(cmd *cobra.Command, namespace *string) {
-	cmd.Flags().StringVar(namespace, "operator-namespace", "clusterip-operator-system", "namespace of the operator")
+// question is what is asked of status.
+type question struct {
+	namespace string
+	timeout   time.Duration
+	strict    bool
 }
 
-func status(ctx context.Context, a *cli.Session, namespace string, timeout time.Duration, format string) error {
+func status(ctx context.Context, a *cli.Session, q question, format string) error {
 	s, err := a.Open()
 	if err != nil {
 		return err
 	}
 	var now Installation
 	look := func(ctx context.Context) (bool, error) {
-		seen, err := Look(ctx, s, namespace)
+		seen, err := Look(ctx, s, q.namespace)
 		if err == nil { // otherwise now is what was seen last: the end of the time may have cut this look short
 			now = seen
 		}
-		return seen.Well && err == nil, err
+		return seen.well(q.strict) && err == nil, err
 	}
 	well, err := look(ctx)
-	if err == nil && !well && timeout > 0 {
-		err = wait.PollUntilContextTimeout(ctx, time.Second, timeout, false, look)
+	if err == nil && !well && q.timeout > 0 {
+		err = wait.PollUntilContextTimeout(ctx, time.Second, q.timeout, false, look)
 		well = err == nil
 		if wait.Interrupted(err) && ctx.Err() == nil {
 			err = nil
@@ -87,7 +94,7 @@ type Installation struct {
 	Kind string `json:"kind"`
 	// Time is when it was looked at; ages are counted from it.
 	Time time.Time `json:"time"`
-	// Well: all parts are, and nothing was found.
+	// Well: the operator's own parts are. Findings do not count.
 	Well bool `json:"well"`
 	// Parts sum up what follows for people.
 	Parts    []part    `json:"parts"`
@@ -96,9 +103,14 @@ type Installation struct {
 	// Webhooks is nil where none are configured.
 	Webhooks *webhooks `json:"webhooks,omitempty"`
 	Agents   []agent   `json:"agents"`
-	// Findings are those of the checks of conditions.
+	// Admission is what is wrong with webhook configurations and what enforces exclusive ranges.
+	Admission []check.Item `json:"admission,omitempty"`
+	// Findings are those about ranges and policies.
 	Findings []check.Item `json:"findings"`
 }
+
+// well is whether the operator is, and with strict whether nothing was found besides.
+func (i Installation) well(strict bool) bool { return i.Well && (!strict || len(i.Findings) == 0) }
 
 // part is one line of `status`.
 type part struct {
@@ -128,6 +140,7 @@ type leader struct {
 
 // webhooks are those that the API server is to call.
 type webhooks struct {
+	// Configured counts the webhooks of both configurations.
 	Configured int `json:"configured"`
 	// TrustedUntil is when the CA that the API server trusts expires; nil while it trusts none.
 	TrustedUntil *time.Time `json:"trustedUntil,omitempty"`

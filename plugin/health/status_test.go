@@ -17,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
 
@@ -38,7 +39,11 @@ func pod(name, node, image string) corev1.Pod {
 
 func TestParts(t *testing.T) {
 	full := metav1.Condition{Type: v1alpha1.ConditionDynamicBandFull, Status: metav1.ConditionTrue, Message: "no address is free"}
-	configured := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "w"}}}
+	var configured check.Admission
+	configured.Mutating.Object = &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "w"}}}
+	pruned := check.Admission{Installed: true, Serves: true, Name: "clusterip-operator"}
+	pruned.Mutating.Known, pruned.Exclusive.Known = true, true
+	unread := check.Admission{Unknown: []string{"the user may not get MutatingWebhookConfiguration clusterip-operator"}}
 	reached := &admission.Reached{Replica: "manager-1", Version: "v1.2.3", Since: plugintest.Now.Add(-time.Hour)}
 	synced, late := plugintest.Now.Add(-time.Second), plugintest.Now.Add(-time.Minute)
 	agents := []agent{
@@ -63,10 +68,13 @@ func TestParts(t *testing.T) {
 			"leader", true, "manager-1, for 1s, image manager:v1"},
 		"led":         {found{lease: leased("manager-1_abcdef@", time.Minute)}, "leader", false, "manager-1 has not renewed its Lease for 60s"},
 		"no webhooks": {found{}, "webhooks", true, "none are configured"},
-		"reached":     {found{mutating: configured, probe: probed{Reached: reached}}, "webhooks", true, "the API server reaches manager-1, version v1.2.3, for 60m"},
-		"not reached": {found{mutating: configured}, "webhooks", false, "does not reach them"},
-		"not tried":   {found{mutating: configured, probe: probed{Unknown: "the user may not create services"}}, "webhooks", true, "is not known: the user may not create services"},
-		"no CA":       {found{mutating: configured}, "certificate", false, "w has no CA yet"},
+		"reached":     {found{admission: configured, probe: probed{Reached: reached}}, "webhooks", true, "the API server reaches manager-1, version v1.2.3, for 60m"},
+		"not reached": {found{admission: configured}, "webhooks", false, "does not reach them"},
+		"not tried":   {found{admission: configured, probe: probed{Unknown: "the user may not create services"}}, "webhooks", true, "is not known: the user may not create services"},
+		"pruned":      {found{admission: pruned}, "webhooks", false, "mutatingwebhookconfiguration/clusterip-operator: WebhooksMissing: It is not in the cluster. Without it the API server does not ask"},
+		"not applied": {found{admission: pruned}, "enforcement", false, "validatingadmissionpolicy/clusterip-operator-exclusive: EnforcementMissing: It is not in the cluster"},
+		"not read":    {found{admission: unread}, "webhooks", true, "is not known: the user may not get MutatingWebhookConfiguration"},
+		"no CA":       {found{admission: configured}, "certificate", false, "w has no CA yet"},
 		"no need":     {found{}, "certificate", true, "none is needed"},
 		"no agents":   {found{}, "agents", true, "there are none"},
 		"agents": {found{wanted: 3, updated: 2, agents: agents}, "agents", false, "2 of 3 nodes are ready, 2 have this version; iptables (1), nftables (2); image agent:v1 (2), agent:v2 (1); " +
@@ -75,6 +83,7 @@ func TestParts(t *testing.T) {
 		"agents are well":          {found{wanted: 2, updated: 2, agents: agents[:2]}, "agents", true, "2 of 2 nodes are ready"},
 		"ranges":                   {found{ranges: []networkingv1.ServiceCIDR{*plugintest.ServiceCIDR("a", "10.0.0.0/24")}}, "ranges and policies", true, "1 ServiceCIDRs, 0 policies, nothing is wrong"},
 		"full":                     {found{ranges: []networkingv1.ServiceCIDR{*plugintest.ServiceCIDR("a", "10.0.0.0/24", full)}}, "ranges and policies", false, "1 findings"},
+		"no default range":         {found{defaults: check.Defaults{WithoutRange: true}}, "finding", false, "servicecidr/kubernetes: RangeDefaultMissing: It does not exist"},
 		"a finding":                {found{ranges: []networkingv1.ServiceCIDR{*plugintest.ServiceCIDR("a", "10.0.0.0/24", full)}}, "finding", false, "servicecidr/a: RangeDynamicBandFull: no address is free"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,6 +94,33 @@ func TestParts(t *testing.T) {
 			}
 			if p := i.Parts[n]; p.Well != tc.well || !strings.Contains(p.Text, tc.words) || i.Well && !p.Well {
 				t.Errorf("well: %t, %q; want %t, %q", p.Well, p.Text, tc.well, tc.words)
+			}
+		})
+	}
+}
+
+// A full range is no fault of an installation: whoever waits for that would wait for ever.
+func TestWell(t *testing.T) {
+	full := metav1.Condition{Type: v1alpha1.ConditionDynamicBandFull, Status: metav1.ConditionTrue, Message: "no address is free"}
+	running := found{manager: deployed(1, 1), lease: leased("manager-1_abcdef@", time.Second)}
+	filled := running
+	filled.ranges = []networkingv1.ServiceCIDR{*plugintest.ServiceCIDR("a", "10.0.0.0/24", full)}
+	pruned := running
+	pruned.admission = check.Admission{Serves: true}
+	pruned.admission.Validating.Known = true
+	for name, tc := range map[string]struct {
+		found        found
+		well, strict bool
+	}{
+		"well":              {running, true, true},
+		"a range is full":   {filled, true, false},
+		"webhooks are gone": {pruned, false, false},
+		"not installed":     {found{}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := tc.found.installation(plugintest.Now)
+			if i.well(false) != tc.well || i.well(true) != tc.strict || i.Well != tc.well {
+				t.Errorf("well: %t, strictly: %t; want %t, %t; parts %v", i.well(false), i.well(true), tc.well, tc.strict, i.Parts)
 			}
 		})
 	}

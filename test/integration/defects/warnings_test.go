@@ -47,6 +47,18 @@ var _ = Describe("An API server that is started with another range than its clus
 		c.StartOperator(ctx, "--service-cluster-ip-range="+framework.DefaultServiceClusterIPRange)
 		Eventually(c.Condition).WithArguments(ctx, kubernetes, cluster.DefaultRangeMismatch).Should(HaveField("Status", metav1.ConditionFalse))
 	})
+
+	// An operator that is not told the range any more compares nothing, and must not go on saying what
+	// one before it has said.
+	It("is no longer reported by an operator without the flag", func(ctx SpecContext) {
+		c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
+		c.StartOperator(ctx, "--service-cluster-ip-range="+wrong)
+		Eventually(c.Warning(ctx, kubernetes, cluster.DefaultRangeMismatch)).Should(ContainSubstring(wrong))
+		Expect(c.Operator.Stop()).To(Succeed())
+		c.StartOperator(ctx)
+		Eventually(func() []metav1.Condition { return c.ServiceCIDR(ctx, kubernetes).Status.Conditions }).
+			ShouldNot(ContainElement(HaveField("Type", cluster.DefaultRangeMismatch)))
+	})
 })
 
 // Networks that the operator of the shared cluster is told of when it is started.

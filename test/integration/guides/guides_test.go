@@ -9,8 +9,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/guide"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/storage"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -76,6 +78,21 @@ var _ = Describe("The guides", Ordered, ContinueOnFailure, func() {
 		Entry("security", "docs/guides/security.md"),
 		Entry("how it works", "docs/guides/how-it-works.md"),
 	)
+})
+
+// Guides go on from the quick start, which has installed the operator: a preview is of use before.
+var _ = It("previews an installation on a cluster without the operator", Label("all"), func(ctx SpecContext) {
+	e := newEnvironment(ctx, cluster.Options{})
+	previews := 0
+	e.shell.Name = "docs/guides/install.md"
+	for _, block := range suite.Must(guide.Read(filepath.Join(cluster.Repository, e.shell.Name))) {
+		if block.NotHere == "" && (strings.Contains(block.Commands, "--dry-run=server") || strings.Contains(block.Commands, "kubectl diff") || strings.Contains(block.Commands, "my-cluster/kustomization.yaml")) {
+			Expect(e.shell.Run(ctx, block)).To(Succeed())
+			previews++
+		}
+	}
+	Expect(previews).To(Equal(3), "blocks")
+	Expect(suite.Must(e.Client().AppsV1().Deployments("").List(ctx, metav1.ListOptions{})).Items).To(BeEmpty(), "a preview installs nothing")
 })
 
 // startAPIServer changes the version of the API server, which finds the data of the one before.

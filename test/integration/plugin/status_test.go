@@ -82,8 +82,40 @@ var _ = Describe("status", Ordered, func() {
 		c.Balancer.Inflict(framework.Trouble{Refuse: true})
 		c.Balancer.Cut()
 		DeferCleanup(func() { c.Balancer.Inflict(framework.Trouble{}) })
-		Expect(admin(ctx).Stdout).To(MatchRegexp(`webhooks +false +3 are configured; the API server does not reach them`))
-		Expect(run(ctx, "status").Stdout).To(MatchRegexp(`webhooks +true +3 are configured; whether the API server reaches them is not known`))
+		Expect(admin(ctx).Stdout).To(MatchRegexp(`webhooks +false +6 are configured; the API server does not reach them`))
+		Expect(run(ctx, "status").Stdout).To(MatchRegexp(`webhooks +true +6 are configured; whether the API server reaches them is not known`))
+	})
+
+	It("finds webhook configurations that were deleted or edited, as check does", func(ctx SpecContext) {
+		DeferCleanup(func(ctx SpecContext) { // an apply would be in conflict with the edit, as on AKS
+			c.Kubectl(ctx, "delete", "mutatingwebhookconfiguration", cluster.WebhookConfiguration)
+			c.AddWebhooks(ctx)
+		})
+		Expect(run(ctx, "check").Stdout).NotTo(ContainSubstring("Webhooks"))
+		c.Kubectl(ctx, "patch", "mutatingwebhookconfiguration", cluster.WebhookConfiguration, "--type=json", "-p",
+			`[{"op": "add", "path": "/webhooks/0/namespaceSelector/matchExpressions/-", "value": {"key": "control-plane", "operator": "NotIn", "values": ["true"]}}]`)
+		c.Kubectl(ctx, "delete", "validatingwebhookconfiguration", cluster.WebhookConfiguration)
+		for _, command := range []string{"status", "check"} {
+			result := run(ctx, command)
+			Expect(result.ExitCode).To(Equal(1), result.String())
+			Expect(result.Stdout).To(cluster.ContainAll("WebhooksMissing", "validatingwebhookconfiguration/clusterip-operator", "kubectl apply --server-side -k config/default",
+				"WebhooksChanged", "control-plane notin (true)", "admissions.enforcer/disabled"))
+		}
+		Expect(run(ctx, "status").Stdout).To(MatchRegexp(`webhooks +false +validatingwebhookconfiguration/clusterip-operator: WebhooksMissing`))
+	})
+
+	It("says what it may not read, and goes on", func(ctx SpecContext) {
+		c.Kubectl(ctx, "create", "clusterrole", "outsider", "--verb=get,list,watch", "--resource=servicecidrs.networking.k8s.io,ipaddresses.networking.k8s.io,servicecidrpolicies.clusterip-operator.io")
+		for _, role := range []string{"system:aggregate-to-view", "outsider"} {
+			c.Kubectl(ctx, "create", "clusterrolebinding", "outsider-"+role[:6], "--clusterrole="+role, "--user=outsider")
+		}
+		for _, resource := range []string{"services", "servicecidrpolicies.clusterip-operator.io"} {
+			Eventually(c.Kubectl).WithArguments(ctx, "auth", "can-i", "list", resource, "--as=outsider").Should(HavePrefix("yes"))
+		}
+		outsider := cluster.KubeconfigOf(suite.Must(c.ConfigForUser("outsider")))
+		result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: outsider, Args: []string{"check"}}))
+		Expect(result.ExitCode).To(BeNumerically("<", 2), result.String())
+		Expect(result.Stderr).To(ContainSubstring("Not looked at: the user may not get MutatingWebhookConfiguration clusterip-operator"))
 	})
 
 	It("asks the agents through the API server", func(ctx SpecContext) {

@@ -1,0 +1,96 @@
+package check
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// rangeCheck names the check that a ServiceCIDR's condition fails, empty if the condition is fine.
+func rangeCheck(c metav1.Condition) string {
+	kind, prefixed := strings.CutPrefix(c.Type, v1alpha1.Prefix+"/")
+	switch {
+	case c.Type == networkingv1.ServiceCIDRConditionReady && c.Status != metav1.ConditionTrue:
+		return "RangeNotReady"
+	case prefixed && c.Status == metav1.ConditionTrue && checks["Range"+kind] != "":
+		return "Range" + kind
+	}
+	return ""
+}
+
+// policyCheck names the check that a policy's condition fails, empty if the condition is fine.
+func policyCheck(c metav1.Condition) string {
+	if c.Type == v1alpha1.PolicyGrowing && c.Reason == v1alpha1.ReasonCreationFailed {
+		return "PolicyGrowthRefused"
+	}
+	switch c.Type {
+	case v1alpha1.PolicyConflicting, v1alpha1.PolicyViolated, v1alpha1.PolicyGrowthExhausted:
+		if c.Status == metav1.ConditionTrue {
+			return "Policy" + c.Type
+		}
+	case v1alpha1.PolicyAccepted, v1alpha1.PolicyProgrammed, v1alpha1.PolicyEnforced:
+		if c.Status == metav1.ConditionFalse {
+			return "PolicyNot" + c.Type
+		}
+	}
+	return ""
+}
+
+// unseenFor is how long the operator has to look at a new policy: it takes a second.
+const unseenFor = 10 * time.Second
+
+// Conditions are what conditions report as wrong, each fault once, policies that the operator has
+// not looked at, and exclusive ones that stop no tenant.
+func Conditions(now time.Time, ranges []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []Item) {
+	for _, o := range ranges {
+		all = append(all, failing("servicecidr/"+o.Name, o.Status.Conditions, rangeCheck)...)
+	}
+	for _, o := range policies {
+		object := "servicecidrpolicy/" + o.Name
+		all = append(all, failing(object, o.Status.Conditions, policyCheck)...)
+		if len(o.Status.Conditions) == 0 && now.Sub(o.CreationTimestamp.Time) > unseenFor {
+			all = append(all, Item{Check: "PolicyNotSeen", Object: object,
+				Message: "It has no condition: the operator has not looked at it. See whether it runs and leads: kubectl clusterip status."})
+		}
+		if o.Spec.SelectsByServiceLabelsAlone() {
+			all = append(all, Item{Check: "PolicyByServiceLabels", Object: object,
+				Message: "The author of a Service chooses its labels, so any tenant can have addresses of these ranges; set namespaceSelector to keep tenants apart."})
+		}
+	}
+	slices.SortStableFunc(all, Item.compare)
+	return all
+}
+
+// failing are the conditions of an object that fail a check.
+func failing(object string, conditions []metav1.Condition, check func(metav1.Condition) string) (all []Item) {
+	fails := map[string]bool{}
+	for _, c := range conditions {
+		fails[check(c)] = true
+	}
+	for _, c := range conditions {
+		if name := check(c); name != "" && !toldBy(name, c, fails) {
+			all = append(all, Item{Check: name, Object: object, Message: c.Message})
+		}
+	}
+	return all
+}
+
+// toldBy reports whether another condition of the object tells of the same fault, with its reason.
+func toldBy(check string, c metav1.Condition, fails map[string]bool) bool {
+	switch check {
+	case "RangeNotReady":
+		return c.Reason == networkingv1.ServiceCIDRReasonTerminating && fails["RangeDeletionBlocked"]
+	case "RangeNearlyFull": // new Services look for an address in the dynamic band, and then in the static one
+		return fails["RangeDynamicBandFull"]
+	case "PolicyNotProgrammed": // its words lead to the condition that says why, and say nothing else
+		return fails["PolicyConflicting"] && strings.HasSuffix(c.Message, "; see the condition Conflicting.") ||
+			fails["PolicyNotAccepted"] && strings.HasSuffix(c.Message, "; see the condition Accepted.")
+	default:
+		return false
+	}
+}

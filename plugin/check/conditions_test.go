@@ -1,0 +1,117 @@
+package check
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
+)
+
+// checksOf are the checks that fail, in their order.
+func checksOf(all []Item) (names []string) {
+	for _, i := range all {
+		names = append(names, i.Check)
+	}
+	return names
+}
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// What one fault does to several conditions of an object is told once.
+func TestEachFaultOfARangeIsToldOnce(t *testing.T) {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	terminating := condition(networkingv1.ServiceCIDRConditionReady, no, networkingv1.ServiceCIDRReasonTerminating, "it is being deleted")
+	blocked := condition(v1alpha1.ConditionDeletionBlocked, yes, "AddressesInUse", "10.0.0.1")
+	nearly := condition(v1alpha1.ConditionNearlyFull, yes, "FewFree", "nearly")
+	dynamic, static := condition(v1alpha1.ConditionDynamicBandFull, yes, "NoAddressFree", "full"), condition(v1alpha1.ConditionStaticBandFull, yes, "NoAddressFree", "full")
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		want       []string
+	}{
+		"well":                      {[]metav1.Condition{condition(v1alpha1.ConditionNearlyFull, no, "EnoughFree", "")}, nil},
+		"being deleted":             {[]metav1.Condition{terminating, condition(v1alpha1.ConditionDeletionBlocked, no, "NothingInUse", "")}, []string{"RangeNotReady"}},
+		"held":                      {[]metav1.Condition{terminating, blocked}, []string{"RangeDeletionBlocked"}},
+		"held, in another order":    {[]metav1.Condition{blocked, terminating}, []string{"RangeDeletionBlocked"}},
+		"not ready for a reason":    {[]metav1.Condition{condition(networkingv1.ServiceCIDRConditionReady, no, "Other", ""), blocked}, []string{"RangeDeletionBlocked", "RangeNotReady"}},
+		"nearly full":               {[]metav1.Condition{nearly}, []string{"RangeNearlyFull"}},
+		"full":                      {[]metav1.Condition{nearly, dynamic}, []string{"RangeDynamicBandFull"}},
+		"no static one, soon none":  {[]metav1.Condition{nearly, static}, []string{"RangeNearlyFull", "RangeStaticBandFull"}},
+		"a mismatch of the default": {[]metav1.Condition{condition(v1alpha1.ConditionDefaultRangeMismatch, yes, "Inconsistent", "")}, []string{"RangeDefaultRangeMismatch"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: networkingv1.ServiceCIDRStatus{Conditions: tc.conditions}}
+			if diff := cmp.Diff(tc.want, checksOf(Conditions(plugintest.Now, []networkingv1.ServiceCIDR{o}, nil))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFaultsOfPolicies(t *testing.T) {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	accepted := condition(v1alpha1.PolicyAccepted, yes, "Valid", "")
+	conflicting := condition(v1alpha1.PolicyConflicting, yes, "Outranked", "")
+	for name, tc := range map[string]struct {
+		age        time.Duration
+		conditions []metav1.Condition
+		want       []string
+	}{
+		"new":                        {time.Second, nil, nil},
+		"not looked at":              {time.Minute, nil, []string{"PolicyNotSeen"}},
+		"well":                       {time.Minute, []metav1.Condition{accepted}, nil},
+		"no range but for conflicts": {time.Minute, []metav1.Condition{accepted, conflicting, condition(v1alpha1.PolicyProgrammed, no, "NoRange", "The policy has no range left; see the condition Conflicting.")}, []string{"PolicyConflicting"}},
+		"more is missing": {time.Minute, []metav1.Condition{accepted, conflicting, condition(v1alpha1.PolicyProgrammed, no, "ServiceCIDRNotFound", `ServiceCIDR "a" does not exist.`)},
+			[]string{"PolicyConflicting", "PolicyNotProgrammed"}},
+		"no range":          {time.Minute, []metav1.Condition{accepted, condition(v1alpha1.PolicyProgrammed, no, "NoRange", "The policy has no range.")}, []string{"PolicyNotProgrammed"}},
+		"growth is refused": {time.Minute, []metav1.Condition{accepted, condition(v1alpha1.PolicyGrowing, no, v1alpha1.ReasonCreationFailed, "forbidden")}, []string{"PolicyGrowthRefused"}},
+		"growing":           {time.Minute, []metav1.Condition{accepted, condition(v1alpha1.PolicyGrowing, yes, "Creating", "")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(plugintest.Now.Add(-tc.age))}}
+			o.Status.Conditions = tc.conditions
+			if diff := cmp.Diff(tc.want, checksOf(Conditions(plugintest.Now, nil, []v1alpha1.ServiceCIDRPolicy{o}))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The Service needs the range: what is told of the range tells of both.
+func TestDefaultsThatTheAPIServerDoesNotMakeAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		d     Defaults
+		want  []string
+		words string
+	}{
+		"both are there":            {Defaults{}, nil, ""},
+		"the range is missing":      {Defaults{WithoutRange: true}, []string{"RangeDefaultMissing"}, "admission policy"},
+		"both are missing":          {Defaults{WithoutRange: true, WithoutService: true}, []string{"RangeDefaultMissing"}, "is missing with it"},
+		"the Service is missing":    {Defaults{WithoutService: true, First: netip.MustParseAddr("10.96.0.1")}, []string{"APIServiceMissing"}, "kubectl clusterip why 10.96.0.1"},
+		"of IPv6":                   {Defaults{WithoutService: true, First: netip.MustParseAddr("fd00::1")}, []string{"APIServiceMissing"}, "It gets fd00::1 and no other"},
+		"nothing tells its address": {Defaults{WithoutService: true}, []string{"APIServiceMissing"}, "admission policy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := tc.d.Items()
+			if diff := cmp.Diff(tc.want, checksOf(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if len(got) > 0 && !strings.Contains(got[0].Message, tc.words) {
+				t.Errorf("it says %q, want %q", got[0].Message, tc.words)
+			}
+			for _, i := range got {
+				if checks[i.Check] == "" {
+					t.Errorf("--list does not have %s", i.Check)
+				}
+			}
+		})
+	}
+}
