@@ -26,7 +26,7 @@ func TestGrowthThatIsRefusedSaysWhatToDo(t *testing.T) {
 		"a moment's trouble":  {apierrors.NewInternalError(errors.New("no")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := failed(inputs{}, []error{fmt.Errorf("creating ServiceCIDR grown: %w", tc.err)})
+			c := failed([]error{fmt.Errorf("creating ServiceCIDR grown: %w", tc.err)})
 			if c.Reason != v1alpha1.ReasonCreationFailed || strings.Contains(c.Message, "let the operator's ServiceAccount create ServiceCIDRs") != tc.want {
 				t.Errorf("%s: %s", c.Reason, c.Message)
 			}

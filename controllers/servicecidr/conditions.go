@@ -49,7 +49,7 @@ func deletionBlocked(in inputs) metav1.Condition {
 func usageConditions(in inputs) []metav1.Condition {
 	if !in.deleted.IsZero() {
 		going := func(kind string) metav1.Condition {
-			return say(kind, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+"no address is drawn from it.")
+			return conditions.New(kind, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+"no address is drawn from it.")
 		}
 		return []metav1.Condition{
 			going(v1alpha1.ConditionNearlyFull), going(v1alpha1.ConditionDynamicBandFull), going(v1alpha1.ConditionStaticBandFull), networkOverlap(in),
