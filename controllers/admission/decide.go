@@ -16,16 +16,12 @@ import (
 
 // inputs are what is known about one request. decide reads nothing else.
 type inputs struct {
-	service, old *service
-	// review is the UID of the AdmissionReview.
-	review types.UID
+	request
 	// subject is what policies see of the Service.
 	subject  steering.Service
 	policies *steering.Compiled
-	// chosen are the addresses that the request names.
+	// chosen are the addresses that the request names, with who has them.
 	chosen []choice
-	// misspelt is the first of them that is not in its canonical form, empty for none.
-	misspelt string
 }
 
 type choice struct {
@@ -68,20 +64,22 @@ func decide(in inputs) decision {
 	for _, c := range in.chosen {
 		d.take = append(d.take, c.address)
 	}
-	for _, f := range missing(in.service, in.old, in.policies.Families()) {
+	for _, f := range in.missing(in.policies.Families()) {
 		reserved := in.policies.ReservedFor(in.subject.NamespacedName, f)
 		d.fill = append(d.fill, slot{f, reserved, in.policies.Route(in.subject, f)})
 	}
-	d.have = keeps(in.service, in.old)
+	for _, c := range in.keeps {
+		d.have = append(d.have, c.text)
+	}
 	return d
 }
 
 // refuse finds an address that the request names and that another Service has. It also checks what
 // an earlier request of the same name was given, because that one may have had other labels.
 func refuse(in inputs) *steering.Refusal {
-	if in.misspelt != "" {
+	if c := in.misspelt; c.text != "" {
 		return &steering.Refusal{Message: fmt.Sprintf("spec.clusterIPs: write the address in its shortest form, in lower case: %s instead of %s",
-			canonical(in.misspelt), in.misspelt)}
+			c.address, c.text)}
 	}
 	for _, c := range in.chosen {
 		if r := in.policies.MayHold(c.address, in.subject); r != nil {

@@ -7,9 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -129,8 +131,8 @@ func TestDecide(t *testing.T) {
 			Message: `ServiceCIDRPolicy "blue": the address fd00:1::77 is not open to this Service` + elsewhere, Why: "the address fd00:1::77 lies in a range that the policy keeps for the Services that it selects"}},
 		"a closed range, by an update that adds a family": {service: dualStack(corev1Service("a", "10.0.0.77", "fd00:1::77")), old: corev1Service("a", "10.0.0.77"),
 			want: decided{Policy: "blue", Message: `ServiceCIDRPolicy "blue": the address fd00:1::77 is not open to this Service` + elsewhere, Why: "the address fd00:1::77 lies in a range that the policy keeps for the Services that it selects"}},
-		"a closed range, written as IPv4 in IPv6": {service: corev1Service("a", "::ffff:10.0.1.77"), want: decided{Policy: "blue",
-			Message: `ServiceCIDRPolicy "blue": the address 10.0.1.77 is not open to this Service` + elsewhere, Why: "the address 10.0.1.77 lies in a range that the policy keeps for the Services that it selects"}},
+		"a closed range, written as IPv4 in IPv6": {service: corev1Service("a", "::ffff:10.0.1.77"), want: decided{
+			Message: "spec.clusterIPs: write the address in its shortest form, in lower case: 10.0.1.77 instead of ::ffff:10.0.1.77"}},
 		"its own closed range": {service: labelled(corev1Service("a", "10.0.1.77")), want: decided{Take: []string{"10.0.1.77"}, Have: []string{"10.0.1.77"}}},
 		"its own reservation":  {service: corev1Service("dns", "10.0.0.10"), want: decided{Take: []string{"10.0.0.10"}, Have: []string{"10.0.0.10"}}},
 		"another's reservation": {service: corev1Service("a", "fd00::10"), want: decided{Policy: "reserving",
@@ -169,15 +171,12 @@ func TestDecide(t *testing.T) {
 			want: decided{Fill: four}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := inputs{service: sketchOf(tc.service), policies: decidePolicies()}
-			if tc.old != nil {
-				w.old = sketchOf(tc.old)
-			}
+			w := inputs{request: requestOf(t, tc.service, tc.old), policies: decidePolicies()}
 			w.subject = steering.Service{NamespacedName: w.service.key(), Labels: w.service.Metadata.Labels}
 			if tc.more {
 				w.subject.NamespaceLabels = map[string]string{"more": "yes"}
 			}
-			for _, a := range chosen(w.service, w.old) {
+			for _, a := range w.named {
 				c := tc.chosen[a.String()]
 				c.address = a
 				w.chosen = append(w.chosen, c)
@@ -189,19 +188,24 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// sketchOf reads a Service as the webhook does.
-func sketchOf(s *corev1.Service) *service {
-	out := &service{}
-	out.Metadata.Name, out.Metadata.Namespace, out.Metadata.Labels, out.Metadata.Annotations = s.Name, "ns", s.Labels, s.Annotations
-	out.Spec.Type, out.Spec.ClusterIP, out.Spec.ClusterIPs = s.Spec.Type, s.Spec.ClusterIP, s.Spec.ClusterIPs
-	out.Spec.IPFamilies, out.Spec.IPFamilyPolicy = s.Spec.IPFamilies, s.Spec.IPFamilyPolicy
-	return out
+// requestOf reads a creation of a Service in the namespace ns, or an update, as the webhook does.
+func requestOf(t *testing.T, s, old *corev1.Service) request {
+	t.Helper()
+	asked := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "ns", Object: rawOf(t, s)}}
+	if old != nil {
+		asked.Operation, asked.OldObject = admissionv1.Update, rawOf(t, old)
+	}
+	r, err := decode(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // What is no plain address in the index' eyes is one text all the same: look-ups unmap.
-func TestChosenUnmaps(t *testing.T) {
-	got := chosen(sketchOf(corev1Service("a", "::ffff:10.0.0.9", "FD00::9")), nil)
+func TestNamedUnmaps(t *testing.T) {
+	got := requestOf(t, corev1Service("a", "::ffff:10.0.0.9", "FD00::9"), nil).named
 	if len(got) != 2 || got[0] != netip.MustParseAddr("10.0.0.9") || got[1] != netip.MustParseAddr("fd00::9") {
-		t.Errorf("chosen are %v", got)
+		t.Errorf("named are %v", got)
 	}
 }

@@ -74,24 +74,23 @@ func (h *ServiceSteerer) Explain(ctx context.Context, o *corev1.Service) (Explan
 	if err != nil {
 		return Explanation{}, err
 	}
-	s, _, err := decode(admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+	r, err := decode(admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		Operation: admissionv1.Create, Namespace: o.Namespace, Object: runtime.RawExtension{Raw: raw},
 	}})
 	if err != nil {
 		return Explanation{}, err
 	}
-	if !s.needsAddress() {
+	if !r.service.needsAddress() {
 		return Explanation{NoAddress: true}, nil
 	}
-	named := chosen(s, nil)
-	in, err := h.gather(ctx, s, nil, named)
+	in, err := h.gather(ctx, r)
 	if errors.Is(err, errNoNamespace) {
 		return Explanation{}, fmt.Errorf("namespace %q: %w", o.Namespace, err)
 	} else if err != nil {
 		return Explanation{}, fmt.Errorf("reading namespace %q: %w", o.Namespace, err)
 	}
 	d := decide(in)
-	out := Explanation{Warnings: d.warnings, Chosen: named}
+	out := Explanation{Warnings: d.warnings, Chosen: r.named}
 	for _, s := range d.fill {
 		source, full := h.source(in, s)
 		out.Drawn = append(out.Drawn, source)

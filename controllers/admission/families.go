@@ -13,25 +13,24 @@ import (
 // would choose none, or refuse. configured are the families of the cluster, the default one first.
 // The rules are those of KEP-563 as kube-apiserver 1.36 applies them
 // (pkg/registry/core/service/storage/alloc.go).
-func missing(s, old *service, configured []allocator.Family) []allocator.Family {
-	if !s.needsAddress() || len(configured) == 0 {
+func (r request) missing(configured []allocator.Family) []allocator.Family {
+	if !r.service.needsAddress() || len(configured) == 0 {
 		return nil
 	}
-	if old != nil && !old.needsAddress() {
-		if old.Spec.Type != corev1.ServiceTypeExternalName {
+	if r.old != nil && !r.old.needsAddress() {
+		if r.old.Spec.Type != corev1.ServiceTypeExternalName {
 			return nil // a headless Service stays headless
 		}
-		old = nil
-	}
-	all, ok := parseAll(keeps(s, old))
-	if !ok {
-		return nil
+		r.old = nil
 	}
 	var have []allocator.Family
-	for _, a := range all {
-		have = append(have, allocator.FamilyOf(a))
+	for _, c := range r.keeps {
+		if !c.address.IsValid() {
+			return nil
+		}
+		have = append(have, allocator.FamilyOf(c.address))
 	}
-	wanted := families(s, old, have, configured)
+	wanted := r.families(have, configured)
 	if len(wanted) <= len(have) || !slices.Equal(wanted[:len(have)], have) {
 		return nil
 	}
@@ -40,19 +39,19 @@ func missing(s, old *service, configured []allocator.Family) []allocator.Family 
 
 // families returns those that the Service should have, nil where the API server refuses or leaves
 // it as it is.
-func families(s, old *service, have, configured []allocator.Family) []allocator.Family {
-	if len(s.Spec.IPFamilies) > 2 || len(have) > 2 {
+func (r request) families(have, configured []allocator.Family) []allocator.Family {
+	if len(r.service.Spec.IPFamilies) > 2 || len(have) > 2 {
 		return nil
 	}
-	policy := policyOf(s, old)
+	policy := r.policy()
 	var asked []allocator.Family
-	for _, f := range s.Spec.IPFamilies {
-		asked = append(asked, familyOf(f))
+	for _, f := range r.service.Spec.IPFamilies {
+		asked = append(asked, allocator.Family(f))
 	}
 	if len(have) > len(asked) {
 		asked = append(asked, have[len(asked):]...)
 	}
-	if stays(s, old) || slices.ContainsFunc(asked, func(f allocator.Family) bool { return !slices.Contains(configured, f) }) {
+	if r.stays() || slices.ContainsFunc(asked, func(f allocator.Family) bool { return !slices.Contains(configured, f) }) {
 		return nil
 	}
 	if len(asked) == 0 {
@@ -60,7 +59,7 @@ func families(s, old *service, have, configured []allocator.Family) []allocator.
 	}
 	switch {
 	case policy == corev1.IPFamilyPolicySingleStack:
-		if len(asked) > 1 && old == nil {
+		if len(asked) > 1 && r.old == nil {
 			return nil // two families and one stack: refused
 		}
 		return asked[:1]
@@ -72,20 +71,13 @@ func families(s, old *service, have, configured []allocator.Family) []allocator.
 	return asked
 }
 
-func familyOf(f corev1.IPFamily) allocator.Family {
-	if f == corev1.IPv4Protocol {
-		return allocator.IPv4
-	}
-	return allocator.IPv6
-}
-
-// policyOf is the policy in force: of the request, or else of the old Service, or else SingleStack.
-func policyOf(s, old *service) corev1.IPFamilyPolicy {
+// policy is the one in force: of the request, or else of the old Service, or else SingleStack.
+func (r request) policy() corev1.IPFamilyPolicy {
 	switch {
-	case s.Spec.IPFamilyPolicy != nil:
-		return *s.Spec.IPFamilyPolicy
-	case old != nil && old.Spec.IPFamilyPolicy != nil:
-		return *old.Spec.IPFamilyPolicy
+	case r.service.Spec.IPFamilyPolicy != nil:
+		return *r.service.Spec.IPFamilyPolicy
+	case r.old != nil && r.old.Spec.IPFamilyPolicy != nil:
+		return *r.old.Spec.IPFamilyPolicy
 	default:
 		return corev1.IPFamilyPolicySingleStack
 	}
@@ -93,9 +85,10 @@ func policyOf(s, old *service) corev1.IPFamilyPolicy {
 
 // stays: a Service that prefers two stacks gets no second address just because the cluster became
 // dual-stack, only when something about the Service changes that has to do with addresses.
-func stays(s, old *service) bool {
+func (r request) stays() bool {
+	s, old := r.service, r.old
 	return old != nil && old.Spec.Type == s.Spec.Type && prefers(s) && (old.Spec.IPFamilyPolicy == nil || prefers(old)) &&
-		slices.Equal(keeps(s, old), old.ips()) && slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
+		slices.Equal(r.keeps, old.ips()) && slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
 }
 
 func prefers(s *service) bool {

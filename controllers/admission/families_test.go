@@ -47,15 +47,20 @@ func (k sketch) service() *service {
 		s.Spec.IPFamilyPolicy = &policy
 	}
 	for _, f := range sketchedFamilies(k.families) {
-		s.Spec.IPFamilies = append(s.Spec.IPFamilies, corev1.IPFamily(f.String()))
+		s.Spec.IPFamilies = append(s.Spec.IPFamilies, ipFamily(f))
 	}
 	for _, c := range k.ip {
-		s.Spec.ClusterIP = sketchedAddress[c]
+		s.Spec.ClusterIP = clusterIPOf(sketchedAddress[c])
 	}
 	for _, c := range k.ips {
-		s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, sketchedAddress[c])
+		s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, clusterIPOf(sketchedAddress[c]))
 	}
 	return s
+}
+
+func clusterIPOf(text string) (c clusterIP) {
+	_ = c.UnmarshalText([]byte(text)) // which never fails
+	return c
 }
 
 func sketchedFamilies(text string) (out []allocator.Family) {
@@ -131,7 +136,7 @@ func TestMissingIsWhatTheAPIServerAdds(t *testing.T) {
 				continue
 			}
 			compared++
-			if got := missing(k.service(), oldSketch(row.before), sketchedFamilies(row.cluster)); !slices.Equal(got, added[letter]) {
+			if got := newRequest(k.service(), oldSketch(row.before)).missing(sketchedFamilies(row.cluster)); !slices.Equal(got, added[letter]) {
 				wrong = append(wrong, fmt.Sprintf("%s: adds %v, the API server %v", k, got, added[letter]))
 			}
 		}

@@ -189,12 +189,11 @@ func (a *attacked) settle(t *testing.T, recorded *httptest.ResponseRecorder) (gi
 
 // holder is the Service that has the addresses which the last request took.
 func (a *attacked) holder() addressindex.Holder {
-	r := a.seen.Load()
-	s, _, err := decode(*r)
+	r, err := decode(*a.seen.Load())
 	if err != nil {
 		return addressindex.Holder{}
 	}
-	return addressindex.Holder{Service: s.key(), Review: r.UID}
+	return addressindex.Holder{Service: r.service.key(), Review: r.review}
 }
 
 // releaseAll ends the flight of the addresses that a request named, after which nothing of it may
@@ -202,10 +201,9 @@ func (a *attacked) holder() addressindex.Holder {
 func (a *attacked) releaseAll(t *testing.T) {
 	t.Helper()
 	if a.steerer.Index.InFlight() > 0 {
-		if s, _, err := decode(*a.seen.Load()); err == nil {
-			all, _ := parseAll(append(slices.Clone(s.Spec.ClusterIPs), s.Spec.ClusterIP))
-			for _, address := range all {
-				a.steerer.Index.Forget(address, a.holder())
+		if r, err := decode(*a.seen.Load()); err == nil {
+			for _, c := range append(slices.Clone(r.service.Spec.ClusterIPs), r.service.Spec.ClusterIP) {
+				a.steerer.Index.Forget(c.address, a.holder())
 			}
 		}
 	}

@@ -80,23 +80,38 @@ type guardInputs struct {
 	// after is what it is to say, nil for a deletion.
 	after *ipAddress
 	// services are the parent and the Services that hold the address by the index, if they exist.
-	services []*corev1.Service
+	services []claimant
+}
+
+// claimant is a Service that may have the address of an IPAddress.
+type claimant struct {
+	name types.NamespacedName
+	uid  types.UID
+	// going: it is being deleted. holds: the address is one of its ClusterIPs.
+	going, holds bool
+	asks         steering.AdditionalRequest
+}
+
+func newClaimant(s *corev1.Service, a netip.Addr) claimant {
+	return claimant{
+		name: client.ObjectKeyFromObject(s), uid: s.UID, going: !s.DeletionTimestamp.IsZero(),
+		holds: slices.Contains(addressindex.ClusterIPs(s), a), asks: steering.AdditionalRequestOf(s),
+	}
 }
 
 // guardIPAddress returns why an IPAddress must not be deleted or changed, empty if it may. A change
 // that makes or leaves it the API server's does no harm to a ClusterIP.
 func guardIPAddress(in guardInputs) string {
 	for _, s := range in.services {
-		name := client.ObjectKeyFromObject(s)
 		switch {
-		case !s.DeletionTimestamp.IsZero():
-		case in.guardsClusterIP(name) && in.heldBy(s) && (in.after == nil || in.after.managedBy != v1alpha1.ManagedByAPIServer):
-			return in.refuse(fmt.Sprintf("belongs to Service %s, which is in use", name), "delete the Service, and its address is free")
-		case in.guardsFormer(s, name):
+		case s.going:
+		case in.guardsClusterIP(s) && s.holds && (in.after == nil || in.after.managedBy != v1alpha1.ManagedByAPIServer):
+			return in.refuse(fmt.Sprintf("belongs to Service %s, which is in use", s.name), "delete the Service, and its address is free")
+		case in.guardsFormer(s):
 			return fmt.Sprintf("IPAddress %s is held for Service %s, which had the address before it was renumbered; `kubectl clusterip renumber` releases it when no client uses it "+
-				"any more; to release it at once, take it out of the annotation %s of the Service", in.address, name, v1alpha1.AnnotationFormerIPs)
-		case in.guardsAdditional(s, name):
-			return in.refuse(fmt.Sprintf("is an additional address of Service %s from ServiceCIDR %s", name, in.serviceCIDR), fmt.Sprintf(
+				"any more; to release it at once, take it out of the annotation %s of the Service", in.address, s.name, v1alpha1.AnnotationFormerIPs)
+		case in.guardsAdditional(s):
+			return in.refuse(fmt.Sprintf("is an additional address of Service %s from ServiceCIDR %s", s.name, in.serviceCIDR), fmt.Sprintf(
 				"remove %s from the annotation %s of the Service, or delete the Service, and it is free", in.serviceCIDR, v1alpha1.AnnotationAdditionalFrom))
 		}
 	}
@@ -114,50 +129,45 @@ func (in guardInputs) refuse(whose, remedy string) string {
 // guardsClusterIP reports whether the IPAddress keeps the address for a Service that has it. One
 // that names no such Service is broken, or in the Service's way: the API server's repair reports it
 // and waits until a user deletes it, which is the way out.
-func (in guardInputs) guardsClusterIP(service types.NamespacedName) bool {
+func (in guardInputs) guardsClusterIP(s claimant) bool {
 	if in.managedBy != v1alpha1.ManagedByAPIServer && in.managedBy != "" {
-		return in.parent == service
+		return in.parent == s.name
 	}
-	return slices.ContainsFunc(in.services, func(s *corev1.Service) bool { return client.ObjectKeyFromObject(s) == in.parent && in.heldBy(s) })
-}
-
-func (in guardInputs) heldBy(s *corev1.Service) bool {
-	return slices.Contains(addressindex.ClusterIPs(s), in.address)
+	return slices.ContainsFunc(in.services, func(s claimant) bool { return s.name == in.parent && s.holds })
 }
 
 // guardsFormer reports whether the IPAddress holds a former address that the Service still lists.
 // It lets renumbering make it an additional one of the Service, and release it while the Service
 // has none and is to get this one back.
-func (in guardInputs) guardsFormer(s *corev1.Service, name types.NamespacedName) bool {
-	asks := steering.AdditionalRequestOf(s)
-	if !in.former || in.parent != name || in.heldBy(s) || in.serviceUID != "" && in.serviceUID != s.UID || !asks.KeepsFormer(in.address) {
+func (in guardInputs) guardsFormer(s claimant) bool {
+	if !in.former || in.parent != s.name || s.holds || in.serviceUID != "" && in.serviceUID != s.uid || !s.asks.KeepsFormer(in.address) {
 		return false
 	}
 	if in.after == nil || !in.after.former {
-		return !asks.Renumbering
+		return !s.asks.Renumbering
 	}
-	return in.after.managedBy != v1alpha1.ManagedByOperator || in.after.purpose != v1alpha1.PurposeAdditional || in.after.serviceUID != s.UID
+	return in.after.managedBy != v1alpha1.ManagedByOperator || in.after.purpose != v1alpha1.PurposeAdditional || in.after.serviceUID != s.uid
 }
 
 // guardsAdditional reports whether the Service has the additional address by right and asks for it.
-func (in guardInputs) guardsAdditional(s *corev1.Service, name types.NamespacedName) bool {
+func (in guardInputs) guardsAdditional(s claimant) bool {
 	return !in.former && in.managedBy == v1alpha1.ManagedByOperator && in.purpose == v1alpha1.PurposeAdditional &&
-		in.parent == name && in.serviceUID == s.UID && steering.AdditionalRequestOf(s).Keeps(in.serviceCIDR, allocator.FamilyOf(in.address))
+		in.parent == s.name && in.serviceUID == s.uid && s.asks.Keeps(in.serviceCIDR, allocator.FamilyOf(in.address))
 }
 
-func (g *IPAddressGuard) services(ctx context.Context, ip ipAddress) ([]*corev1.Service, error) {
+func (g *IPAddressGuard) services(ctx context.Context, ip ipAddress) ([]claimant, error) {
 	names := g.Index.Claims(ip.address)
 	if ip.parent.Name != "" && !slices.Contains(names, ip.parent) {
 		names = append(names, ip.parent)
 	}
-	var services []*corev1.Service
+	var services []claimant
 	for _, name := range names {
 		s, err := objects.Get(ctx, g.Live, name, &corev1.Service{})
 		if err != nil {
 			return nil, err
 		}
 		if s != nil {
-			services = append(services, s)
+			services = append(services, newClaimant(s, ip.address))
 		}
 	}
 	return services, nil

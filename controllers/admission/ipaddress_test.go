@@ -75,8 +75,7 @@ func TestGuardIPAddress(t *testing.T) {
 	} {
 		for _, address := range []string{tc.four, tc.six} {
 			t.Run(name+", "+address, func(t *testing.T) {
-				in := guardInputs{ipAddress: tc.object, services: tc.services}
-				in.address = netip.MustParseAddr(address)
+				in := guardInputsOf(tc.object, address, tc.services...)
 				got := guardIPAddress(in)
 				if tc.want == "" && got != "" {
 					t.Errorf("refused: %s", got)
@@ -91,13 +90,12 @@ func TestGuardIPAddress(t *testing.T) {
 
 func TestAnAdditionalAddressOfALostFamilyMayGo(t *testing.T) {
 	s := changed(guarded("web", "blue"), func(s *corev1.Service) { s.Spec.IPFamilies = s.Spec.IPFamilies[:1] })
-	in := guardInputs{services: []*corev1.Service{s}, ipAddress: ipAddress{
+	additional := ipAddress{
 		managedBy: v1alpha1.ManagedByOperator, purpose: v1alpha1.PurposeAdditional, serviceCIDR: "blue", serviceUID: s.UID,
 		parent: types.NamespacedName{Namespace: "shop", Name: "web"},
-	}}
+	}
 	for address, refused := range map[string]bool{"10.1.0.5": true, "fd01::5": false} {
-		in.address = netip.MustParseAddr(address)
-		if got := guardIPAddress(in); (got != "") != refused {
+		if got := guardIPAddress(guardInputsOf(additional, address, s)); (got != "") != refused {
 			t.Errorf("%s: %q", address, got)
 		}
 	}
@@ -135,8 +133,9 @@ func TestGuardIPAddressChanges(t *testing.T) {
 	} {
 		for _, address := range []string{tc.four, tc.six} {
 			t.Run(name+", "+address, func(t *testing.T) {
-				tc.before.address, tc.after.address = netip.MustParseAddr(address), netip.MustParseAddr(address)
-				got := guardIPAddress(guardInputs{ipAddress: tc.before, after: &tc.after, services: []*corev1.Service{tc.service}})
+				in := guardInputsOf(tc.before, address, tc.service)
+				in.after, tc.after.address = &tc.after, in.address
+				got := guardIPAddress(in)
 				if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 					t.Errorf("the answer %q does not say %q", got, tc.want)
 				}
@@ -194,8 +193,7 @@ func TestGuardFormerAddresses(t *testing.T) {
 	} {
 		for _, address := range []string{"10.1.0.5", "fd01::5"} {
 			t.Run(name+", "+address, func(t *testing.T) {
-				in := guardInputs{ipAddress: tc.before, services: []*corev1.Service{changed(guarded("web", ""), tc.service)}}
-				in.address = netip.MustParseAddr(address)
+				in := guardInputsOf(tc.before, address, changed(guarded("web", ""), tc.service))
 				if tc.after != deleted {
 					in.after = &tc.after
 				}
@@ -203,12 +201,21 @@ func TestGuardFormerAddresses(t *testing.T) {
 				if (got != "") != tc.refused {
 					t.Errorf("the answer is %q", got)
 				}
-				if got != "" && !in.heldBy(in.services[0]) && !strings.Contains(got, "`kubectl clusterip renumber`") {
+				if got != "" && !in.services[0].holds && !strings.Contains(got, "`kubectl clusterip renumber`") {
 					t.Errorf("the answer %q does not say what to do", got)
 				}
 			})
 		}
 	}
+}
+
+func guardInputsOf(ip ipAddress, address string, services ...*corev1.Service) guardInputs {
+	ip.address = netip.MustParseAddr(address)
+	in := guardInputs{ipAddress: ip}
+	for _, s := range services {
+		in.services = append(in.services, newClaimant(s, ip.address))
+	}
+	return in
 }
 
 func with(ip ipAddress, do func(*ipAddress)) ipAddress {

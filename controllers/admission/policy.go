@@ -30,12 +30,12 @@ func (g *PolicyGuard) Handle(ctx context.Context, req admission.Request) admissi
 	if err != nil || after == nil || before != nil && equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 		return respond(ctx, "", nil, err)
 	}
-	mistakes := steering.Validate(after)
+	reservations, mistakes := steering.Validate(after)
 	if !g.Policies.Synced() && len(mistakes) == 0 {
 		return admission.Allowed("")
 	}
 	if len(mistakes) == 0 {
-		mistakes = overlappingReservations(before, after, g.Policies.Current())
+		mistakes = overlappingReservations(before, after, reservations, g.Policies.Current())
 	}
 	if len(mistakes) > 0 {
 		return admission.Denied(fmt.Sprintf("ServiceCIDRPolicy %q: %s", after.Name, strings.Join(mistakes, "; ")))
@@ -44,21 +44,19 @@ func (g *PolicyGuard) Handle(ctx context.Context, req admission.Request) admissi
 }
 
 // overlappingReservations says which new reservations take what another policy has reserved. Old
-// ones stay: a policy that lost its part must remain editable. Validate has bounded their size.
-func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, s *steering.Compiled) []string {
+// ones stay: a policy that lost its part must remain editable. all are those of now as Validate
+// has read them, with no mistake; it has bounded their size.
+func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, all []steering.Reservation, s *steering.Compiled) []string {
 	var out []string
-	for _, mine := range now.Spec.Reservations {
-		if before != nil && slices.ContainsFunc(before.Spec.Reservations, func(r v1alpha1.Reservation) bool { return r.Address == mine.Address }) {
-			continue
-		}
-		span, err := steering.ParseReservation(mine.Address)
-		if err != nil {
+	for i, mine := range all {
+		text := now.Spec.Reservations[i].Address
+		if before != nil && slices.ContainsFunc(before.Spec.Reservations, func(r v1alpha1.Reservation) bool { return r.Address == text }) {
 			continue
 		}
 		var last steering.Reservation
-		for a := span.First; span.Contains(a); a = a.Next() {
+		for a := range mine.Addresses() {
 			theirs, ok := s.Reservation(a)
-			if !ok || theirs.Policy == now.Name || theirs.Policy == last.Policy && theirs.Name == last.Name {
+			if !ok || theirs.Policy == mine.Policy || theirs.Policy == last.Policy && theirs.Name == last.Name {
 				continue
 			}
 			out = append(out, fmt.Sprintf("reservations[%s]: ServiceCIDRPolicy %q has reserved %s already, by its reservation %q",

@@ -6,9 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
@@ -54,9 +51,9 @@ func (p *Probe) asked(now time.Time) {
 }
 
 // answer returns the warning; false if the request is no probe.
-func (p *Probe) answer(req admission.Request, s *service) (warning string, ok bool) {
-	_, marked := s.Metadata.Annotations[v1alpha1.AnnotationProbe]
-	if p == nil || !marked || !ptr.Deref(req.DryRun, false) {
+func (p *Probe) answer(r request) (warning string, ok bool) {
+	_, marked := r.service.Metadata.Annotations[v1alpha1.AnnotationProbe]
+	if p == nil || !marked || !r.dryRun {
 		return "", false
 	}
 	return Reached{Replica: p.Replica, Version: p.Version, Since: p.first.Load().UTC().Truncate(time.Second)}.String(), true

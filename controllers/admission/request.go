@@ -8,39 +8,65 @@ import (
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-
-	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 )
 
-// service is what matters of a Service on its way into the cluster. A whole corev1.Service takes
-// several times as long to decode, and every creation waits for this.
-type service struct {
-	Metadata struct {
-		Name         string            `json:"name"`
-		GenerateName string            `json:"generateName"`
-		Namespace    string            `json:"namespace"`
-		Labels       map[string]string `json:"labels"`
-		Annotations  map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
-		Type           corev1.ServiceType     `json:"type"`
-		ClusterIP      string                 `json:"clusterIP"`
-		ClusterIPs     []string               `json:"clusterIPs"`
-		IPFamilies     []corev1.IPFamily      `json:"ipFamilies"`
-		IPFamilyPolicy *corev1.IPFamilyPolicy `json:"ipFamilyPolicy"`
-	} `json:"spec"`
+// request is what a review asks about a Service. decode reads it, once; decide and the rest know
+// nothing else of the review. The length of what is in it is bounded by ReadsOfService.
+type request struct {
+	// review is the UID of the AdmissionReview.
+	review types.UID
+	dryRun bool
+	// service is what is to be stored, old what it replaces, nil for a creation.
+	service, old *service
+	// malformed is why no API server stores the Service, empty if one may; see insane.
+	malformed string
+	// keeps are the addresses that the Service has without a draw: of the request, or else its own.
+	// An old client that knows only clusterIP sends back the first; the API server then keeps both.
+	keeps []clusterIP
+	// named are those of them that the Service has not had before.
+	named []netip.Addr
+	// misspelt is the first of these that is not in its canonical form, the zero clusterIP for none.
+	// The API server stores it as written but names its IPAddress canonically. Its repair takes the
+	// two for different addresses, and deletes and creates the IPAddress without end.
+	misspelt clusterIP
 }
 
-// decode reads the Service of a request, and the one that it replaces; old is nil for a creation.
-func decode(req admission.Request) (s, old *service, err error) {
-	if old, s, err = objectsOf[service](req.AdmissionRequest); err == nil {
-		s.Metadata.Namespace = req.Namespace
+// decode reads the request of a review about a Service.
+func decode(req admission.Request) (request, error) {
+	old, s, err := objectsOf[service](req.AdmissionRequest)
+	if err != nil {
+		return request{}, err
 	}
-	return s, old, err
+	s.Metadata.Namespace = req.Namespace
+	r := newRequest(s, old)
+	r.review, r.dryRun = req.UID, ptr.Deref(req.DryRun, false)
+	return r, nil
+}
+
+// newRequest compares a Service with the one that it replaces.
+func newRequest(s, old *service) request {
+	r := request{service: s, old: old, malformed: insane(s, old), keeps: s.ips()}
+	var before []clusterIP
+	if old != nil && old.needsAddress() {
+		before = old.ips()
+		if len(s.Spec.ClusterIPs) == 0 {
+			r.keeps = before
+		}
+	}
+	for _, c := range r.keeps {
+		if !c.address.IsValid() || slices.ContainsFunc(before, func(b clusterIP) bool { return b.address == c.address }) {
+			continue
+		}
+		r.named = append(r.named, c.address)
+		if r.misspelt.text == "" && c.address.String() != c.text {
+			r.misspelt = c
+		}
+	}
+	return r
 }
 
 // objectsOf reads the object before a request (nil: creation) and after it (nil: deletion).
@@ -59,76 +85,6 @@ func objectsOf[T any](req admissionv1.AdmissionRequest) (before, after *T, err e
 		after = read(req.Object.Raw)
 	}
 	return before, after, err
-}
-
-// key names the Service; one whose name the API server has yet to generate has none.
-func (s *service) key() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Metadata.Namespace, Name: s.Metadata.Name}
-}
-
-// ips returns the addresses as the API server reads them: clusterIP counts without clusterIPs.
-func (s *service) ips() []string {
-	if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
-		return []string{s.Spec.ClusterIP}
-	}
-	return s.Spec.ClusterIPs
-}
-
-// keeps returns the addresses that the Service has without a draw: of the request, or else its own.
-// An old client that knows only clusterIP sends back the first; the API server then keeps both.
-func keeps(s, old *service) []string {
-	if old != nil && old.needsAddress() && len(s.Spec.ClusterIPs) == 0 {
-		return old.ips()
-	}
-	return s.ips()
-}
-
-func (s *service) needsAddress() bool {
-	return s.Spec.Type != corev1.ServiceTypeExternalName && !slices.Contains(s.ips(), corev1.ClusterIPNone)
-}
-
-func chosen(s, old *service) []netip.Addr {
-	var before []netip.Addr
-	if old != nil && old.needsAddress() {
-		before, _ = parseAll(old.ips())
-	}
-	now, _ := parseAll(keeps(s, old))
-	return slices.DeleteFunc(now, func(a netip.Addr) bool { return slices.Contains(before, a) })
-}
-
-// misspelt returns the first address that a request names anew and not in its canonical form, empty
-// for none. The API server stores it as written but names its IPAddress canonically. Its repair
-// takes the two for different addresses, and deletes and creates the IPAddress without end.
-func misspelt(s, old *service) string {
-	named := chosen(s, old)
-	for _, text := range keeps(s, old) {
-		if a, ok := addressindex.ParseClusterIP(text); ok && a.String() != text && slices.Contains(named, a) {
-			return text
-		}
-	}
-	return ""
-}
-
-// canonical writes an address as the API server does; what is none stays as it is.
-func canonical(text string) string {
-	if a, ok := addressindex.ParseClusterIP(text); ok {
-		return a.String()
-	}
-	return text
-}
-
-// parseAll reads addresses as API servers do, also with leading zeros, and reports whether all
-// texts are addresses. The API server refuses what is none.
-func parseAll(texts []string) (all []netip.Addr, ok bool) {
-	ok = true
-	for _, text := range texts {
-		a, valid := addressindex.ParseClusterIP(text)
-		ok = ok && valid
-		if valid {
-			all = append(all, a)
-		}
-	}
-	return all, ok
 }
 
 // ControlPlane are the users of the control plane, which know what they do: API servers, and

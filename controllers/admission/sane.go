@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 )
 
 // insane returns why no API server stores a Service, in words that hold nothing of the request;
@@ -70,13 +68,11 @@ var (
 	knownTypes = []corev1.ServiceType{
 		"", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName,
 	}
-	knownFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	knownPolicies = []corev1.IPFamilyPolicy{corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack}
 )
 
 func insaneFamilies(s, old *service) string {
 	families := s.Spec.IPFamilies
-	unknown := func(f corev1.IPFamily) bool { return !slices.Contains(knownFamilies, f) }
 	switch {
 	case !slices.Contains(knownTypes, s.Spec.Type):
 		return "the type is unknown"
@@ -84,7 +80,7 @@ func insaneFamilies(s, old *service) string {
 		return "ipFamilyPolicy is unknown"
 	case len(families) > 2 || old != nil && len(old.Spec.IPFamilies) > 2:
 		return "there are more than two families"
-	case slices.ContainsFunc(families, unknown):
+	case slices.Contains(families, 0):
 		return "a family is unknown"
 	case len(families) == 2 && families[0] == families[1]:
 		return "a family is there twice"
@@ -97,23 +93,16 @@ func insaneAddresses(s, old *service) string {
 	if len(ips) > 2 || old != nil && len(old.Spec.ClusterIPs) > 2 {
 		return "there are more than two addresses"
 	}
-	headless := len(ips) == 1 && ips[0] == corev1.ClusterIPNone
-	all, _ := parseAll(ips)
+	headless := len(ips) == 1 && ips[0].text == corev1.ClusterIPNone
 	switch first := s.Spec.ClusterIP; {
-	case first != "" && first != corev1.ClusterIPNone && noAddress(first):
+	case first.text != "" && first.text != corev1.ClusterIPNone && first.malformed():
 		return "clusterIP is no address"
-	case !headless && slices.ContainsFunc(ips, noAddress):
+	case !headless && slices.ContainsFunc(ips, clusterIP.malformed):
 		return "clusterIPs holds what is no address"
-	case len(all) == 2 && all[0].Is4() == all[1].Is4():
+	case len(ips) == 2 && ips[0].address.Is4() == ips[1].address.Is4():
 		return "both addresses are of one family"
 	case old == nil && len(ips) > 0 && first != ips[0]:
 		return "clusterIP is not the first of clusterIPs"
 	}
 	return ""
-}
-
-// noAddress is true of an IPv6 address with a zone too.
-func noAddress(text string) bool {
-	a, ok := addressindex.ParseClusterIP(text)
-	return !ok || a.Zone() != ""
 }

@@ -9,7 +9,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
@@ -49,15 +48,14 @@ func (s shape) request() admission.Request {
 func TestInsane(t *testing.T) {
 	c := newCluster(t, setting{cidrs: []*networkingv1.ServiceCIDR{rangeOf("kubernetes", "10.96.0.0/16", "fd00:10:96::/112")}})
 	for _, row := range shapes(t) {
-		r := row.request()
-		s, old, err := decode(r)
+		r, err := decode(row.request())
 		if err != nil {
 			t.Fatalf("%s: %v", row.Name, err)
 		}
-		if why := insane(s, old); why != row.Why || (why != "") != (row.Verdict == "insane") {
+		if why := r.malformed; why != row.Why || (why != "") != (row.Verdict == "insane") {
 			t.Errorf("%s: insane says %q, want %q", row.Name, why, row.Why)
 		}
-		response, result := c.steerer.answer(t.Context(), r)
+		response, result := c.steerer.answer(t.Context(), row.request())
 		switch row.Verdict {
 		case "insane":
 			if !response.Allowed || result != malformed || len(response.Patches) > 0 || c.steerer.Index.InFlight() > 0 {
@@ -72,7 +70,7 @@ func TestInsane(t *testing.T) {
 				t.Errorf("%s: %s %+v", row.Name, result, response)
 			}
 		}
-		c.giveBack(s, r.UID, response)
+		c.giveBack(r, response)
 		if n := c.steerer.Index.InFlight(); n > 0 {
 			t.Fatalf("%s: %d addresses are in flight that nobody has", row.Name, n)
 		}
@@ -80,13 +78,14 @@ func TestInsane(t *testing.T) {
 }
 
 // giveBack ends the flight of the addresses that a request names, and of those that it was given.
-func (c *cluster) giveBack(s *service, review types.UID, response admission.Response) {
-	texts := slices.Clone(s.ips())
+func (c *cluster) giveBack(r request, response admission.Response) {
+	all := slices.Clone(r.service.ips())
 	if len(response.Patches) > 0 {
-		texts = append(texts, response.Patches[0].Value.([]string)...)
+		for _, text := range response.Patches[0].Value.([]string) {
+			all = append(all, clusterIPOf(text))
+		}
 	}
-	all, _ := parseAll(texts)
-	for _, a := range all {
-		c.steerer.Index.Forget(a, addressindex.Holder{Service: s.key(), Review: review})
+	for _, ip := range all {
+		c.steerer.Index.Forget(ip.address, addressindex.Holder{Service: r.service.key(), Review: r.review})
 	}
 }

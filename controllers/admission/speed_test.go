@@ -119,14 +119,13 @@ func (s *stand) requests(b *testing.B, families int) []admission.Request {
 func (s *stand) measureDecided(b *testing.B, requests []admission.Request) {
 	all := make([]inputs, len(requests))
 	for i, request := range requests {
-		service, old, err := decode(request)
+		r, err := decode(request)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if all[i], err = s.steerer.gather(b.Context(), service, old, nil); err != nil {
+		if all[i], err = s.steerer.gather(b.Context(), r); err != nil {
 			b.Fatal(err)
 		}
-		all[i].review = request.UID
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

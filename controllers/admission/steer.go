@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -79,38 +78,36 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	if !h.Index.Synced() || !h.Policies.Synced() {
 		return admission.Allowed(""), left
 	}
-	s, old, err := decode(req)
+	r, err := decode(req)
 	if err != nil {
 		return h.pass(ctx, req, err)
 	}
-	if insane(s, old) != "" { // the API server will refuse it, and nothing of it may be remembered
+	if r.malformed != "" { // the API server will refuse it, and nothing of it may be remembered
 		return admission.Allowed(""), malformed
 	}
-	if !s.needsAddress() { // all creations come here, see config/webhook
-		if warning, ok := h.Probe.answer(req, s); ok {
+	if !r.service.needsAddress() { // all creations come here, see config/webhook
+		if warning, ok := h.Probe.answer(r); ok {
 			return admission.Allowed("").WithWarnings(warning), left
 		}
 		return admission.Allowed(""), left
 	}
-	named := chosen(s, old)
-	if h.Leader != nil && len(named)+len(missing(s, old, h.Policies.Current().Families())) > 0 {
+	if h.Leader != nil && len(r.named)+len(r.missing(h.Policies.Current().Families())) > 0 {
 		if response, ok := h.Leader.Review(ctx, &req.AdmissionRequest); ok {
 			return admission.Response{AdmissionResponse: *response}, handedOn
 		}
 	}
-	in, err := h.gather(ctx, s, old, named)
+	in, err := h.gather(ctx, r)
 	if errors.Is(err, errNoNamespace) {
 		return admission.Allowed(""), left
 	}
 	if err != nil {
 		return h.pass(ctx, req, err)
 	}
-	in.review = req.UID
-	d, isDryRun := decide(in), ptr.Deref(req.DryRun, false)
+	d := decide(in)
 	switch {
 	case d.refusal != nil:
-		return h.refuse(in, d.refusal, isDryRun), refused
-	case isDryRun:
+		return h.refuse(in, d.refusal), refused
+	case r.dryRun:
 		return h.rehearse(in, d)
 	default:
 		return h.fill(ctx, in, d)
@@ -122,14 +119,15 @@ func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err er
 	return admission.Allowed(""), failed
 }
 
-// gather collects what decide needs. named are the addresses that the request names.
-func (h *ServiceSteerer) gather(ctx context.Context, s, old *service, named []netip.Addr) (inputs, error) {
-	in := inputs{service: s, old: old, misspelt: misspelt(s, old), policies: h.Policies.Current(), subject: steering.Service{NamespacedName: s.key(), Labels: s.Metadata.Labels}}
+// gather collects what decide needs.
+func (h *ServiceSteerer) gather(ctx context.Context, r request) (inputs, error) {
+	in := inputs{request: r, policies: h.Policies.Current()}
+	in.subject = steering.Service{NamespacedName: r.service.key(), Labels: r.service.Metadata.Labels}
 	var err error
-	if in.subject.NamespaceLabels, err = h.namespaceLabels(ctx, s.Metadata.Namespace); err != nil {
+	if in.subject.NamespaceLabels, err = h.namespaceLabels(ctx, in.subject.Namespace); err != nil {
 		return inputs{}, err
 	}
-	for _, a := range named {
+	for _, a := range r.named {
 		in.chosen = append(in.chosen, h.choiceOf(ctx, a, in.subject.NamespacedName))
 	}
 	return in, nil
@@ -171,8 +169,8 @@ func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a
 	return err == nil && s.DeletionTimestamp.IsZero() && slices.Contains(addressindex.ClusterIPs(s), a)
 }
 
-func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal, dryRun bool) admission.Response {
-	if r.Policy != "" && !dryRun {
+func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal) admission.Response {
+	if r.Policy != "" && !in.dryRun {
 		m := in.service.Metadata
 		name := m.Namespace + "/" + cmp.Or(m.Name, m.GenerateName+"*") // of one without a name yet: what it will begin with
 		h.Refusals.Add(r.Policy, v1alpha1.PolicyRefusal{Time: metav1.NewMicroTime(h.Clock.Now()), Service: name, Message: r.Why()})
@@ -187,7 +185,7 @@ func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, st
 			continue
 		}
 		if r := in.policies.Full(s.route, s.family); r != nil {
-			return h.refuse(in, r, true), refused
+			return h.refuse(in, r), refused
 		}
 	}
 	return admission.Allowed("").WithWarnings(d.warnings...), left
@@ -218,7 +216,7 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 			return admission.Allowed("").WithWarnings(d.warnings...), left
 		}
 		h.forget(in, taken)
-		return h.refuse(in, refusal, false), refused
+		return h.refuse(in, refusal), refused
 	}
 	if errors.Is(ctx.Err(), context.Canceled) { // the caller does not wait for the answer any more: a replica that draws by itself by now, or the API server
 		h.forget(in, slices.Concat(found, taken))

@@ -349,7 +349,7 @@ func TestHandingOn(t *testing.T) {
 				if !got.Allowed || slices.Contains(got.Warnings, "by the leader") != byLeader || byLeader && c.steerer.Index.InFlight() > 0 {
 					t.Errorf("the answer is %+v", got)
 				}
-				if wants := len(missing(sketchOf(tc.service), nil, allocator.Families)) > 0; wants && tc.old == nil && !byLeader && got.IP == "" {
+				if wants := len(requestOf(t, tc.service, nil).missing(allocator.Families)) > 0; wants && tc.old == nil && !byLeader && got.IP == "" {
 					t.Error("it passed unsteered")
 				}
 			})

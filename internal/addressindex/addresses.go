@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -104,14 +103,9 @@ func (l *Index) putObject(o *networkingv1.IPAddress) {
 	}
 	l.record(a, func(e *entry) {
 		e.object, e.parent = stateOf(o), upstream.Service(o)
-		l.disown(a)
-		if !upstream.OwnedByOperator(o) {
-			return
-		}
-		k := newOwned(o)
-		l.owned[a] = k
-		if k.Purpose == v1alpha1.PurposeAdditional {
-			l.additional[k.Service] = append(l.additional[k.Service], a)
+		l.owned.remove(a)
+		if upstream.OwnedByOperator(o) {
+			l.owned.put(a, newOwned(o))
 		}
 	})
 }
@@ -125,7 +119,7 @@ func (l *Index) dropObject(name string) {
 	l.record(a, func(e *entry) {
 		e.object, e.parent = allocator.Free, types.NamespacedName{}
 		if len(e.claims) > 0 {
-			l.disown(a)
+			l.owned.remove(a)
 		}
 	})
 }

@@ -84,12 +84,12 @@ func (l *Index) overdue() (ended []netip.Addr) {
 			l.mu.Lock()
 		}
 	}
-	l.flights.age(now)
-	l.flights.accounts.forgive(now)
-	for f := l.flights.over(now); f != nil; f = l.flights.over(now) {
-		l.land(f)
-		l.serve(f.address)
-		ended = append(ended, f.address)
+	l.flights.Age(now)
+	l.flights.Forgive(now)
+	for f := l.flights.Over(now); f != nil; f = l.flights.Over(now) {
+		l.endFlight(f)
+		l.serve(f.Address)
+		ended = append(ended, f.Address)
 		pause()
 	}
 	for a := range l.coolDowns.at {
@@ -115,7 +115,7 @@ func (l *Index) endCoolDown(a netip.Addr, now time.Time) bool {
 	}
 	c.over = over
 	l.coolDowns.at[a] = c
-	if _, object := l.owned[a]; over && !object {
+	if _, object := l.owned.at[a]; over && !object {
 		l.coolDowns.drop(a)
 		l.pool.Release(a)
 	}

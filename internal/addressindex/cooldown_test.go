@@ -118,9 +118,9 @@ func (b timed) expectCoolDown(t *testing.T, what, ip, service string, released t
 // expectNothing checks that nothing is remembered of any address.
 func (b timed) expectNothing(t *testing.T, what string) {
 	t.Helper()
-	if n := len(b.addresses) + len(b.owned) + len(b.additional) + b.flights.left() + len(b.coolDowns.at); n != 0 {
-		t.Errorf("%s: left are addresses %v, owned %v, additional %v, in flight %v, cooling %v", what,
-			b.addresses, b.owned, b.additional, b.flights.at, b.coolDowns.at)
+	if n := len(b.addresses) + len(b.owned.at) + len(b.owned.additional) + len(b.written.at) + len(b.written.additional) + b.flights.Len() + len(b.coolDowns.at); n != 0 {
+		t.Errorf("%s: left are addresses %v, owned %v, written %v, %d in flight, cooling %v", what,
+			b.addresses, b.owned, b.written, b.flights.Len(), b.coolDowns.at)
 	}
 	for _, s := range []string{"10.0.0.0/24", "fd00::/112"} {
 		if u := b.Usage(mustRange(s).Span()); u.Free != u.Size {

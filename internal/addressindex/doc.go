@@ -16,7 +16,11 @@
 // come; that the namespaces which wait for an address take turns; and that this costs no more than
 // a logarithm of what is in flight.
 //
-// Start with Index; register.go has the flights, accounts.go what is known of the namespaces,
-// inflight.go and draw.go what the index does with them, waiting.go the requests that wait;
-// Addresses and Ranges are the sources that wake the controllers.
+// Start with Index. It has two halves, and one lock for both:
+//
+//   - What the cluster says: index.go, addresses.go, owned.go, ranges.go and networks.go keep it,
+//     cooldown.go and cooling.go what cools down, feed.go wakes the controllers.
+//   - What is in flight: package inflight keeps it, which is plain data under that lock. Here,
+//     inflight.go and draw.go say what that means for an address, waiting.go has the requests that
+//     wait.
 package addressindex

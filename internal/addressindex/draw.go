@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex/inflight"
 )
 
 const (
@@ -45,9 +46,9 @@ func (r *releases) expire(now time.Time) {
 // until the cluster shows it, Forget gives it back, it yields, or 15 seconds have passed.
 //
 // A free address comes first. When there is none, one that is in flight yields whose Service seems
-// not to come (register.yields says which); and then one that cools down (coolDowns.yields): the
-// one that was freed first of the namespace that has most, or of all where none has many. The error
-// matches allocator.ErrFull when nothing is left.
+// not to come (inflight.Flights.Yields says which); and then one that cools down
+// (coolDowns.yields): the one that was freed first of the namespace that has most, or of all where
+// none has many. The error matches allocator.ErrFull when nothing is left.
 func (l *Index) Draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +57,7 @@ func (l *Index) Draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error
 
 // draw is Draw; the caller holds mu.
 func (l *Index) draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
-	var yielded *flight
+	var yielded *inflight.Flight
 	drawn, err := l.drawFree(order)
 	if errors.Is(err, allocator.ErrFull) {
 		drawn, yielded, err = l.drawAgain(order)
@@ -64,16 +65,16 @@ func (l *Index) draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error
 	if err != nil {
 		return drawn, err
 	}
-	l.enterFlight(&flight{address: drawn.Addr, instead: yielded}, to)
+	l.enterFlight(&inflight.Flight{Address: drawn.Addr, Instead: yielded}, to)
 	return drawn, nil
 }
 
 // drawAgain draws what is in flight or cools, and returns what yields; the caller holds mu.
-func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, *flight, error) {
+func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, *inflight.Flight, error) {
 	now := l.clock.Now()
-	if f := l.flights.yields(order, now); f != nil {
-		l.flights.replace(f, now)
-		return allocator.Drawn{Addr: f.address}, f, nil
+	if f := l.flights.Yields(order, now); f != nil {
+		l.flights.Replace(f, now)
+		return allocator.Drawn{Addr: f.Address}, f, nil
 	}
 	if a, ok := l.coolDowns.yields(order); ok && l.pool.Assume(a) {
 		return allocator.Drawn{Addr: a, Cooled: true}, nil, nil
@@ -85,7 +86,7 @@ func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, *flight, er
 // moving reports whether full ranges may have room in a moment: one of their addresses is in flight
 // or came free recently, so Services come and go there. The caller holds mu.
 func (l *Index) moving(order []*allocator.Tier) bool {
-	if l.flights.moving(order) {
+	if l.flights.Moving(order) {
 		return true
 	}
 	l.released.expire(l.clock.Now())
@@ -136,7 +137,7 @@ func (l *Index) Full(order []*allocator.Tier) bool {
 	defer l.mu.Unlock()
 	drawn, err := l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
 	if err != nil {
-		return l.flights.yields(order, l.clock.Now()) == nil
+		return l.flights.Yields(order, l.clock.Now()) == nil
 	}
 	l.pool.Forget(drawn.Addr)
 	if c, ok := l.coolDowns.at[drawn.Addr]; ok {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex/inflight"
 )
 
 // Index is the address index. New makes one, Watch connects it; it is safe for concurrent use.
@@ -45,11 +46,11 @@ type Index struct {
 	usageListeners   listeners[string] // how much of it is used, or what else uses it
 	coverListeners   listeners[netip.Addr]
 
-	// owned are the IPAddresses of ours, additional those that Services have beside their ClusterIPs.
-	owned      map[netip.Addr]OwnedIPAddress
-	additional map[types.NamespacedName][]netip.Addr
+	// owned are the IPAddresses of ours, written those of them that the watch does not show yet, each
+	// as long as its address is in flight.
+	owned, written ownedSet
 	// flights are the addresses that this process hands out or writes, coolDowns those that cool.
-	flights   register
+	flights   inflight.Flights
 	coolDowns coolDowns
 	released  releases
 	// lines are the requests that wait for an address, those of the same tiers in one.
@@ -77,8 +78,6 @@ func New() *Index { return NewWithClock(clock.RealClock{}) }
 // NewWithClock is New with a clock for the time that addresses cool down and are in flight.
 func NewWithClock(c clock.PassiveClock) *Index {
 	return &Index{
-		owned:       map[netip.Addr]OwnedIPAddress{},
-		additional:  map[types.NamespacedName][]netip.Addr{},
 		rules:       noRules{},
 		clock:       c,
 		pool:        allocator.NewPool(),
@@ -187,15 +186,14 @@ func (e entry) last() types.NamespacedName {
 // until what it waits for has arrived. A Service that has the address outranks the labels of the
 // IPAddress, which users may change.
 func (l *Index) observe(a netip.Addr, e entry) {
-	if f := l.flights.at[a]; f != nil {
+	if f := l.flights.At(a); f != nil {
 		if !l.arrived(a, e, f) {
 			return
 		}
 		l.show(e, f)
-		l.flights.remove(f)
-		l.pool.Forget(a)
+		l.takeOut(f)
 	}
-	k, owned := l.owned[a]
+	k, owned := l.owned.at[a]
 	switch state := e.state(); {
 	case owned && state == allocator.Cooling:
 		l.cool(a, CoolDown{Service: k.Service, Released: k.Released})
@@ -214,13 +212,12 @@ func (l *Index) observe(a netip.Addr, e entry) {
 // address out, and the API server is about to show to which Service. Until then it stays taken.
 func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	now := l.clock.Now()
-	k, owned := l.disown(a)
+	k, owned := l.owned.remove(a)
 	wanted := owned && l.wanted(a, k, now)
-	f := l.flights.at[a]
-	flying, written := f != nil, f != nil && f.write != nil
-	if written && f.write.gone != "" && f.write.seen("") {
-		l.flights.remove(f)
-		l.pool.Forget(a)
+	f := l.flights.At(a)
+	flying, written := f != nil, f != nil && f.Write != nil
+	if written && f.Write.Gone != "" && f.Write.Seen("") {
+		l.takeOut(f)
 		flying = false
 	}
 	if flying || wanted {
@@ -235,7 +232,7 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 	case flying:
 	case wanted && !written:
 		l.pool.Assume(a)
-		l.enterFlight(&flight{address: a, until: now.Add(handedElsewhere)}, Holder{})
+		l.enterFlight(&inflight.Flight{Address: a, Until: now.Add(handedElsewhere)}, Holder{})
 	case owned && k.Purpose == v1alpha1.PurposeAdditional && k.Service.Name != "" && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
 		l.cool(a, CoolDown{Service: k.Service, Released: now})
 	case !owned && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):

@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex/inflight"
 )
 
 const (
@@ -28,19 +29,22 @@ const (
 	writeSeenWithin = 5 * time.Second
 )
 
+// Holder is the Service, and the review, that an address is handed out to.
+type Holder = inflight.Holder
+
 // Take hands out a chosen address that is free, cooling or reserved by us. It is not taken if
 // another Service has it, or has just been given it. busy is set while this process writes an
 // IPAddress there, and closed when that is over.
 func (l *Index) Take(a netip.Addr, to Holder) (taken bool, busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f := l.flights.at[a]; f != nil && f.write != nil {
-		return false, f.write.over
+	if f := l.flights.At(a); f != nil && f.Write != nil {
+		return false, f.Write.Over()
 	}
-	if _, owned := l.owned[a]; !owned && l.pool.State(a) == allocator.Reserved || !l.pool.Assume(a) {
+	if _, owned := l.owned.at[a]; !owned && l.pool.State(a) == allocator.Reserved || !l.pool.Assume(a) {
 		return false, nil // the IPAddress of another manager reserves its address too
 	}
-	l.enterFlight(&flight{address: a}, to)
+	l.enterFlight(&inflight.Flight{Address: a}, to)
 	return true, nil
 }
 
@@ -52,25 +56,25 @@ func (l *Index) Take(a netip.Addr, to Holder) (taken bool, busy <-chan struct{})
 func (l *Index) TakeOver(a netip.Addr, to Holder) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := l.flights.at[a]
-	if f == nil || f.write != nil || to.Service.Name == "" || f.holder().Service != to.Service {
+	f := l.flights.At(a)
+	if f == nil || f.Write != nil || to.Service.Name == "" || f.Holder().Service != to.Service {
 		return false
 	}
-	l.enterFlight(l.flights.renew(f, l.clock.Now()), to)
+	l.enterFlight(l.flights.Renew(f, l.clock.Now()), to)
 	return true
 }
 
 // enterFlight enters an address that the pool assumes and no flight has; the caller holds mu.
-func (l *Index) enterFlight(f *flight, to Holder) {
-	f.since = l.clock.Now()
-	if f.until.IsZero() {
-		f.until = f.since.Add(inFlightFor)
+func (l *Index) enterFlight(f *inflight.Flight, to Holder) {
+	f.Since = l.clock.Now()
+	if f.Until.IsZero() {
+		f.Until = f.Since.Add(inFlightFor)
 	}
-	l.coolDowns.lift(f.address)
-	l.flights.age(f.since)
-	if other := l.flights.enter(f, to); other != nil {
-		l.land(other)
-		go l.offer(other.address) // the caller may be serving those who wait
+	l.coolDowns.lift(f.Address)
+	l.flights.Age(f.Since)
+	if other := l.flights.Enter(f, to); other != nil {
+		l.endFlight(other)
+		go l.offer(other.Address) // the caller may be serving those who wait
 	}
 }
 
@@ -82,11 +86,17 @@ func (l *Index) offer(a netip.Addr) {
 	l.Wake(a)
 }
 
-// land ends a flight. Its address becomes what the cluster shows of it; the caller holds mu.
-func (l *Index) land(f *flight) {
-	a := f.address
-	l.flights.remove(f)
-	l.pool.Forget(a)
+// takeOut ends a flight, and leaves it to the caller, who holds mu, what its address becomes.
+func (l *Index) takeOut(f *inflight.Flight) {
+	l.flights.Remove(f)
+	l.written.remove(f.Address)
+	l.pool.Forget(f.Address)
+}
+
+// endFlight ends a flight whose address becomes what the cluster shows of it; the caller holds mu.
+func (l *Index) endFlight(f *inflight.Flight) {
+	a := f.Address
+	l.takeOut(f)
 	if e, ok := l.addresses[a]; ok {
 		l.observe(a, e)
 	} else if r, ok := l.coolDowns.at[a]; ok {
@@ -95,8 +105,8 @@ func (l *Index) land(f *flight) {
 }
 
 // held is the flight of an address that a holder still has, nil if none; the caller holds mu.
-func (l *Index) held(a netip.Addr, by Holder) *flight {
-	if f := l.flights.at[a]; f != nil && f.holder() == by {
+func (l *Index) held(a netip.Addr, by Holder) *inflight.Flight {
+	if f := l.flights.At(a); f != nil && f.Holder() == by {
 		return f
 	}
 	return nil
@@ -116,8 +126,8 @@ func (l *Index) Forget(a netip.Addr, by Holder) {
 	l.mu.Lock()
 	f := l.held(a, by)
 	if f != nil {
-		l.flights.accounts.settle(f, l.clock.Now())
-		l.land(f)
+		f.Settle(l.clock.Now())
+		l.endFlight(f)
 		l.serve(a)
 	}
 	l.mu.Unlock()
@@ -132,9 +142,10 @@ func (l *Index) Lost(a netip.Addr, by Holder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f := l.held(a, by); f != nil {
-		l.flights.accounts.settle(f, l.clock.Now())
-		l.flights.remove(f)
-		l.enterFlight(&flight{address: a, until: l.clock.Now().Add(writeSeenWithin)}, Holder{})
+		f.Settle(l.clock.Now())
+		l.flights.Remove(f)
+		l.written.remove(a)
+		l.enterFlight(&inflight.Flight{Address: a, Until: l.clock.Now().Add(writeSeenWithin)}, Holder{})
 	}
 }
 
@@ -178,7 +189,7 @@ func (l *Index) NotWritten(a netip.Addr, by Holder, err error) error {
 func (l *Index) InFlight() int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return len(l.flights.at)
+	return l.flights.Len()
 }
 
 // Collisions is how many addresses were handed out to one Service and then turned out to be another
@@ -191,11 +202,11 @@ func (l *Index) Collisions() uint64 { return l.collisions.Load() }
 func (l *Index) BeginWrite(a netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.flights.at[a] != nil {
+	if l.flights.At(a) != nil {
 		return false
 	}
 	l.pool.Assume(a) // what is allocated is drawn for no Service anyway
-	l.enterFlight(&flight{address: a, write: newWrite()}, Holder{})
+	l.enterFlight(&inflight.Flight{Address: a, Write: inflight.NewWrite()}, Holder{})
 	return true
 }
 
@@ -205,18 +216,20 @@ func (l *Index) BeginWrite(a netip.Addr) bool {
 // writes itself.
 func (l *Index) EndWrite(a netip.Addr, written *networkingv1.IPAddress, gone types.UID) {
 	l.mu.Lock()
-	f := l.flights.at[a]
+	f := l.flights.At(a)
 	if f == nil {
 		l.mu.Unlock()
 		return
 	}
-	l.flights.begin(f, l.clock.Now().Add(writeSeenWithin))
-	f.write.gone = gone
+	l.flights.BeginWrite(f, l.clock.Now().Add(writeSeenWithin))
+	f.Write.Gone = gone
 	if written != nil {
-		l.flights.wrote(f, newOwned(written))
+		k := newOwned(written)
+		l.written.put(a, k)
+		f.Write.Written = k.UID
 	}
-	if f.write.seen(l.owned[a].UID) {
-		l.land(f)
+	if f.Write.Seen(l.owned.at[a].UID) {
+		l.endFlight(f)
 		l.serve(a)
 	}
 	l.mu.Unlock()
@@ -227,8 +240,8 @@ func (l *Index) EndWrite(a netip.Addr, written *networkingv1.IPAddress, gone typ
 func (l *Index) Writing(a netip.Addr) time.Duration {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if f := l.flights.at[a]; f != nil && f.write != nil {
-		return max(f.until.Sub(l.clock.Now()), time.Millisecond)
+	if f := l.flights.At(a); f != nil && f.Write != nil {
+		return max(f.Until.Sub(l.clock.Now()), time.Millisecond)
 	}
 	return 0
 }
@@ -238,28 +251,28 @@ func (l *Index) Writing(a netip.Addr) time.Duration {
 // additional one. Another IPAddress of ours is what stands there until then. A Service without an
 // IPAddress counts only if it is the one that was waited for: it may be the one before, of which
 // the watch of Services tells late.
-func (l *Index) arrived(a netip.Addr, e entry, f *flight) bool {
-	k, owned := l.owned[a]
+func (l *Index) arrived(a netip.Addr, e entry, f *inflight.Flight) bool {
+	k, owned := l.owned.at[a]
 	switch {
 	case owned:
-		return f.write != nil && f.write.written.UID != "" && f.write.written.UID == k.UID || k.Purpose == v1alpha1.PurposeAdditional
+		return f.Write != nil && f.Write.Written != "" && f.Write.Written == k.UID || k.Purpose == v1alpha1.PurposeAdditional
 	case e.object != allocator.Free:
 		return true
 	default:
-		return f.of != nil && slices.Contains(e.claims, f.holder().Service)
+		return slices.Contains(e.claims, f.Holder().Service)
 	}
 }
 
 // show notes that the watch has shown an address in flight, and counts it if it is another
 // Service's; the caller holds mu.
-func (l *Index) show(e entry, f *flight) {
-	l.flights.show(f, l.clock.Now())
-	wanted := f.holder().Service
-	if e.object != allocator.Allocated || f.write != nil || wanted.Namespace == "" || e.parent.Name == "" {
+func (l *Index) show(e entry, f *inflight.Flight) {
+	l.flights.Show(f, l.clock.Now())
+	wanted := f.Holder().Service
+	if e.object != allocator.Allocated || f.Write != nil || wanted.Namespace == "" || e.parent.Name == "" {
 		return
 	}
 	if wanted.Namespace != e.parent.Namespace || wanted.Name != "" && wanted.Name != e.parent.Name {
 		l.collisions.Add(1)
-		l.flights.showInstead(f, e.parent.Namespace, l.clock.Now())
+		l.flights.ShowInstead(f, e.parent.Namespace, l.clock.Now())
 	}
 }

@@ -21,11 +21,6 @@ func named(name string) types.NamespacedName {
 // forService is the Holder of an address: a Service of a name.
 func forService(name string) Holder { return Holder{Service: named(name)} }
 
-// left is how much a register remembers of flights.
-func (r *register) left() int {
-	return len(r.at) + r.handed.Len() + r.kept.Len() + len(r.ends) + len(r.additional) + len(r.accounts.all) - len(r.accounts.failing)
-}
-
 // draw draws the one address that there is.
 func (b timed) draw(t *testing.T, ip, to string) {
 	t.Helper()
@@ -39,8 +34,8 @@ func (b timed) draw(t *testing.T, ip, to string) {
 func (l *Index) handedTo(a netip.Addr) (to types.NamespacedName) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if f := l.flights.at[a]; f != nil && f.write == nil {
-		to = f.holder().Service
+	if f := l.flights.At(a); f != nil && f.Write == nil {
+		to = f.Holder().Service
 	}
 	return to
 }
@@ -136,8 +131,8 @@ func TestTakeOver(t *testing.T) {
 		b.expect(t, "given back by the earlier review", ip, allocator.Assumed)
 		b.objects.OnAdd(allocated(ip, "a"), false)
 		b.expect(t, "it arrives", ip, allocator.Allocated)
-		if n, count := b.InFlight(), b.flights.accounts.of("ns").count(b.clock.Now()); n != 0 || count > 0 {
-			t.Errorf("%d are in flight, want none; %v count as not arriving", n, count)
+		if n := b.InFlight(); n != 0 {
+			t.Errorf("%d are in flight, want none", n)
 		}
 		if b.TakeOver(addr(ip), late) {
 			t.Error("what has arrived can be taken over")
@@ -172,7 +167,8 @@ func TestInFlightForNoServiceYieldsToNone(t *testing.T) {
 		b.objects.OnDelete(ownedIP(ip, v1alpha1.PurposeReservation, "1"))
 		b.expect(t, "another replica has made room", ip, allocator.Assumed)
 		b.pass(handedElsewhere - time.Millisecond)
-		b.flights.shown = b.clock.Now()
+		b.draw(t, "10.0.0.1", "later")
+		b.serve("later", "10.0.0.1")
 		if drawn, err := b.Draw(tier(t, ip), forService("b")); !errors.Is(err, allocator.ErrFull) {
 			t.Errorf("drawing %s: %v, %v; want that nothing is left", ip, drawn, err)
 		}
@@ -372,16 +368,7 @@ func TestASlowAPIServerIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A tenant whose own creations take long cannot keep what it has in flight for longer than that.
-func TestPaceIsBounded(t *testing.T) {
-	var r register
-	r.pace.saw(time.Hour, epoch)
-	if got := r.patience(epoch, 1000, epoch); got != yieldAfter {
-		t.Errorf("an address in flight yields after %s, want %s", got, yieldAfter)
-	}
-}
-
-// The register does not grow without end, and drawing goes on.
+// What is in flight does not grow without end, and drawing goes on.
 func TestInFlightIsBounded(t *testing.T) {
 	b := newTimed(rules{})
 	span := mustRange("fd00:0:0:1::/64").Span()
@@ -510,6 +497,33 @@ func TestWrittenAdditionalAddress(t *testing.T) {
 		b.expect(t, "seen", ip, allocator.Allocated)
 		if got := b.Additional(service); len(got) != 1 || b.InFlight() != 0 {
 			t.Errorf("seen: %v, %d in flight", got, b.InFlight())
+		}
+	}
+}
+
+// An additional address that was written and that the watch never shows is its Service's for five
+// seconds, unless the API server is known to have something else there.
+func TestWrittenAndNotShown(t *testing.T) {
+	for name, end := range map[string]func(b timed, ip string){
+		"its time is over": func(b timed, _ string) { b.pass(writeSeenWithin) },
+		"it is lost":       func(b timed, ip string) { b.Lost(addr(ip), forService("a")) },
+	} {
+		for _, ip := range both {
+			b := newTimed(rules{})
+			b.draw(t, ip, "a")
+			o := ownedIP(ip, v1alpha1.PurposeAdditional, "1")
+			o.Spec.ParentRef = allocated(ip, "a").Spec.ParentRef
+			b.EndWrite(addr(ip), o, "")
+			b.pass(writeSeenWithin - time.Millisecond)
+			if got := b.Additional(named("a")); len(got) != 1 {
+				t.Errorf("%s: before: %v", name, got)
+			}
+			end(b, ip)
+			if got := b.Additional(named("a")); len(got) != 0 {
+				t.Errorf("%s: %v", name, got)
+			}
+			b.pass(writeSeenWithin)
+			b.expectNothing(t, name)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (k OwnedIPAddress) state() allocator.State {
 func (l *Index) Owned(a netip.Addr) (OwnedIPAddress, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	k, ok := l.owned[a]
+	k, ok := l.owned.at[a]
 	return k, ok
 }
 
@@ -91,28 +91,47 @@ func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIPA
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	out := map[netip.Addr]OwnedIPAddress{}
-	for _, a := range l.additional[service] {
+	for _, a := range l.owned.additional[service] {
 		if len(l.addresses[a].claims) == 0 {
-			out[a] = l.owned[a]
+			out[a] = l.owned.at[a]
 		}
 	}
-	for a, f := range l.flights.additional[service] {
-		out[a] = f.write.written
+	for _, a := range l.written.additional[service] {
+		out[a] = l.written.at[a]
 	}
 	return out
 }
 
-// disown removes an IPAddress of ours; the caller holds mu.
-func (l *Index) disown(a netip.Addr) (OwnedIPAddress, bool) {
-	k, ok := l.owned[a]
+// ownedSet has IPAddresses of ours by address, and additional ones by Service. The zero ownedSet is
+// empty.
+type ownedSet struct {
+	at         map[netip.Addr]OwnedIPAddress
+	additional map[types.NamespacedName][]netip.Addr
+}
+
+// put enters an IPAddress, in place of the one that was there.
+func (s *ownedSet) put(a netip.Addr, k OwnedIPAddress) {
+	s.remove(a)
+	if s.at == nil {
+		s.at, s.additional = map[netip.Addr]OwnedIPAddress{}, map[types.NamespacedName][]netip.Addr{}
+	}
+	s.at[a] = k
+	if k.Purpose == v1alpha1.PurposeAdditional {
+		s.additional[k.Service] = append(s.additional[k.Service], a)
+	}
+}
+
+// remove returns what was there.
+func (s *ownedSet) remove(a netip.Addr) (OwnedIPAddress, bool) {
+	k, ok := s.at[a]
 	if !ok {
 		return k, false
 	}
-	delete(l.owned, a)
-	if others := slices.DeleteFunc(l.additional[k.Service], func(b netip.Addr) bool { return a == b }); len(others) > 0 {
-		l.additional[k.Service] = others
+	delete(s.at, a)
+	if others := slices.DeleteFunc(s.additional[k.Service], func(b netip.Addr) bool { return a == b }); len(others) > 0 {
+		s.additional[k.Service] = others
 	} else {
-		delete(l.additional, k.Service)
+		delete(s.additional, k.Service)
 	}
 	return k, true
 }

@@ -137,7 +137,7 @@ func (l *Index) serveLine(li *line) {
 // wakeLater has a line looked at when an address in flight will yield; the caller holds mu.
 func (l *Index) wakeLater(li *line) {
 	now, in := l.clock.Now(), lookAgain
-	if at, ok := l.flights.yieldsAt(li.order, now); ok {
+	if at, ok := l.flights.YieldsAt(li.order, now); ok {
 		in = min(in, max(lookAgainSoonest, at.Sub(now)))
 	}
 	if li.timer != nil {

@@ -106,6 +106,9 @@ var arrows = []arrow{
 	{"internal/plain", module + "/*", "it looks at characters, and knows no object"},
 	{"internal/plain", "k8s.io/*", "it looks at characters, and knows no object"},
 	{"internal/batch", "k8s.io/client-go", "it repeats what it is handed, and sends no request itself"},
+	{"internal/addressindex/inflight", module + "/internal", "what is in flight is plain data, and its caller knows the cluster"},
+	{"internal/addressindex/inflight", module + "/api", "what is in flight is plain data, and its caller knows the cluster"},
+	{"internal/addressindex/inflight", "k8s.io/client-go", "what is in flight is plain data, and its caller knows the cluster"},
 	{"internal/timeline", module + "/*", "manager and agent alike hang on it"},
 	{"internal/timeline", "k8s.io/client-go", "it compares versions on the way of requests, and sends none of its own kind"},
 

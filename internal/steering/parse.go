@@ -165,8 +165,11 @@ func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 }
 
 // Validate returns all mistakes in a policy that show without the rest of the cluster, in the order
-// of the spec. None: the policy can be followed.
-func Validate(o *v1alpha1.ServiceCIDRPolicy) []string { return newPolicy(o).Invalid }
+// of the spec. None: the policy can be followed, and the reservations are those of the spec.
+func Validate(o *v1alpha1.ServiceCIDRPolicy) (reservations []Reservation, mistakes []string) {
+	p := newPolicy(o)
+	return p.Reservations, p.Invalid
+}
 
 // What one Service may ask for in its annotations. Every replica keeps what Services ask for, so
 // that the bounds are the price of a Service: see Remembered.

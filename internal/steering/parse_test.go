@@ -112,7 +112,8 @@ func TestValidate(t *testing.T) {
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if d := gocmp.Diff(tc.want, Validate(tc.policy)); d != "" {
+			_, got := Validate(tc.policy)
+			if d := gocmp.Diff(tc.want, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})

@@ -1,4 +1,4 @@
-package addressindex
+package inflight
 
 import (
 	"cmp"
@@ -35,12 +35,12 @@ const (
 // shortens it: a namespace whose creations fail now and then is treated like the rest, and one
 // whose creations all fail keeps only what it asked for in the last 50 ms, whatever its rate; or in
 // twice the time that other addresses took to arrive, because the API server may still write it.
-func (r *register) patience(since time.Time, missing float64, now time.Time) time.Duration {
+func (fs *Flights) patience(since time.Time, missing float64, now time.Time) time.Duration {
 	whole := yieldUnshown
-	if since.Before(r.shown) {
+	if since.Before(fs.shown) {
 		whole = yieldAfter
 	}
-	return max(yieldSoonest, 2*r.pace.lately(now), time.Duration(float64(whole)/(1+max(0, missing-2))))
+	return max(yieldSoonest, 2*fs.pace.lately(now), time.Duration(float64(whole)/(1+max(0, missing-2))))
 }
 
 // pace is how long an address takes from being handed out until the watch shows it: the longest
@@ -68,10 +68,10 @@ type accounts struct {
 	// failing are those of which addresses did not arrive lately, in no order.
 	failing []*account
 	// young are the flights that may still count as ones that do not arrive, the oldest first.
-	young []*flight
+	young []*Flight
 }
 
-// account is what the register knows of a namespace.
+// account is what is known of a namespace.
 type account struct {
 	namespace string
 	flights   allocator.Ages
@@ -111,17 +111,17 @@ func (s *accounts) of(namespace string) *account {
 }
 
 // enter notes that a flight has begun.
-func (s *accounts) enter(f *flight) {
+func (s *accounts) enter(f *Flight) {
 	if f.of != nil {
-		f.of.flights.Put(f.address, f.since)
+		f.of.flights.Put(f.Address, f.Since)
 		s.young = append(s.young, f)
 	}
 }
 
 // leave notes that a flight has ended, or has become a write.
-func (s *accounts) leave(f *flight) {
+func (s *accounts) leave(f *Flight) {
 	if f.of != nil {
-		f.of.flights.Remove(f.address)
+		f.of.flights.Remove(f.Address)
 		s.tidy(f.of)
 	}
 }
@@ -133,16 +133,16 @@ func (s *accounts) tidy(a *account) {
 	}
 }
 
-// age counts the flights that should have arrived by now, each once, and visits no other.
-func (r *register) age(now time.Time) {
-	s := &r.accounts
+// Age counts the flights that should have arrived by now, each once, and visits no other.
+func (fs *Flights) Age(now time.Time) {
+	s := &fs.accounts
 	for len(s.young) > 0 {
 		f, due := s.young[0], unshownFor
-		if f.since.Before(r.shown) {
+		if f.Since.Before(fs.shown) {
 			due = overtakenFor
 		}
-		ended := f.landed || f.write != nil
-		if !ended && now.Sub(f.since) < due {
+		ended := f.landed || f.Write != nil
+		if !ended && now.Sub(f.Since) < due {
 			return
 		}
 		s.young[0], s.young = nil, s.young[1:]
@@ -170,32 +170,33 @@ func (s *accounts) miss(a *account, now time.Time) {
 	s.failing = append(s.failing, a)
 }
 
-// replace takes a flight out whose address is handed out anew: it seems not to arrive any more.
-func (r *register) replace(f *flight, now time.Time) {
+// Replace takes a flight out whose address is handed out anew: it seems not to arrive any more.
+func (fs *Flights) Replace(f *Flight, now time.Time) {
 	if f.of != nil && !f.late {
 		f.late = true
-		r.accounts.miss(f.of, now)
+		fs.accounts.miss(f.of, now)
 	}
-	f.instead = nil
-	r.remove(f)
+	f.Instead = nil
+	fs.Remove(f)
 }
 
-// renew takes a flight out whose Service asks for the address anew, and returns the one to enter
+// Renew takes a flight out whose Service asks for the address anew, and returns the one to enter
 // instead. Slow creations count once, as without that, and not at all when they arrive: an API
 // server asks once more about one. A tenant that asks again and again, only to keep other tenants
 // from the address, counts each time.
-func (r *register) renew(f *flight, now time.Time) *flight {
-	next := &flight{address: f.address, late: f.late, renewed: true}
-	if now.Sub(f.since) >= yieldSoonest && (!f.late || f.renewed) {
-		r.accounts.miss(f.of, now)
+func (fs *Flights) Renew(f *Flight, now time.Time) *Flight {
+	next := &Flight{Address: f.Address, late: f.late, renewed: true}
+	if now.Sub(f.Since) >= yieldSoonest && (!f.late || f.renewed) {
+		fs.accounts.miss(f.of, now)
 		next.late = true
 	}
-	r.remove(f)
+	fs.Remove(f)
 	return next
 }
 
-// settle takes back that a flight counts as one that does not arrive: it arrived or was given back.
-func (s *accounts) settle(f *flight, now time.Time) {
+// Settle takes back that a flight counts as one that does not arrive: it arrived or was given back.
+// The Flights that have it must have it still.
+func (f *Flight) Settle(now time.Time) {
 	if f.late && f.of != nil {
 		f.of.set(max(0, f.of.count(now)-1), now)
 	}
@@ -208,8 +209,9 @@ func (s *accounts) excuse(a *account) {
 	s.tidy(a)
 }
 
-// forgive excuses the namespaces whose addresses did not arrive long ago.
-func (s *accounts) forgive(now time.Time) {
+// Forgive excuses the namespaces whose addresses did not arrive long ago. Call it now and then.
+func (fs *Flights) Forgive(now time.Time) {
+	s := &fs.accounts
 	for _, a := range slices.Clone(s.failing) {
 		if a.count(now) < 0.5 {
 			s.excuse(a)
@@ -229,29 +231,29 @@ func (s *accounts) worst() (worst *account) {
 
 // yieldsFirst is the oldest flight in some tiers of the namespace of which most has not arrived,
 // among those that are old enough to yield.
-func (r *register) yieldsFirst(order []*allocator.Tier, now time.Time) *flight {
-	var first *flight
-	for _, a := range r.accounts.failing {
+func (fs *Flights) yieldsFirst(order []*allocator.Tier, now time.Time) *Flight {
+	var first *Flight
+	for _, a := range fs.accounts.failing {
 		if first != nil && a.rank <= first.of.rank {
 			continue
 		}
-		if address, since, ok := a.flights.OldestIn(order); ok && now.Sub(since) >= r.patience(since, a.count(now), now) {
-			first = r.at[address]
+		if address, since, ok := a.flights.OldestIn(order); ok && now.Sub(since) >= fs.patience(since, a.count(now), now) {
+			first = fs.at[address]
 		}
 	}
 	return first
 }
 
-// yieldsAt is when a flight of some tiers may yield; false if none is in flight there.
-func (r *register) yieldsAt(order []*allocator.Tier, now time.Time) (at time.Time, ok bool) {
-	_, since, ok := r.handed.OldestIn(order)
+// YieldsAt is when a flight of some tiers may yield; false if none is in flight there.
+func (fs *Flights) YieldsAt(order []*allocator.Tier, now time.Time) (at time.Time, ok bool) {
+	_, since, ok := fs.handed.OldestIn(order)
 	if !ok {
 		return time.Time{}, false
 	}
-	at = since.Add(r.patience(since, 0, now))
-	for _, a := range r.accounts.failing {
+	at = since.Add(fs.patience(since, 0, now))
+	for _, a := range fs.accounts.failing {
 		if _, since, ok := a.flights.OldestIn(order); ok {
-			if sooner := since.Add(r.patience(since, a.count(now), now)); sooner.Before(at) {
+			if sooner := since.Add(fs.patience(since, a.count(now), now)); sooner.Before(at) {
 				at = sooner
 			}
 		}
