@@ -14,6 +14,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
+	"github.com/clusterip-operator/clusterip-operator/controllers/policy"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
@@ -100,6 +101,9 @@ func policyCheck(c metav1.Condition) string {
 			return "Policy" + c.Type
 		}
 	case v1alpha1.PolicyAccepted, v1alpha1.PolicyProgrammed, v1alpha1.PolicyEnforced:
+		if c.Type == v1alpha1.PolicyProgrammed && (c.Reason == policy.ReasonInvalid || c.Reason == policy.ReasonOutranked) {
+			return "" // Accepted, or Conflicting, has told it
+		}
 		if c.Status == metav1.ConditionFalse {
 			return "PolicyNot" + c.Type
 		}
