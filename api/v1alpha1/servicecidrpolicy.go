@@ -23,7 +23,7 @@ import (
 // +kubebuilder:printcolumn:name=Free,type=integer,JSONPath=`.status.summary.free`,description="Those that a Service can get at once."
 // +kubebuilder:printcolumn:name=Cooling,type=integer,JSONPath=`.status.summary.cooling`,description="Those that cool down."
 // +kubebuilder:printcolumn:name=Reserved,type=integer,JSONPath=`.status.summary.reserved`,description="Those that reservations keep."
-// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`,description="The condition Programmed."
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="The condition Ready."
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`,description="The time since its creation."
 // +kubebuilder:printcolumn:name=Priority,type=integer,JSONPath=`.spec.priority`,priority=1,description="Higher goes first."
 // +kubebuilder:printcolumn:name=Exclusive,type=boolean,JSONPath=`.spec.exclusive`,priority=1,description="Keeps other Services out."
@@ -214,7 +214,12 @@ const (
 	PolicyAccepted = "Accepted"
 	// PolicyConflicting is True when another policy wins part of what this one wants; see its message.
 	PolicyConflicting = "Conflicting"
-	// PolicyProgrammed is True when the ranges exist and are ready and the reservations in place.
+	// PolicyReady sums up the others, for tools that wait for it: True when the policy is Accepted and
+	// Programmed, and Enforced where it asks for that; Unknown while what it lacks is on its way;
+	// False with the reason and the message of the condition that an admin has to look at.
+	PolicyReady = "Ready"
+	// PolicyProgrammed is True when the policy has all ranges and reservations that it asks for, and
+	// they are ready; False names what is not in place, and which policy or object has it.
 	PolicyProgrammed = "Programmed"
 	// PolicyEnforced is there with enforcement: APIServer. It is True when the API server has what it
 	// needs to keep other Services out; False says why it has not.
@@ -236,8 +241,8 @@ type ServiceCIDRPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that the conditions speak of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Accepted, Conflicting and Programmed; with enforcement: APIServer also Enforced,
-	// with growth also Growing and GrowthExhausted; and Violated where there is cause.
+	// Conditions are Ready, Accepted, Conflicting and Programmed; with enforcement: APIServer also
+	// Enforced, with growth also Growing and GrowthExhausted; and Violated where there is cause.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

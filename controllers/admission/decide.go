@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -107,8 +106,7 @@ func (in inputs) refuseCooling(c choice) *steering.Refusal {
 	if policy == nil {
 		return nil
 	}
-	return steering.Taken(policy.Name, c.address, fmt.Sprintf("the address %s cools down until %s after Service %s had it",
-		c.address, c.coolDown.Released.Add(d).UTC().Format(time.RFC3339), c.coolDown.Service))
+	return steering.Cools(policy.Name, c.address, c.coolDown.Released.Add(d), c.coolDown.Service, in.subject.NamespacedName)
 }
 
 // additional checks the annotation that asks for additional addresses, when it is new.

@@ -102,9 +102,13 @@ func TestDecide(t *testing.T) {
 	after := func(name string) *addressindex.CoolDown {
 		return &addressindex.CoolDown{Service: types.NamespacedName{Namespace: "ns", Name: name}, Released: released}
 	}
-	const elsewhere = "; choose another address, or leave the choice to the cluster"
+	const elsewhere = "; choose another address, leave the choice to the cluster, or ask an administrator"
 	taken := func(a string) string {
 		return "failed to allocate IP " + a + ": provided IP is already allocated" + elsewhere
+	}
+	cools := func(a, last string) string {
+		return "the address " + a + " cools down until 2026-11-21T13:00:00Z after Service " + last + " had it; before that it is for a Service of that name, for one that a reservation names, " +
+			"or for all when coolDown is shorter"
 	}
 	for name, tc := range map[string]decideCase{
 		"nobody steers it": {service: corev1Service("a"), want: decided{Fill: four}},
@@ -139,9 +143,14 @@ func TestDecide(t *testing.T) {
 			Message: taken("fd00::10"), Why: `the address fd00::10 is kept for Service ns/dns by the reservation "six"`}},
 		"nobody's reservation": {service: corev1Service("dns", "10.0.0.11"), want: decided{Policy: "reserving",
 			Message: taken("10.0.0.11"), Why: `the address 10.0.0.11 is kept from all by the reservation "nobody"`}},
-		"it cools after another one": {service: labelled(corev1Service("a", "10.0.1.9")),
+		"it cools after another one of its namespace": {service: labelled(corev1Service("a", "10.0.1.9")),
 			chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, coolDown: after("b")}}, want: decided{Policy: "blue",
-				Message: taken("10.0.1.9"), Why: "the address 10.0.1.9 cools down until 2026-11-21T13:00:00Z after Service ns/b had it"}},
+				Message: "failed to allocate IP 10.0.1.9: provided IP is already allocated: it cools down until 2026-11-21T13:00:00Z after Service ns/b had it, which alone may have it back before that" + elsewhere +
+					` (ServiceCIDRPolicy "blue": coolDown, or a reservation for this Service)`,
+				Why: cools("10.0.1.9", "ns/b")}},
+		"it cools after one of another namespace": {service: labelled(corev1Service("a", "fd00:1::9")),
+			chosen: map[string]choice{"fd00:1::9": {state: allocator.Cooling, coolDown: &addressindex.CoolDown{Service: types.NamespacedName{Namespace: "other", Name: "a"}, Released: released}}},
+			want:   decided{Policy: "blue", Message: taken("fd00:1::9"), Why: cools("fd00:1::9", "other/a")}},
 		"it cools after this one": {service: labelled(corev1Service("a", "10.0.1.9")), chosen: map[string]choice{"10.0.1.9": {state: allocator.Cooling, coolDown: after("a")}},
 			want: decided{Take: []string{"10.0.1.9"}, Have: []string{"10.0.1.9"}}},
 		"it cools, and its policy has no cool-down any more": {service: corev1Service("a", "10.0.0.9"),

@@ -422,7 +422,7 @@ func TestAddressOfALivingService(t *testing.T) {
 			services: []*corev1.Service{corev1Service("lives", ip)},
 		}
 		c := newCluster(t, s)
-		want := answer{Message: "failed to allocate IP " + ip + ": provided IP is already allocated; choose another address, or leave the choice to the cluster"}
+		want := answer{Message: "failed to allocate IP " + ip + ": provided IP is already allocated; choose another address, leave the choice to the cluster, or ask an administrator"}
 		if diff := cmp.Diff(want, c.create(t, corev1Service("b", ip))); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -12,12 +12,16 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
+// Reasons of the condition Programmed that say nothing new: Accepted or Conflicting has the fault.
+const (
+	ReasonInvalid   = "Invalid"
+	ReasonOutranked = "Outranked"
+)
+
 // Reasons of the conditions.
 const (
 	reasonValid         = "Valid"
-	reasonInvalid       = "Invalid"
 	reasonNoConflict    = "NoConflict"
-	reasonOutranked     = "Outranked"
 	reasonProgrammed    = "Programmed"
 	reasonMissing       = "ServiceCIDRNotFound"
 	reasonDeleting      = "ServiceCIDRDeleting"
@@ -27,10 +31,16 @@ const (
 	reasonNotYetWritten = "ReservationsPending"
 )
 
+// conditionsOf returns those of a policy. Times are the caller's to add.
+func conditionsOf(in inputs) []metav1.Condition {
+	out := []metav1.Condition{accepted(in), conflicting(in), programmed(in)}
+	return conditions.Observed(in.generation, append(out, ready(in, out[0], out[2]))...)
+}
+
 func accepted(in inputs) metav1.Condition {
 	switch {
 	case len(in.policy.Invalid) > 0:
-		return conditions.New(v1alpha1.PolicyAccepted, metav1.ConditionFalse, reasonInvalid,
+		return conditions.New(v1alpha1.PolicyAccepted, metav1.ConditionFalse, ReasonInvalid,
 			listed(in.policy.Invalid, "; ")+". Correct this in the spec; until then "+followed(in.policy)+".")
 	case !in.asks:
 		return conditions.New(v1alpha1.PolicyAccepted, metav1.ConditionTrue, reasonValid,
@@ -60,7 +70,7 @@ func conflicting(in inputs) metav1.Condition {
 	if len(in.policy.Conflicts) == 0 {
 		return conditions.New(v1alpha1.PolicyConflicting, metav1.ConditionFalse, reasonNoConflict, "No other policy wants the same.")
 	}
-	return conditions.New(v1alpha1.PolicyConflicting, metav1.ConditionTrue, reasonOutranked,
+	return conditions.New(v1alpha1.PolicyConflicting, metav1.ConditionTrue, ReasonOutranked,
 		listed(in.policy.Conflicts, "; ")+". Change one of the policies, or the order of their priorities.")
 }
 
@@ -84,6 +94,12 @@ func programmed(in inputs) metav1.Condition {
 	}
 	if in.absent > 0 {
 		add(notReserved(in))
+	}
+	if lost := in.policy.Lost; len(lost) > 0 {
+		add(ReasonOutranked, "The policy does not have all that it asks for: "+listed(lost, "; ")+".")
+	}
+	if len(in.policy.Invalid) > 0 && len(texts) == 0 {
+		add(ReasonInvalid, "Not all of the spec can be followed; see the condition Accepted.")
 	}
 	if len(texts) == 0 {
 		return conditions.New(v1alpha1.PolicyProgrammed, metav1.ConditionTrue, reasonProgrammed, "The ranges are ready, and the reservations are in place.")

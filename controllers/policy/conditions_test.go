@@ -40,6 +40,7 @@ func TestConditions(t *testing.T) {
 		valid       = "True Valid: The policy can be followed."
 		noConflict  = "False NoConflict: No other policy wants the same."
 		allInPlace  = "True Programmed: The ranges are ready, and the reservations are in place."
+		notAll      = "False Invalid: Not all of the spec can be followed; see the condition Accepted."
 		whenItFrees = " An address is kept as soon as no Service and no IPAddress has it any more."
 	)
 	for name, tc := range map[string]struct {
@@ -52,8 +53,9 @@ func TestConditions(t *testing.T) {
 			wantAccepted: "True Valid: The policy names no ServiceCIDRs: it steers no Service, and keeps its reservations.",
 		},
 		"invalid": {
-			in:           inputs{asks: true, ranges: both, policy: &steering.Policy{Invalid: []string{"coolDown: -1s is negative", `reservations[x]: "y" is no address`}}},
-			wantAccepted: `False Invalid: coolDown: -1s is negative; reservations[x]: "y" is no address. Correct this in the spec; until then what is wrong is left out.`,
+			in:             inputs{asks: true, ranges: both, policy: &steering.Policy{Invalid: []string{"coolDown: -1s is negative", `reservations[x]: "y" is no address`}}},
+			wantAccepted:   `False Invalid: coolDown: -1s is negative; reservations[x]: "y" is no address. Correct this in the spec; until then what is wrong is left out.`,
+			wantProgrammed: notAll,
 		},
 		"invalid, so that it has no range": {
 			in:             inputs{asks: true, selects: true, policy: &steering.Policy{Invalid: []string{"serviceCIDRSelector: no"}}},
@@ -64,11 +66,13 @@ func TestConditions(t *testing.T) {
 			in: inputs{asks: true, ranges: both, policy: &steering.Policy{Invalid: []string{"serviceSelector: no"}, Standing: steering.AsBefore, FollowedGeneration: 2}},
 			wantAccepted: "False Invalid: serviceSelector: no. Correct this in the spec; until then the policy is followed as it was in generation 2, " +
 				"the last whose selectors could be read.",
+			wantProgrammed: notAll,
 		},
 		"selectors that cannot be read, and never could": {
 			in: inputs{asks: true, ranges: both, policy: &steering.Policy{Invalid: []string{"serviceSelector: no"}, Standing: steering.Closed}},
 			wantAccepted: "False Invalid: serviceSelector: no. Correct this in the spec; until then the policy selects no Service, and if it is exclusive its ranges " +
 				"are closed to all: since the operator was started it has seen no form of the policy whose selectors could be read.",
+			wantProgrammed: notAll,
 		},
 		"ranges by labels that cannot be read, and never could": {
 			in: inputs{asks: true, policy: &steering.Policy{Invalid: []string{"serviceCIDRSelector: no"}, Standing: steering.ClosedUnknown}},
@@ -85,6 +89,13 @@ func TestConditions(t *testing.T) {
 			in:              inputs{asks: true, policy: &steering.Policy{Conflicts: []string{"a"}}},
 			wantConflicting: "True Outranked: a. Change one of the policies, or the order of their priorities.",
 			wantProgrammed:  "False NoRange: The policy has no range left; see the condition Conflicting.",
+		},
+		"a reserved address and a range that better policies have": {
+			in: inputs{asks: true, ranges: both, reserved: 3, policy: &steering.Policy{
+				Conflicts: []string{`reservation front: ServiceCIDRPolicy "q" has fd00::5`, "shared with q"}, Lost: []string{`reservation front: ServiceCIDRPolicy "q" has fd00::5`},
+			}},
+			wantConflicting: `True Outranked: reservation front: ServiceCIDRPolicy "q" has fd00::5; shared with q. Change one of the policies, or the order of their priorities.`,
+			wantProgrammed:  `False Outranked: The policy does not have all that it asks for: reservation front: ServiceCIDRPolicy "q" has fd00::5.`,
 		},
 		"a ServiceCIDR that does not exist": {
 			in:             inputs{asks: true, policy: &steering.Policy{Missing: []string{"a"}}},

@@ -87,7 +87,7 @@ func same(before, now *steering.Policy) bool {
 	return before != nil && before.UID == now.UID && before.Generation == now.Generation &&
 		before.Standing == now.Standing && before.FollowedGeneration == now.FollowedGeneration &&
 		slices.Equal(before.Ranges, now.Ranges) && slices.Equal(before.Reservations, now.Reservations) &&
-		slices.Equal(before.Invalid, now.Invalid) && slices.Equal(before.Conflicts, now.Conflicts) &&
+		slices.Equal(before.Invalid, now.Invalid) && slices.Equal(before.Lost, now.Lost) && slices.Equal(before.Conflicts, now.Conflicts) &&
 		slices.Equal(before.Missing, now.Missing) && slices.Equal(before.Unready, now.Unready) && slices.Equal(before.Deleting, now.Deleting)
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
@@ -27,6 +26,10 @@ type inputs struct {
 	// place, pending those absent ones that nothing holds. first are the first of the absent.
 	reserved, absent, pending int
 	first                     []absentee
+	// enforces: the API server is to keep other Services out. enforced is the condition Enforced,
+	// which another controller writes, nil without one.
+	enforces bool
+	enforced *metav1.Condition
 }
 
 // rangeUse is the use of a range of the policy.
@@ -72,7 +75,7 @@ func (in *inputs) addAbsent(one absentee) {
 func status(in inputs) v1alpha1.ServiceCIDRPolicyStatus {
 	out := v1alpha1.ServiceCIDRPolicyStatus{
 		ObservedGeneration: in.generation,
-		Conditions:         conditions.Observed(in.generation, accepted(in), conflicting(in), programmed(in)),
+		Conditions:         conditionsOf(in),
 	}
 	counted := map[netip.Prefix]bool{}
 	for _, r := range in.ranges {
@@ -159,11 +162,18 @@ func turnedBad(before, now []metav1.Condition) []metav1.Condition {
 	})
 }
 
-// bad reports whether an admin has to act. What is on its way, a new range or a reservation that is
-// being written, is nothing to warn of.
+// bad reports whether an admin has to act and no other condition says so. What is on its way, a
+// range or a reservation that is being written, is nothing to warn of. Ready sums up the others,
+// and Accepted and Conflicting tell first of mistakes and of better policies.
 func bad(c metav1.Condition) bool {
-	if c.Type == v1alpha1.PolicyConflicting {
+	switch c.Type {
+	case v1alpha1.PolicyConflicting:
 		return c.Status == metav1.ConditionTrue
+	case v1alpha1.PolicyReady:
+		return false
+	case v1alpha1.PolicyProgrammed:
+		return c.Status == metav1.ConditionFalse && !onItsWay(c) && c.Reason != ReasonOutranked && c.Reason != ReasonInvalid
+	default:
+		return c.Status == metav1.ConditionFalse
 	}
-	return c.Status == metav1.ConditionFalse && c.Reason != reasonUnready && c.Reason != reasonNotYetWritten
 }

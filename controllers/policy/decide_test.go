@@ -147,8 +147,11 @@ func TestWhatIsWorthAWriteAndAWarning(t *testing.T) {
 		"a new range":               {now: at("Programmed", "False", reasonUnready, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
 		"being written":             {before: []metav1.Condition{good}, now: at("Programmed", "False", reasonNotYetWritten, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
 		"was being written, is bad": {before: []metav1.Condition{at("Programmed", "False", reasonNotYetWritten, earlier)}, now: at("Programmed", "False", reasonNotReserved, earlier), wantWrite: true, wantSince: earlier, wantWarn: true},
-		"a conflict":                {now: at("Conflicting", "True", reasonOutranked, earlier), wantWrite: true, wantSince: metav1.NewTime(now), wantWarn: true},
-		"no conflict":               {now: at("Conflicting", "False", reasonNoConflict, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
+		"a conflict":                {now: at("Conflicting", "True", ReasonOutranked, earlier), wantWrite: true, wantSince: metav1.NewTime(now), wantWarn: true},
+		"of a better policy, which Conflicting tells": {now: at("Programmed", "False", ReasonOutranked, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
+		"of a mistake, which Accepted tells":          {now: at("Programmed", "False", ReasonInvalid, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
+		"the sum of the others":                       {now: at("Ready", "False", reasonMissing, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
+		"no conflict":                                 {now: at("Conflicting", "False", reasonNoConflict, earlier), wantWrite: true, wantSince: metav1.NewTime(now)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := conditions.Dated(tc.before, []metav1.Condition{tc.now}, now)

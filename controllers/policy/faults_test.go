@@ -88,7 +88,7 @@ func TestAStatusIsWrittenOnceAndWarnedOfOnce(t *testing.T) {
 			f.reconcile(t, every-time.Second, false, time.Second, 1, 0)
 			f.reconcile(t, time.Second, false, 0, 2, 1)
 			f.reconcile(t, every, false, 0, 2, 1)
-			if len(f.policy.Status.Refusals) != 1 || len(f.policy.Status.Conditions) != 3 {
+			if len(f.policy.Status.Refusals) != 1 || len(f.policy.Status.Conditions) != 4 {
 				t.Errorf("status %+v", f.policy.Status)
 			}
 		})

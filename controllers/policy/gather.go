@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -25,7 +26,9 @@ func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
 	}
 	in := inputs{
 		generation: o.Generation, policy: p, selects: o.Spec.ServiceCIDRSelector != nil,
-		asks: len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil,
+		asks:     len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil,
+		enforces: p.Exclusive && p.Enforcement == v1alpha1.EnforcementAPIServer,
+		enforced: meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PolicyEnforced),
 	}
 	use := func(band allocator.Span) bandUse {
 		u := bandUse{Usage: r.Index.Usage(band)}

@@ -114,12 +114,12 @@ func (s *Compiled) reserve(p *Policy) {
 		var taken []allocator.Span
 		for _, other := range s.reservedIn(r.Span) {
 			taken = append(taken, other.Span)
-			p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q, which outranks this one, has %s", r.Name, other.Policy, spanText(other.Span)))
+			p.lose(fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q, which outranks this one, has %s", r.Name, other.Policy, spanText(other.Span)))
 		}
 		for _, a := range s.apiServer {
 			if r.Span.Contains(a) {
 				taken = append(taken, allocator.Span{First: a, Last: a})
-				p.Conflicts = append(p.Conflicts, fmt.Sprintf("reservation %s: %s is the address of Service default/kubernetes, which the API server creates by itself", r.Name, a))
+				p.lose(fmt.Sprintf("reservation %s: %s is the address of Service default/kubernetes, which the API server creates by itself", r.Name, a))
 			}
 		}
 		for _, span := range r.Span.Subtract(taken...) {
@@ -172,6 +172,11 @@ func merged(sorted []*Reservation, more []Reservation) []*Reservation {
 
 func byFirst(a, b *Reservation) int { return a.Span.First.Compare(b.Span.First) }
 
+// lose notes a conflict by which the policy does not have something at all.
+func (p *Policy) lose(conflict string) {
+	p.Conflicts, p.Lost = append(p.Conflicts, conflict), append(p.Lost, conflict)
+}
+
 // assign gives a policy the ranges that no better one has exclusively.
 //
 // A range that lies in one that a better policy has exclusively is lost. One that is partly closed
@@ -201,7 +206,7 @@ func (s *Compiled) lost(p *Policy, r PolicyRange) bool {
 	for other := range s.overlapping(prefix) {
 		switch owner := other.owner; {
 		case owner != nil && other.prefix.Bits() <= prefix.Bits():
-			p.Conflicts = append(p.Conflicts, fmt.Sprintf("ServiceCIDR %s (%s): ServiceCIDRPolicy %q has %s for itself, and outranks this one",
+			p.lose(fmt.Sprintf("ServiceCIDR %s (%s): ServiceCIDRPolicy %q has %s for itself, and outranks this one",
 				r.ServiceCIDR, prefix, owner.Name, other.prefix))
 			return true
 		case owner != nil:

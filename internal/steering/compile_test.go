@@ -87,7 +87,11 @@ func summary(p *Policy) []string {
 	}
 	slices.Sort(out)
 	for _, c := range p.Conflicts {
-		out = append(out, "conflict "+c)
+		kind := "conflict "
+		if slices.Contains(p.Lost, c) {
+			kind = "lost "
+		}
+		out = append(out, kind+c)
 	}
 	return out
 }
@@ -104,8 +108,8 @@ func TestConflicts(t *testing.T) {
 			inputs(serviceCIDRs{blue, red}, with(policy("best", 9), of("blue"), exclusive), with(policy("worse", 1), of("blue", "red"))), "worse",
 			[]string{
 				"has red 10.0.1.0/24",
-				`conflict ServiceCIDR blue (10.0.0.0/24): ServiceCIDRPolicy "best" has 10.0.0.0/24 for itself, and outranks this one`,
-				`conflict ServiceCIDR blue (fd00::/120): ServiceCIDRPolicy "best" has fd00::/120 for itself, and outranks this one`,
+				`lost ServiceCIDR blue (10.0.0.0/24): ServiceCIDRPolicy "best" has 10.0.0.0/24 for itself, and outranks this one`,
+				`lost ServiceCIDR blue (fd00::/120): ServiceCIDRPolicy "best" has fd00::/120 for itself, and outranks this one`,
 			}},
 		"the winner hears nothing of it": {
 			inputs(serviceCIDRs{blue}, with(policy("best", 9), of("blue"), exclusive), with(policy("worse", 1), of("blue"))), "best",
@@ -117,10 +121,10 @@ func TestConflicts(t *testing.T) {
 			inputs(serviceCIDRs{red}, with(policy("best", 9), of("red")), with(policy("worse", 1), of("red"))), "worse", []string{"has red 10.0.1.0/24"}},
 		"an equal range of another ServiceCIDR is the same range": {
 			inputs(serviceCIDRs{red, ready("twin", "10.0.1.0/24")}, with(policy("best", 9), of("red"), exclusive), with(policy("worse", 1), of("twin"))), "worse",
-			[]string{`conflict ServiceCIDR twin (10.0.1.0/24): ServiceCIDRPolicy "best" has 10.0.1.0/24 for itself, and outranks this one`}},
+			[]string{`lost ServiceCIDR twin (10.0.1.0/24): ServiceCIDRPolicy "best" has 10.0.1.0/24 for itself, and outranks this one`}},
 		"a range inside of an exclusive one is lost": {
 			inputs(serviceCIDRs{red, ready("part", "10.0.1.128/25")}, with(policy("best", 9), of("red"), exclusive), with(policy("worse", 1), of("part"))), "worse",
-			[]string{`conflict ServiceCIDR part (10.0.1.128/25): ServiceCIDRPolicy "best" has 10.0.1.0/24 for itself, and outranks this one`}},
+			[]string{`lost ServiceCIDR part (10.0.1.128/25): ServiceCIDRPolicy "best" has 10.0.1.0/24 for itself, and outranks this one`}},
 		"a range around an exclusive one is kept, without the part": {
 			inputs(serviceCIDRs{red, ready("part", "10.0.1.128/25")}, with(policy("best", 9), of("part"), exclusive), with(policy("worse", 1), of("red"))), "worse",
 			[]string{"has red 10.0.1.0/24",
@@ -134,7 +138,7 @@ func TestConflicts(t *testing.T) {
 		"a reservation that a better policy has a part of": {
 			inputs(nil, with(policy("best", 9), reserves("r", "10.0.0.4-10.0.0.5", "")), with(policy("worse", 1), reserves("s", "10.0.0.2-10.0.0.9", "ns/a"))), "worse",
 			[]string{"reserves s 10.0.0.2-10.0.0.3", "reserves s 10.0.0.6-10.0.0.9",
-				`conflict reservation s: ServiceCIDRPolicy "best", which outranks this one, has 10.0.0.4-10.0.0.5`}},
+				`lost reservation s: ServiceCIDRPolicy "best", which outranks this one, has 10.0.0.4-10.0.0.5`}},
 		"a reservation in what is not ready": {
 			inputs(serviceCIDRs{red, {Name: "new", Ranges: blue.Ranges}, {Name: "old", Ranges: blue.Ranges, Terminating: true}},
 				with(policy("it", 0), of("red"), reserves("r", "10.0.0.4", "ns/a"), reserves("six", "fd00::4", ""), reserves("s", "10.0.1.4", ""), reserves("t", "10.9.9.9", ""))), "it",
@@ -193,7 +197,7 @@ func TestRefusalTexts(t *testing.T) {
 		with(policy("full", 1), of("red", "red-2", "red-3", "red-4"), fails, selecting("a")),
 		with(policy("absent", 0), of("gone"), fails, selecting("c")),
 		with(policy("more", -1), of("blue"), selecting("a"), func(s *v1alpha1.ServiceCIDRPolicySpec) { s.AdditionalAddresses = true })))
-	const elsewhere = "; choose another address, or leave the choice to the cluster"
+	const elsewhere = "; choose another address, leave the choice to the cluster, or ask an administrator"
 	_, additional := s.Additional(team("a"), "blue", allocator.IPv6)
 	for name, tc := range map[string]struct {
 		got               *Refusal

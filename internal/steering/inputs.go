@@ -53,6 +53,8 @@ type Policy struct {
 	CoolDown time.Duration
 	// Invalid says what is wrong with the spec, Conflicts what a better policy won.
 	Invalid, Conflicts []string
+	// Lost are those of the Conflicts by which the policy does not have an address or a range at all.
+	Lost []string
 	// Standing says by which form the policy is followed, FollowedGeneration which generation that is.
 	Standing           Standing
 	FollowedGeneration int64

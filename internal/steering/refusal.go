@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,12 +30,25 @@ type Refusal struct {
 func (r *Refusal) Why() string { return cmp.Or(r.Reason, r.Message) }
 
 // elsewhere is what can be done about an address.
-const elsewhere = "; choose another address, or leave the choice to the cluster"
+const elsewhere = "; choose another address, leave the choice to the cluster, or ask an administrator"
 
 // Taken refuses an address that another Service has or had, or that a reservation keeps. The user
 // is told the same in all cases, in the words of the API server, which finds an IPAddress there.
 func Taken(policy string, a netip.Addr, reason string) *Refusal {
 	return &Refusal{policy, fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", a) + elsewhere, reason}
+}
+
+// Cools refuses a Service an address that cools down until then. Its user is told of a Service of
+// its own namespace, which it can create again, and of no other one: then the answer is Taken's.
+func Cools(policy string, a netip.Addr, until time.Time, last, to types.NamespacedName) *Refusal {
+	when := until.UTC().Format(time.RFC3339)
+	r := Taken(policy, a, fmt.Sprintf("the address %s cools down until %s after Service %s had it; before that it is for a Service of that name, for one that a reservation names, "+
+		"or for all when coolDown is shorter", a, when, last))
+	if last.Namespace == to.Namespace {
+		r.Message = fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated: it cools down until %s after Service %s had it, which alone may have it back before that", a, when, last) + elsewhere +
+			fmt.Sprintf(" (ServiceCIDRPolicy %q: coolDown, or a reservation for this Service)", policy)
+	}
+	return r
 }
 
 // reservedFor refuses an address of a reservation.

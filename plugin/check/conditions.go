@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/controllers/policy"
 )
 
 // rangeCheck names the check that a ServiceCIDR's condition fails, empty if the condition is fine.
@@ -34,6 +35,9 @@ func policyCheck(c metav1.Condition) string {
 			return "Policy" + c.Type
 		}
 	case v1alpha1.PolicyAccepted, v1alpha1.PolicyProgrammed, v1alpha1.PolicyEnforced:
+		if c.Type == v1alpha1.PolicyProgrammed && (c.Reason == policy.ReasonInvalid || c.Reason == policy.ReasonOutranked) {
+			return "" // Accepted, or Conflicting, has told it
+		}
 		if c.Status == metav1.ConditionFalse {
 			return "PolicyNot" + c.Type
 		}

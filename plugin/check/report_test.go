@@ -63,3 +63,26 @@ func TestPoliciesThatSelectByLabelsOfServicesAloneAreFound(t *testing.T) {
 		})
 	}
 }
+
+// Ready sums up other conditions, and Programmed repeats what Accepted and Conflicting tell.
+func TestAFaultOfAPolicyIsToldOnce(t *testing.T) {
+	condition := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason}
+	}
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		want       string
+	}{
+		"a mistake": {[]metav1.Condition{condition("Ready", "False", "Invalid"), condition("Accepted", "False", "Invalid"), condition("Programmed", "False", "Invalid")}, "PolicyNotAccepted"},
+		"a better policy": {[]metav1.Condition{condition("Ready", "False", "Outranked"), condition("Conflicting", "True", "Outranked"), condition("Programmed", "False", "Outranked")},
+			"PolicyConflicting"},
+		"no range": {[]metav1.Condition{condition("Ready", "False", "NoRange"), condition("Programmed", "False", "NoRange")}, "PolicyNotProgrammed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Conditions(plugintest.Now, nil, []v1alpha1.ServiceCIDRPolicy{{Status: v1alpha1.ServiceCIDRPolicyStatus{Conditions: tc.conditions}}})
+			if len(got) != 1 || got[0].Check != tc.want {
+				t.Errorf("got %+v, want %s alone", got, tc.want)
+			}
+		})
+	}
+}

@@ -70,7 +70,7 @@ func TwoFamilies(ctx context.Context, c client.Reader) error {
 	families := map[allocator.Family]bool{}
 	ranges := []string{}
 	for _, o := range list.Items {
-		if meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
+		if !o.DeletionTimestamp.IsZero() || meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
 			continue
 		}
 		for _, text := range o.Spec.CIDRs {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,7 +56,7 @@ func rollbackCommand(a *cli.Session) *cobra.Command {
 		Use:   "rollback --from FILE",
 		Short: "Move the Services of a plan back to their old addresses",
 		Long: `Moves those Services of a plan back that have their new addresses, or are on the way to them. Old addresses that are still kept are certain; one that was given up is had again if no other
-Service has taken it. The new addresses are kept until no client uses them, as the old ones were.`,
+Service has taken it. The new addresses are kept until no client uses them, as the old ones were. Where API servers do not allocate from the old range any more, nothing is moved.`,
 		Example: `  kubectl clusterip renumber rollback --from plan.yaml`,
 		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return move(a.Logging(cmd.Context()), a, r) },
@@ -117,7 +117,12 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 	if p.Keep == KeepNone {
 		r.drain.Limit = min(r.drain.Limit, r.drain.TTL) // there is no client to wait for; only, no other Service shall have the address while resolvers answer with it
 	}
-	m, err := newMover(ctx, s, p, r)
+	now := &offering{clock: clock.RealClock{}, list: func(ctx context.Context) ([]networkingv1.ServiceCIDR, error) {
+		list := &networkingv1.ServiceCIDRList{}
+		err := s.ListNamed(ctx, list, "ServiceCIDRs")
+		return list.Items, err
+	}}
+	m, err := newMover(ctx, s, p, r, now)
 	if err != nil {
 		return err
 	}
@@ -133,6 +138,9 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 			items[i] = items[i].Back()
 		}
 	}
+	if err := upToDate(ctx, s, items, now); err != nil {
+		return err
+	}
 	if r.dryRun {
 		return showStandings(ctx, a, s, items, "table")
 	}
@@ -140,7 +148,7 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 }
 
 // newMover moves Services as a plan says.
-func newMover(ctx context.Context, s *cli.Cluster, p planFile, r moving) (Mover, error) {
+func newMover(ctx context.Context, s *cli.Cluster, p planFile, r moving, now *offering) (Mover, error) {
 	m := Mover{Client: s, Keep: p.Keep, Clock: clock.RealClock{}}
 	v, err := s.View(ctx)
 	if err != nil {
@@ -150,37 +158,42 @@ func newMover(ctx context.Context, s *cli.Cluster, p planFile, r moving) (Mover,
 		return m, errBitmap
 	}
 	rules, err := rulesFor(ctx, s, nil, r.loadBalancers || p.LoadBalancers)
-	m.Awaited = rules.Awaited
-	if r.back || err != nil {
+	if err != nil {
 		return m, err
 	}
-	if len(p.Problems) > 0 {
+	if !r.back && len(p.Problems) > 0 {
 		return m, fmt.Errorf("the plan has a problem: %s; make another one", p.Problems[0])
 	}
-	if err := stillReady(ctx, s, p.To); err != nil {
-		return m, err
+	m.Awaited = rules.Awaited
+	if !r.back {
+		m.Rules = &rules
 	}
-	m.Rules = &rules
 	m.Refusal = func(ctx context.Context, service *corev1.Service, want []netip.Addr) (string, error) {
+		cidrs, err := now.now(ctx)
+		if err != nil {
+			return "", err
+		}
+		if why := notOffered(want, cidrs); why != "" || r.back {
+			return why, nil
+		}
 		return refusedAddresses(ctx, v, service, want)
 	}
 	return m, nil
 }
 
-// stillReady fails if a new range is not ready: Services would be refused between the two updates.
-func stillReady(ctx context.Context, s *cli.Cluster, to []netip.Prefix) error {
-	cidrs, _, err := s.RangesAndPolicies(ctx)
+// upToDate fails before anything is written if a Service would lose its addresses and be refused
+// those that it is to get.
+func upToDate(ctx context.Context, s *cli.Cluster, items []Item, now *offering) error {
+	services, err := servicesByName(ctx, s)
 	if err != nil {
 		return err
 	}
-	for _, p := range to {
-		targets, err := targetRanges([]string{p.String()}, cidrs.Items)
-		if err != nil {
-			return fmt.Errorf("the plan is out of date: %w", err)
-		}
-		if !slices.ContainsFunc(targets, func(t Target) bool { return t.Ready }) {
-			return fmt.Errorf("ServiceCIDR %s (%s) is not ready any more, so that no API server allocates from it: see its conditions", targets[0].ServiceCIDR, p)
-		}
+	cidrs, err := now.now(ctx)
+	if err != nil {
+		return err
+	}
+	if why := outOfDate(items, services, cidrs); why != "" {
+		return fmt.Errorf("the plan is out of date, and nothing was moved: %s", why)
 	}
 	return nil
 }
@@ -242,20 +255,16 @@ Left (its owner has changed it). All of it is read from the cluster.`,
 
 // showStandings prints how far Services are.
 func showStandings(ctx context.Context, a *cli.Session, s *cli.Cluster, items []Item, output string) error {
-	services := &corev1.ServiceList{}
-	if err := s.ListNamed(ctx, services, "Services"); err != nil {
+	byName, err := servicesByName(ctx, s)
+	if err != nil {
 		return err
-	}
-	byName := map[types.NamespacedName]*corev1.Service{}
-	for i := range services.Items {
-		byName[client.ObjectKeyFromObject(&services.Items[i])] = &services.Items[i]
 	}
 	all, counts := []Standing{}, map[Stage]int{}
 	for _, i := range items {
 		now := StandingOf(i, byName[i.Key()])
 		all, counts[now.Stage] = append(all, now), counts[now.Stage]+1
 	}
-	err := a.Put(output, all, func(w io.Writer) {
+	err = a.Put(output, all, func(w io.Writer) {
 		for _, n := range all {
 			cli.Write(w, "%-8s %s/%s: %s -> %s %s\n", n.Stage, n.Namespace, n.Name, join(n.Old), join(n.New), n.Why)
 		}
@@ -267,4 +276,16 @@ func showStandings(ctx context.Context, a *cli.Session, s *cli.Cluster, items []
 		return cli.Exit{Code: cli.ExitFindings}
 	}
 	return err
+}
+
+func servicesByName(ctx context.Context, s *cli.Cluster) (map[types.NamespacedName]*corev1.Service, error) {
+	services := &corev1.ServiceList{}
+	if err := s.ListNamed(ctx, services, "Services"); err != nil {
+		return nil, err
+	}
+	out := map[types.NamespacedName]*corev1.Service{}
+	for i := range services.Items {
+		out[client.ObjectKeyFromObject(&services.Items[i])] = &services.Items[i]
+	}
+	return out, nil
 }

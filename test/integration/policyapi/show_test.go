@@ -28,7 +28,8 @@ var _ = Describe("What kubectl get shows", Ordered, func() {
 			Conditions: []metav1.Condition{
 				condition(v1alpha1.PolicyAccepted, metav1.ConditionTrue),
 				condition(v1alpha1.PolicyConflicting, metav1.ConditionTrue),
-				condition(v1alpha1.PolicyProgrammed, metav1.ConditionFalse),
+				condition(v1alpha1.PolicyProgrammed, metav1.ConditionTrue),
+				condition(v1alpha1.PolicyReady, metav1.ConditionFalse),
 			},
 		}
 		Expect(admin.Status().Update(ctx, busy)).To(Succeed())
@@ -44,7 +45,7 @@ var _ = Describe("What kubectl get shows", Ordered, func() {
 		Expect(columns("-o", "wide")).To(Equal(append(narrow, "PRIORITY", "EXCLUSIVE", "ONFULL", "COOLDOWN")))
 	})
 
-	It("counts, and calls a policy ready when it is programmed", func(ctx SpecContext) {
+	It("counts, and calls a policy ready when its condition Ready does", func(ctx SpecContext) {
 		lines := strings.Split(strings.TrimSpace(c.Kubectl(ctx, "get", "servicecidrpolicies", "-o", "wide", "--sort-by", ".metadata.name")), "\n")
 		Expect(lines).To(HaveLen(3))
 		Expect(lines[1]).To(MatchRegexp(`^busy +2 +9223372036854775807 +40 +9223372036854775757 +3 +7 +False +\d+s +7 +true +Fail +1h0m0s$`))

@@ -99,7 +99,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 		}
 		By("a range that is gone")
 		c.WithdrawRanges(ctx, "new")
-		refused(ctx, 2, "the plan is out of date: --to: no ServiceCIDR is called", "run", "--from", file)
+		refused(ctx, 2, "the plan is out of date, and nothing was moved: Service "+namespace+"/s0 cannot have", "run", "--from", file)
 		c.CreateServiceCIDR(ctx, "new", "10.200.0.0/22", "fd00:10:200::/118") // for the clean-up
 	})
 

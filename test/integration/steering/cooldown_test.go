@@ -136,8 +136,8 @@ var _ = inOrder("An address that cools down", func() {
 			for _, address := range addresses {
 				Eventually(preview).WithArguments(ctx, cluster.Asking("blue", "other", address)).Should(MatchError(apierrors.IsForbidden, "IsForbidden"))
 			}
-			c.ExpectTaken(ctx, addresses[0], cluster.Asking("blue", "other", addresses...))
-			c.ExpectTaken(ctx, addresses[1], cluster.Asking("blue", "other", addresses[1]))
+			c.ExpectCools(ctx, addresses[0], "blue/regular", cluster.Asking("blue", "other", addresses...))
+			c.ExpectCools(ctx, addresses[1], "blue/regular", cluster.Asking("blue", "other", addresses[1]))
 			c.ExpectNoted(ctx, "cool", addresses[1]+" cools down until ", "after Service blue/regular had it")
 			again := c.Create(ctx, cluster.Asking("blue", "regular", addresses...))
 			Expect(again.Spec.ClusterIPs).To(Equal(addresses))
@@ -169,7 +169,7 @@ var _ = inOrder("An address that cools down", func() {
 			_, err := c.Try(ctx, cluster.Asking("plain", "meanwhile", addresses[0]))
 			Expect(err).To(MatchError(apierrors.IsInvalid, "IsInvalid"))
 		})
-		c.ExpectTaken(ctx, addresses[0], cluster.Asking("blue", "other", addresses[0]))
+		c.ExpectCools(ctx, addresses[0], "blue/before-the-break", cluster.Asking("blue", "other", addresses[0]))
 		services := c.CreateServices(ctx, 40, framework.Numbered("blue", "after-the-break", framework.RequireDualStack()))
 		Expect(services).To(HaveEach(HaveField("Spec.ClusterIPs", Not(ContainElement(BeElementOf(addresses))))))
 		c.DeletePolicies(ctx, "cool")

@@ -195,7 +195,15 @@ func refusal(err error) string {
 func (c *Cluster) ExpectTaken(ctx context.Context, address string, service *corev1.Service) {
 	GinkgoHelper()
 	_, err := c.Try(ctx, service)
-	Expect(refusal(err)).To(Equal("failed to allocate IP " + address + ": provided IP is already allocated; choose another address, or leave the choice to the cluster"))
+	Expect(refusal(err)).To(Equal("failed to allocate IP " + address + ": provided IP is already allocated; choose another address, leave the choice to the cluster, or ask an administrator"))
+}
+
+// ExpectCools expects our webhook to refuse a Service an address that cools down after another one
+// of its namespace had it, and to say so.
+func (c *Cluster) ExpectCools(ctx context.Context, address, last string, service *corev1.Service) {
+	GinkgoHelper()
+	_, err := c.Try(ctx, service)
+	Expect(refusal(err)).To(And(HavePrefix("failed to allocate IP "+address+": provided IP is already allocated: it cools down until "), ContainSubstring("after Service "+last+" had it, which alone may have it back")))
 }
 
 // ExpectNoted waits until the status of a policy has a refusal for a reason that contains all of
