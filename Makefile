@@ -11,6 +11,8 @@ VERSIONS ?= $(ALL_VERSIONS)
 ONCE ?=
 CLUSTER ?=
 
+comma := ,
+
 export IMG VERSION
 SHELL := bash
 .DEFAULT_GOAL := help
@@ -24,7 +26,7 @@ help: ## List the targets.
 run: export CGO_ENABLED := 0
 run: export GOFLAGS := $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false
 run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1: exit after the tour; CLUSTER=1: with two nodes and pods, as root).
-	$(if $(KUBEBUILDER_ASSETS),,hack/tools/build.sh etcd kubernetes-1.37:kube-apiserver,kubectl >/dev/null)
+	$(if $(KUBEBUILDER_ASSETS),,hack/tools/build.sh etcd kubernetes-1.37:kube-apiserver,kubectl$(if $(filter-out 0 false no,$(ONCE)),,$(comma)kube-controller-manager) >/dev/null)
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once) $(if $(filter-out 0 false no,$(CLUSTER)),--nodes)
 
 ##@ Check it

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,9 @@ import (
 	networkingv1client "k8s.io/client-go/kubernetes/typed/networking/v1"
 	"k8s.io/client-go/rest"
 )
+
+// tokenLife is longer than a soak, and than `make run` is left running.
+const tokenLife = 7 * 24 * time.Hour
 
 // Access is how to connect to one API server, as any user. It stays good when the API server is
 // started again, also with another version. Its methods may be called concurrently.
@@ -98,10 +102,12 @@ func (a *Access) CA() (cert, key, accounts string) {
 	return a.pki.path(caCert), a.pki.path(caKey), a.pki.path(accountsKey)
 }
 
-// TokenFor returns a ServiceAccount's token, good for an hour on the control plane's API servers.
+// TokenFor returns a ServiceAccount's token, good for tokenLife on the control plane's API servers.
 func (a *Access) TokenFor(ctx context.Context, namespace, serviceAccount string) (string, error) {
 	request, err := a.Client().CoreV1().ServiceAccounts(namespace).
-		CreateToken(ctx, serviceAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		CreateToken(ctx, serviceAccount, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenLife.Seconds()))},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("requesting a token for ServiceAccount %s/%s: %w", namespace, serviceAccount, err)
 	}

@@ -31,6 +31,9 @@ func run(args []string, out io.Writer) int {
 
 	t := &tour{out: out}
 	steps := t.onLoopback()
+	if !*once {
+		steps = append(steps, t.toStay()...)
+	}
 	if *nodes {
 		if err := prepareNodes(ctx); err != nil {
 			_, _ = fmt.Fprintln(out, "Preparing nodes:", err)

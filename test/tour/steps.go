@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -62,7 +63,10 @@ func (t *tour) startManager(ctx context.Context) error {
 	t.goOn = func() string {
 		return fmt.Sprintf("  curl %s\n  tail -f %s", t.manager.MetricsURL(), t.manager.LogFile())
 	}
-	if err := t.leadWebhooks(ctx); err != nil {
+	if err := errors.Join(t.leadWebhooks(ctx), t.actAsNodes(ctx)); err != nil {
+		return err
+	}
+	if err := t.awaitWebhooks(ctx); err != nil {
 		return err
 	}
 	return t.awaitOperator(ctx)

@@ -23,8 +23,10 @@ type tour struct {
 	out   io.Writer
 	plane *framework.ControlPlane
 	stop  func() error // all that runs
-	// manager is a process on loopback; with nodes there are pods in its place.
-	manager *framework.Manager
+	// manager is a process on loopback; with nodes there are pods in its place. The controllers run
+	// there once the tour is over.
+	manager     *framework.Manager
+	controllers *framework.ControllerManager
 	// metrics are those of a manager.
 	metrics func(ctx context.Context) (framework.Metrics, error)
 	// prefix is what kubectl needs before it to reach the API server, goOn tells what else to look at.
@@ -80,9 +82,10 @@ func (t *tour) walk(ctx context.Context, steps []step, once bool) error {
 	if once {
 		return nil
 	}
-	t.sayHowToGoOn()
-	<-ctx.Done()
-	return ctx.Err()
+	if err := t.sayHowToGoOn(); err != nil {
+		return err
+	}
+	return t.stay(ctx)
 }
 
 func (t *tour) end() error {
@@ -93,24 +96,50 @@ func (t *tour) end() error {
 	return t.stop()
 }
 
-func (t *tour) sayHowToGoOn() {
-	kubectl := "kubectl"
-	if dir, err := framework.Assets("kubernetes-1.37", "kubectl"); err == nil {
-		kubectl = filepath.Join(dir, "kubectl")
+// sayHowToGoOn tells how to reach the cluster from another terminal, and what to look at.
+func (t *tour) sayHowToGoOn() error {
+	kubectl, err := framework.Assets("kubernetes-1.37", "kubectl")
+	if err != nil {
+		return err
+	}
+	plugin, err := framework.PluginProgram()
+	if err != nil {
+		return err
 	}
 	t.say(`
 The control plane stays up until Ctrl-C. In another terminal:
 
   export KUBECONFIG=%s
-  alias kubectl='%s'
+  export PATH=%s:%s:$PATH%s
+
+The plugin, %s:
+
+  kubectl clusterip status
+  kubectl clusterip ranges
+  kubectl clusterip map kubernetes
+  kubectl clusterip why service/%s/sample-dual-stack
+  kubectl clusterip console          # in a browser: it prints the address, and opens it
+
+And what kubectl shows:
 
   kubectl get ipaddresses -L clusterip-operator.io/band --server-print=false
   kubectl describe servicecidr kubernetes
-  kubectl get scp; kubectl explain scp.spec
-  kubectl get ipaddresses -L clusterip-operator.io/purpose --server-print=false
+  kubectl explain scp.spec
   kubectl get events --sort-by=.lastTimestamp
   kubectl create service clusterip mine --tcp=80
-%s`, t.plane.Kubeconfig(), t.prefix+kubectl, t.goOn())
+%s
+
+Go on with the guides, from docs/guides/quick-start.md, "On a cluster".`,
+		t.plane.Kubeconfig(), filepath.Dir(plugin), kubectl, t.alias(kubectl), plugin, samples, t.goOn())
+	return nil
+}
+
+// alias makes kubectl reach an API server that is in another network.
+func (t *tour) alias(folder string) string {
+	if t.prefix == "" {
+		return ""
+	}
+	return fmt.Sprintf("\n  alias kubectl='%s%s'", t.prefix, filepath.Join(folder, "kubectl"))
 }
 
 func (t *tour) say(format string, args ...any) { _, _ = fmt.Fprintf(t.out, format+"\n", args...) }

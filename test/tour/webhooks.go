@@ -3,14 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/util/retry"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -19,30 +19,32 @@ import (
 const webhooks = "clusterip-operator"
 
 // leadWebhooks leads the API server's questions to the manager on loopback: config/default's
-// Service has no pods here. It gives the manager ten seconds for an answer, as the machine may be
-// busy. The manager itself enters whom the API server may trust, perhaps at this very moment.
+// Service has no pods here. It applies the configurations in the name of kubectl, so that an
+// admin's next apply meets no other owner. It gives the manager ten seconds for an answer, as the
+// machine may be busy. The manager itself enters whom the API server may trust.
 func (t *tour) leadWebhooks(ctx context.Context) error {
-	client, err := dynamic.NewForConfig(t.plane.AdminConfig())
+	root, err := framework.ModuleRoot()
 	if err != nil {
-		return fmt.Errorf("making a client for webhook configurations: %w", err)
+		return err
 	}
-	for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
-		configurations := client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(kind))
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			c, err := configurations.Get(ctx, webhooks, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if err := framework.LeadWebhooks(c, t.manager.WebhookPort(), func(webhook map[string]any) { webhook["timeoutSeconds"] = int64(10) }); err != nil {
-				return err
-			}
-			_, err = configurations.Update(ctx, c, metav1.UpdateOptions{})
+	objects, err := framework.Render(ctx, filepath.Join(root, "config", "default"))
+	if err != nil {
+		return err
+	}
+	objects = slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool { return !strings.HasSuffix(o.GetKind(), "WebhookConfiguration") })
+	for i := range objects {
+		if err := framework.LeadWebhooks(&objects[i], t.manager.WebhookPort(), func(webhook map[string]any) { webhook["timeoutSeconds"] = int64(10) }); err != nil {
 			return err
-		})
-		if err != nil {
-			return fmt.Errorf("leading the %s to the manager: %w", kind, err)
 		}
 	}
+	if err := t.plane.ApplyObjects(ctx, objects); err != nil {
+		return fmt.Errorf("leading the webhooks to the manager: %w", err)
+	}
+	return nil
+}
+
+// awaitWebhooks waits until the API server asks the manager.
+func (t *tour) awaitWebhooks(ctx context.Context) error {
 	t.say("      There is no cluster network here: the webhooks of config/default were led to https://localhost:%d, past their Service.", t.manager.WebhookPort())
 	return eventually(ctx, "the API server to ask the manager about Services", 30*time.Second, func() (bool, error) { return t.asks(ctx) })
 }
