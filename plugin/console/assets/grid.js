@@ -9,7 +9,7 @@ import { keep } from './keep.js'
 import { move } from './keys.js'
 import { haystack, sorted, tester, words } from './order.js'
 import { tools } from './tools.js'
-import { gaps, offset, visible } from './window.js'
+import { gaps, offset, reveal, visible } from './window.js'
 
 const idle = globalThis.requestIdleCallback ?? setTimeout // Safari has none
 
@@ -22,7 +22,7 @@ export class Grid {
     this.rows = []
     this.drawn = new Map() // by key: {tr, texts} of the rows in the page
     this.height = 34
-    this.details = detail && new Details(detail, columns.length, () => this.draw())
+    this.details = detail && new Details(detail, columns.length, () => this.detailsMeasured())
     this.build()
   }
 
@@ -167,8 +167,17 @@ export class Grid {
   // toggle opens a row, or closes it.
   toggle(key) {
     this.state.open = this.state.open === key ? null : key
+    this.opening = this.state.open !== null
     this.details.close()
     this.draw()
+  }
+
+  // detailsMeasured makes room for details of another height, and shows those that the user has just opened.
+  detailsMeasured() {
+    this.draw()
+    if (!this.opening) return
+    this.opening = false
+    this.reveal(this.place(this.state.open))
   }
 
   // opened is the row that is open, undefined without one.
@@ -203,9 +212,8 @@ export class Grid {
 
   scrolled() {
     this.state.top = this.scroller.scrollTop
-    if (this.frame) return
-    this.frame = requestAnimationFrame(() => {
-      this.frame = 0
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null
       this.draw()
     })
   }
@@ -240,11 +248,10 @@ export class Grid {
     this.target?.focus({ preventScroll: true })
   }
 
-  // reveal scrolls as little as needed for a row to be seen.
+  // reveal scrolls as little as needed for a row to be seen, with its details.
   reveal(i) {
-    const s = this.scroller, head = this.table.tHead.offsetHeight, y = offset(this.layout(), i)
-    if (y < s.scrollTop) s.scrollTop = y
-    else if (y + this.height + head > s.scrollTop + s.clientHeight) s.scrollTop = y + this.height + head - s.clientHeight
+    const l = this.layout()
+    this.scroller.scrollTop = reveal(this.scroller.scrollTop, this.scroller.clientHeight - this.table.tHead.offsetHeight, offset(l, i), offset(l, i + 1))
   }
 
   focused(e) {

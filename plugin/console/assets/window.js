@@ -36,3 +36,9 @@ export function gaps(l, rows) {
   })
   return [...before, whole(l) - end]
 }
+
+// reveal is where to scroll to, so that what lies between two heights can be seen. What is higher than the window is shown from its beginning.
+export function reveal(top, height, begin, end) {
+  if (begin >= top && end <= top + height) return top
+  return begin < top ? begin : Math.min(begin, end - height)
+}
