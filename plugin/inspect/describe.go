@@ -3,12 +3,14 @@ package inspect
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -28,6 +30,9 @@ func (o Answer) Describe(w io.Writer, now time.Time) {
 	for _, r := range o.Refusals {
 		describeRefusal(w, r, now)
 	}
+	if o.ByAPIServer != nil {
+		describeByAPIServer(w, o)
+	}
 	if o.IfCreated != nil {
 		switch {
 		case len(o.Addresses) > 0:
@@ -39,6 +44,25 @@ func (o Answer) Describe(w io.Writer, now time.Time) {
 	}
 	if o.Range != nil {
 		describeRange(w, *o.Range)
+	}
+}
+
+// describeByAPIServer says what API servers do about Service default/kubernetes.
+func describeByAPIServer(w io.Writer, o Answer) {
+	first := o.ByAPIServer.Address
+	if o.Missing {
+		cli.Write(w, "There is no such Service. ")
+	}
+	cli.Write(w, "API servers create it themselves, within ten seconds of its deletion, with %s, the first address of their --service-cluster-ip-range: no webhook and no policy is asked.\n", first)
+	if len(o.Addresses) > 0 && o.Addresses[0].Address != first {
+		cli.Write(w, "  It has another address now: it was moved, or API servers were started with another range before.\n")
+	}
+	holders := slices.DeleteFunc(slices.Clone(o.ByAPIServer.Services), func(name string) bool { return name == "default/kubernetes" })
+	switch ip := o.ByAPIServer.IPAddress; {
+	case len(holders) > 0:
+		cli.Write(w, "  problem: Service %s has that address: until it is deleted, API servers cannot create the Service\n", strings.Join(holders, ", "))
+	case ip != nil && upstream.Service(ip) != (types.NamespacedName{Namespace: "default", Name: "kubernetes"}):
+		cli.Write(w, "  problem: %s has that address: until it is deleted, API servers cannot create the Service\n", o.ByAPIServer.Parent)
 	}
 }
 

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,13 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
+
+// firstOf is the first address of a default range, which these Services have.
+func firstOf(services ...string) view.Address {
+	return view.Address{Address: netip.MustParseAddr("fd00::1"), State: "allocated", Services: services}
+}
 
 // What a status has of refusals is told in one line each, whatever an earlier version stored there.
 // The user's text and the reason for admins stand apart.
@@ -35,6 +42,13 @@ func TestDescribeRefusals(t *testing.T) {
 		"what would happen, in no policy's name": {
 			Answer{IfCreated: &admission.Explanation{Refused: "provided IP is already allocated", Reason: "Service shop/db has it"}},
 			"The Service is refused: provided IP is already allocated\n  for admins: Service shop/db has it\n"},
+		"the Service of API servers": {
+			Answer{ByAPIServer: new(firstOf("default/kubernetes"))},
+			"API servers create it themselves, within ten seconds of its deletion, with fd00::1, the first address of their --service-cluster-ip-range: no webhook and no policy is asked.\n"},
+		"the Service of API servers, whose address another Service has": {
+			Answer{Missing: true, ByAPIServer: new(firstOf("shop/web"))},
+			"There is no such Service. API servers create it themselves, within ten seconds of its deletion, with fd00::1, the first address of their --service-cluster-ip-range: no webhook and no policy is asked.\n" +
+				"  problem: Service shop/web has that address: until it is deleted, API servers cannot create the Service\n"},
 		"what would happen, and the user is told all": {
 			Answer{IfCreated: &admission.Explanation{Refused: "the annotation is wrong", Reason: "the annotation is wrong"}}, "The Service is refused: the annotation is wrong\n"},
 	} {

@@ -23,6 +23,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
@@ -70,6 +71,9 @@ type Answer struct {
 	Addresses []view.Address `json:"addresses,omitempty"`
 	// Refusals of the past are noted in the status of policies.
 	Refusals []pastRefusal `json:"refusals,omitempty"`
+	// ByAPIServer is the address that API servers give to Service default/kubernetes, which they
+	// create themselves: no policy is asked.
+	ByAPIServer *view.Address `json:"byAPIServer,omitempty"`
 	// IfCreated is what would happen to the Service if it were created now.
 	IfCreated *admission.Explanation `json:"ifCreated,omitempty"`
 	// Range is a ServiceCIDR with what is wrong with it.
@@ -169,7 +173,26 @@ func whyService(ctx context.Context, s *cli.Cluster, name types.NamespacedName, 
 	if out.Refusals, err = refusals(ctx, s, name.String()); err != nil {
 		return out, err
 	}
+	if name.Namespace == metav1.NamespaceDefault && name.Name == "kubernetes" {
+		out.ByAPIServer, err = givenByAPIServer(ctx, s, v)
+		return out, err
+	}
 	return out, explainAnew(ctx, v, service, &out)
+}
+
+// givenByAPIServer is the first address of the API server's primary range, as the default
+// ServiceCIDR tells it; nil without one.
+func givenByAPIServer(ctx context.Context, s *cli.Cluster, v *view.View) (*view.Address, error) {
+	ranges, _, err := s.RangesAndPolicies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	first := check.FirstAddress(ranges.Items)
+	if !first.IsValid() {
+		return nil, nil
+	}
+	a, err := v.Address(ctx, first)
+	return &a, err
 }
 
 // explainAnew explains a creation without addresses: what the Service has already does not count.
