@@ -12,7 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// A platform may refuse ServiceCIDRs by permissions or by an admission policy, as OpenShift does: an
+// A platform may refuse ServiceCIDRs by permissions or an admission policy, as OpenShift does: an
 // admin is told what to do. Of a range that is there already the error itself says it.
 func TestGrowthThatIsRefusedSaysWhatToDo(t *testing.T) {
 	resource := schema.GroupResource{Group: "networking.k8s.io", Resource: "servicecidrs"}

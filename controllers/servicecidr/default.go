@@ -37,7 +37,8 @@ const defaultResync = 10 * time.Second
 // DefaultReconciler looks after the ServiceCIDR `kubernetes`. Where the API server allocates from
 // the bitmap it creates the object from the API server's range, and extends it from single to dual
 // stack, as an API server with IPAddresses does itself. It keeps a condition while object and range
-// disagree: the API server says so once, in an event that expires. All fields but Ranges are required.
+// disagree: the API server says so once, in an event that expires. All fields but Ranges are
+// required.
 type DefaultReconciler struct {
 	Client client.Client
 	Index  *addressindex.Index

@@ -20,8 +20,8 @@ import (
 )
 
 // Admission is what an API server has of the operator's admission: whom it is to call, and by which
-// policy it keeps Services out of ranges by itself. LookAtAdmission reads it. The zero value is that
-// of a cluster without the operator.
+// policy it keeps Services out of ranges by itself. LookAtAdmission reads it. The zero value is
+// that of a cluster without the operator.
 type Admission struct {
 	// Namespace is the operator's.
 	Namespace string
@@ -157,8 +157,8 @@ func (a Admission) enforcement(policies []v1alpha1.ServiceCIDRPolicy) (all []Ite
 	return all
 }
 
-// tellsOfEnforcement reports whether a policy's condition says that the ValidatingAdmissionPolicy is
-// missing or another one.
+// tellsOfEnforcement reports whether a policy's condition says that the ValidatingAdmissionPolicy
+// is missing or another one.
 func tellsOfEnforcement(p v1alpha1.ServiceCIDRPolicy) bool {
 	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PolicyEnforced)
 	return c != nil && slices.Contains([]string{"PolicyMissing", "PolicyDiffers"}, c.Reason)

@@ -43,8 +43,8 @@ func FirstAddress(all []networkingv1.ServiceCIDR) netip.Addr {
 	return netip.Addr{}
 }
 
-// LookAtDefaults looks for both. bitmap: the API server allocates from the bitmap in etcd, and makes
-// no ServiceCIDR.
+// LookAtDefaults looks for both. bitmap: the API server allocates from the bitmap in etcd, and
+// makes no ServiceCIDR.
 func LookAtDefaults(ctx context.Context, r client.Reader, ranges []networkingv1.ServiceCIDR, bitmap bool) (d Defaults, err error) {
 	isDefault := func(o networkingv1.ServiceCIDR) bool { return o.Name == v1alpha1.DefaultServiceCIDR }
 	d.WithoutRange = !bitmap && !slices.ContainsFunc(ranges, isDefault)

@@ -1,4 +1,4 @@
-// Package check looks for everything that is wrong with addresses, ranges and policies, and repairs
+// Package check looks for all that is wrong with addresses, ranges, policies, webhooks, and repairs
 // what a report says: `kubectl clusterip check` and `repair`.
 //
 // It promises to find what the controllers find, by their functions, whether they run or not. Check

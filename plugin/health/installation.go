@@ -53,28 +53,42 @@ func gather(ctx context.Context, s *cli.Cluster, namespace string) (h found, err
 	if h.lease, err = orNone(s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: check.InstallationName}, lease), lease); err != nil {
 		return h, fmt.Errorf("reading the Lease: %w", err)
 	}
-	if h.admission, err = check.LookAtAdmission(ctx, s, namespace, h.manager); err != nil {
+	if err := admits(ctx, s, namespace, &h); err != nil {
 		return h, err
-	}
-	h.probe.Unknown = "no MutatingWebhookConfiguration is there to try it by"
-	if h.admission.Mutating.Object != nil {
-		if h.probe, err = probe(ctx, s); err != nil {
-			return h, err
-		}
 	}
 	if err := agents(ctx, s, namespace, &h); err != nil {
 		return h, err
 	}
-	ranges, policies, err := s.RangesAndPolicies(ctx)
-	if h.ranges, h.policies = ranges.Items, policies.Items; err != nil {
-		return h, err
+	err = offered(ctx, s, &h)
+	return h, err
+}
+
+// admits reads what the API server is to ask of the operator, and tries whether it does.
+func admits(ctx context.Context, s *cli.Cluster, namespace string, h *found) (err error) {
+	if h.admission, err = check.LookAtAdmission(ctx, s, namespace, h.manager); err != nil {
+		return err
 	}
+	if h.admission.Mutating.Object == nil {
+		h.probe.Unknown = "no MutatingWebhookConfiguration is there to try it by"
+		return nil
+	}
+	h.probe, err = probe(ctx, s)
+	return err
+}
+
+// offered reads ranges and policies.
+func offered(ctx context.Context, s *cli.Cluster, h *found) error {
+	ranges, policies, err := s.RangesAndPolicies(ctx)
+	if err != nil {
+		return err
+	}
+	h.ranges, h.policies = ranges.Items, policies.Items
 	bitmap, err := kube.AllocatesFromBitmap(ctx, s.Discovery, s)
 	if err != nil {
-		return h, fmt.Errorf("finding out who allocates: %w", err)
+		return fmt.Errorf("finding out who allocates: %w", err)
 	}
 	h.defaults, err = check.LookAtDefaults(ctx, s, h.ranges, bitmap)
-	return h, err
+	return err
 }
 
 // managers reads the Deployment of the manager with its pods.
@@ -128,8 +142,8 @@ func itemPart(name string, i check.Item) part {
 	return part{name, false, i.Object + ": " + i.Check + ": " + i.Message}
 }
 
-// admissionParts are a line for the webhooks, and one for each thing that is wrong with them or with
-// what enforces exclusive ranges. Of authorities that are not valid the certificate's line tells.
+// admissionParts are a line for the webhooks, and one for each thing that is wrong with them or
+// with what enforces exclusive ranges. Of invalid authorities the certificate's line tells.
 func (i Installation) admissionParts(a check.Admission) (all []part) {
 	ofWebhooks := func(one check.Item) bool { return strings.HasPrefix(one.Check, "Webhooks") }
 	if i.Webhooks != nil || !slices.ContainsFunc(i.Admission, ofWebhooks) {
