@@ -225,7 +225,7 @@ func (n namespaceReader) Get(_ context.Context, key client.ObjectKey, into clien
 	return nil
 }
 
-// liveReader reads namespaces, and the Services that the API server has.
+// liveReader reads namespaces, and the Services and IPAddresses that the API server has.
 type liveReader struct {
 	client.Reader
 	cluster *cluster
@@ -233,12 +233,20 @@ type liveReader struct {
 
 // Get implements client.Reader.
 func (l liveReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+	l.cluster.mu.Lock()
+	defer l.cluster.mu.Unlock()
+	if ip, ok := into.(*networkingv1.IPAddress); ok {
+		there, ok := l.cluster.addresses[key.Name]
+		if !ok {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "ipaddresses"}, key.Name)
+		}
+		there.DeepCopyInto(ip)
+		return nil
+	}
 	service, ok := into.(*corev1.Service)
 	if !ok {
 		return l.Reader.Get(ctx, key, into, o...)
 	}
-	l.cluster.mu.Lock()
-	defer l.cluster.mu.Unlock()
 	there, ok := l.cluster.services[key.Name]
 	if !ok {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, key.Name)

@@ -29,7 +29,8 @@ import (
 // ServiceSteerer is the mutating webhook of Services. Only Leader and Probe are optional; it is
 // safe for concurrent use.
 type ServiceSteerer struct {
-	// Writer deletes the IPAddress of ours at an address that is handed out.
+	// Writer deletes the IPAddress of ours at an address that is handed out, and one that a client has
+	// written for a Service before that is created.
 	Writer client.Writer
 	// Namespaces reads from the cache, Live from the API server: the cache may lack a new namespace.
 	Namespaces, Live client.Reader
@@ -196,6 +197,7 @@ func (h *ServiceSteerer) rehearse(in inputs, d decision) (admission.Response, st
 func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admission.Response, string) {
 	var taken []netip.Addr
 	for _, a := range d.take {
+		h.freeOrphan(ctx, in, a)
 		if h.take(ctx, in, a) { // what cannot be had is left to the API server to refuse
 			taken = append(taken, a)
 		}

@@ -1,0 +1,22 @@
+package addressindex
+
+import (
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+)
+
+// Orphan returns the Service that the IPAddress at an address names, if it is the API server's by
+// its labels and no Service has, or has had, the address since this process saw it; otherwise none.
+// Where a Service had it the API server may be about to delete the IPAddress, by its name alone.
+func (l *Index) Orphan(a netip.Addr) (of types.NamespacedName, ok bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	e := l.addresses[a]
+	if _, owned := l.owned[a]; owned || e.held || len(e.claims) > 0 || e.object != allocator.Allocated {
+		return of, false
+	}
+	return e.parent, e.parent.Name != ""
+}
