@@ -42,6 +42,8 @@ func New(out cli.Streams) *cobra.Command {
 		SilenceUsage:  true,
 		Args:          cli.NoArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.Validate() },
 	}
 	root.SetOut(out.Out)
 	root.SetErr(out.ErrOut)
@@ -50,6 +52,7 @@ func New(out cli.Streams) *cobra.Command {
 		return fmt.Errorf("%w; try `%s --help`", err, cmd.CommandPath())
 	})
 	a.AddFlags(root.PersistentFlags())
+	_ = root.RegisterFlagCompletionFunc("namespace", a.Complete(cli.KindNamespace, 0)) // fails for a flag that there is not
 	root.AddCommand(inspect.NewRanges(a), inspect.NewAddresses(a), inspect.NewMap(a), inspect.NewWhy(a), health.New(a), check.New(a), check.NewRepair(a), console.New(a), renumber.New(a), dualstack.New(a), migrate.New(a), newCompletion(out), newVersion(out))
 	return root
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -28,6 +28,22 @@ server and --service-cluster-ip-range here. A flag outweighs the same field of t
 
 Flags:
 `
+
+// cleanupUsage is what cleanup --help says before the flags that it uses.
+const cleanupUsage = `manager cleanup takes away, once, what the control loops left in a cluster, and ends. Whatever Services need stays.
+
+  manager cleanup --dry-run    say what would be done
+  manager cleanup              do it; can be repeated
+
+Stop all managers first: it refuses to begin while one holds the Lease, unless --force says that none runs.
+It ends with 0 when all is taken away, with 1 when it is not, and with 2 for a wrong command line.
+The flags and the configuration file of the manager are understood, too; these matter here:
+
+Flags:
+`
+
+// cleanupFlags are those that cleanup uses.
+var cleanupFlags = []string{"config", "kubeconfig", "namespace", "leader-election-namespace", "kube-api-qps", "kube-api-burst", "log-format", "log-level", "dry-run", "force"}
 
 // command is a parsed command line.
 type command struct {
@@ -67,7 +83,7 @@ func (c *command) parseFlags(name string, args []string, file *string) error {
 		err = fmt.Errorf("%q is no flag; write --flag=value, and the command before its flags", f.Arg(0))
 	}
 	if err != nil && !errors.Is(err, pflag.ErrHelp) {
-		return fmt.Errorf("%w; try `manager --help`", err)
+		return fmt.Errorf("%w; try `%s --help`", err, strings.TrimSuffix("manager "+name, " run"))
 	}
 	return err
 }
@@ -76,7 +92,6 @@ func (c *command) parseFlags(name string, args []string, file *string) error {
 func (c *command) flags(name string, file *string) *pflag.FlagSet {
 	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	f.SortFlags = false
-	f.Usage = func() { fmt.Fprint(os.Stderr, usage+f.FlagUsages()) }
 	f.StringVar(file, "config", *file, "configuration file, "+config.APIVersion+" "+config.Kind)
 	f.StringVar(&c.kubeconfig, "kubeconfig", c.kubeconfig, "kubeconfig file; default: $KUBECONFIG, the pod's service account, ~/.kube/config")
 	o := &c.config
@@ -103,10 +118,14 @@ func (c *command) flags(name string, file *string) *pflag.FlagSet {
 	f.IntVar(&o.Client.Burst, "kube-api-burst", o.Client.Burst, "requests to the API server beyond that for a moment")
 	f.StringVar(&o.Log.Format, "log-format", o.Log.Format, "json or text")
 	f.IntVar(&o.Log.Level, "log-level", o.Log.Level, "verbosity: 0 for admins, 4 for developers")
+	head := usage
 	if name == "cleanup" {
 		f.BoolVar(&c.dryRun, "dry-run", false, "only say what would be done")
 		f.BoolVar(&c.force, "force", false, "go on although a manager seems to run")
+		f.VisitAll(func(one *pflag.Flag) { one.Hidden = !slices.Contains(cleanupFlags, one.Name) })
+		head = cleanupUsage
 	}
+	f.Usage = func() { fmt.Print(head + f.FlagUsages()) } // that was asked for
 	return f
 }
 

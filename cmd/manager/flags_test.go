@@ -79,6 +79,45 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
+// What --help says is of the command that was asked, and is its output.
+func TestHelpOfCleanup(t *testing.T) {
+	text := printed(t, "cleanup", "--help")
+	for _, want := range []string{"manager cleanup --dry-run ", "--force ", "--kubeconfig "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it lacks %q:\n%s", want, text)
+		}
+	}
+	for _, other := range []string{"--band-labels", "--webhook", "manager version"} {
+		if strings.Contains(text, other) {
+			t.Errorf("it tells of %s", other)
+		}
+	}
+	if text := printed(t, "--help"); !strings.Contains(text, "--band-labels ") || strings.Contains(text, "--dry-run ") && !strings.Contains(text, "cleanup") {
+		t.Errorf("the manager says\n%s", text)
+	}
+	if _, err := parse("cleanup", []string{"--frobnicate"}); err == nil || !strings.Contains(err.Error(), "try `manager cleanup --help`") {
+		t.Errorf("a wrong flag: %v", err)
+	}
+}
+
+// printed is what a command line that ends well writes to its output.
+func printed(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := os.Stdout
+	os.Stdout = out
+	status := run(args)
+	os.Stdout = before
+	text, err := os.ReadFile(out.Name())
+	if err != nil || status != 0 || out.Close() != nil {
+		t.Errorf("%v ends with %d, error %v", args, status, err)
+	}
+	return string(text)
+}
+
 func TestOptions(t *testing.T) {
 	c := config.Default()
 	c.ServiceClusterIPRange = []string{"10.0.0.0/16", "fd00::/112"}

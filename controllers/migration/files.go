@@ -90,11 +90,8 @@ func writeDurably(file string, text []byte) error {
 
 // LoadArchive reads an archive and checks that it is one.
 func LoadArchive(file string) (a Archive, err error) {
-	if err := batch.Load(file, &a); err != nil {
+	if err := batch.Load(file, batch.Head{APIVersion: formatVersion, Kind: kindArchive}, &a); err != nil {
 		return Archive{}, err
-	}
-	if err := a.Expect(formatVersion, kindArchive); err != nil {
-		return Archive{}, fmt.Errorf("%s %w", file, err)
 	}
 	for _, k := range a.Keys {
 		switch {
@@ -235,13 +232,11 @@ func (p *Plan) Report(kind string) Report {
 	return r
 }
 
-// LoadPlan reads a plan file, YAML or JSON. Unknown fields are errors: they may mean something.
+// LoadPlan reads a plan file, YAML or JSON. Unknown fields are errors: they may mean something. A
+// file of another kind is a batch.KindError.
 func LoadPlan(file string) (r Report, err error) {
-	if err := batch.Load(file, &r); err != nil {
+	if err := batch.Load(file, batch.Head{APIVersion: formatVersion, Kind: KindPlan}, &r); err != nil {
 		return Report{}, err
-	}
-	if err := r.Expect(formatVersion, KindPlan); err != nil {
-		return Report{}, fmt.Errorf("%s %w; write one with `migrate plan -o %s`", file, err, file)
 	}
 	for i, s := range r.Steps {
 		if err := s.validate(); err != nil {

@@ -84,12 +84,12 @@ func TestLoadPlanRefuses(t *testing.T) {
 	const head = "apiVersion: migration.clusterip-operator.io/v1alpha1\nkind: MigrationPlan\n"
 	for name, tc := range map[string]struct{ text, want string }{
 		"a word":                    {"plan", "reading "},
-		"nothing":                   {"", "migrate plan -o"},
-		"an empty object":           {"{}", "migrate plan -o"},
-		"a field twice, in JSON":    {`{"kind": "MigrationPlan", "kind": "MigrationReport"}`, "duplicate field"},
+		"nothing":                   {"", "it names no kind"},
+		"an empty object":           {"{}", "it names no kind"},
+		"a field twice, in JSON":    {`{"apiVersion": "migration.clusterip-operator.io/v1alpha1", "kind": "MigrationReport", "kind": "MigrationPlan"}`, "duplicate field"},
 		"more behind the JSON":      {`{"kind": "MigrationPlan"}` + "\nsurprise: true\n", "after top-level value"},
 		"a second document":         {head + "---\n" + head, "more than one document"},
-		"another kind":              {strings.Replace(head, "Plan", "Report", 1), `"MigrationReport"`},
+		"another kind":              {strings.Replace(head, "Plan", "Report", 1), "of kind MigrationReport, not MigrationPlan"},
 		"another version":           {strings.Replace(head, "v1alpha1", "v1", 1), "migration.clusterip-operator.io/v1\""},
 		"an unknown field":          {head + "colour: green\n", `"colour"`},
 		"an unknown field below":    {head + "steps:\n- {do: CreateIPAddress, address: 10.0.0.5, service: ns/a, force: true}\n", `"force"`},
@@ -168,7 +168,7 @@ func TestLoadArchiveRefuses(t *testing.T) {
 	}
 	for name, tc := range map[string]struct{ text, want string }{
 		"a word":           {"archive", "reading"},
-		"nothing":          {"", "not migration.clusterip-operator.io/v1alpha1"},
+		"nothing":          {"", "it names no kind"},
 		"another kind":     {change(func(a *Archive) { a.Kind = "MigrationPlan" }), "MigrationPlan"},
 		"another version":  {change(func(a *Archive) { a.APIVersion = "v2" }), "v2"},
 		"an unknown field": {strings.Replace(change(func(*Archive) {}), `"cluster"`, `"colour":"green","cluster"`, 1), `"colour"`},

@@ -89,6 +89,8 @@ func status(in inputs) v1alpha1.ServiceCIDRPolicyStatus {
 			addTo(&out.Summary.BandStatus, one.Dynamic)
 		}
 	}
+	// A policy may have no range, and keep addresses in those of others.
+	out.Summary.Reserved = max(out.Summary.Reserved, int64(in.reserved-in.absent))
 	return out
 }
 

@@ -46,6 +46,16 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// A policy that only reserves has no range, and yet says how many addresses it keeps.
+func TestCountsOfReservationsAlone(t *testing.T) {
+	for want, in := range map[int64]inputs{32: {reserved: 32}, 30: {reserved: 32, absent: 2}, 0: {}} {
+		in.policy = &steering.Policy{}
+		if got := status(in).Summary; got.Reserved != want || got.Ranges != 0 {
+			t.Errorf("%+v, want %d reserved", got, want)
+		}
+	}
+}
+
 func TestWhichAbsenteesAreNamed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		taken string // one letter for each address in order, t for those that are taken

@@ -15,7 +15,7 @@ func (l *Index) Orphan(a netip.Addr) (of types.NamespacedName, ok bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	e := l.addresses[a]
-	if _, owned := l.owned[a]; owned || e.held || len(e.claims) > 0 || e.object != allocator.Allocated {
+	if _, owned := l.owned.at[a]; owned || e.held || len(e.claims) > 0 || e.object != allocator.Allocated {
 		return of, false
 	}
 	return e.parent, e.parent.Name != ""

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"unicode"
@@ -25,12 +26,22 @@ type Head struct {
 	Cluster    types.UID `json:"cluster"` // the UID of namespace kube-system
 }
 
-// Expect reports that a file is something else than what is wanted: "is ..., not ...".
-func (h Head) Expect(apiVersion, kind string) error {
-	if h.APIVersion != apiVersion || h.Kind != kind {
-		return fmt.Errorf("is %q %q, not %s %s", h.APIVersion, h.Kind, apiVersion, kind)
+// KindError is the error of Load for a file that is something else than what is wanted.
+type KindError struct {
+	File string
+	// Is begins the file, as far as it can be read; Want is the beginning that is wanted.
+	Is, Want Head
+}
+
+// Error implements error.
+func (e KindError) Error() string {
+	switch {
+	case e.Is.Kind == "":
+		return fmt.Sprintf("%s is no %s: it names no kind", e.File, e.Want.Kind)
+	case e.Is.Kind != e.Want.Kind:
+		return fmt.Sprintf("%s is of kind %.60s, not %s", e.File, e.Is.Kind, e.Want.Kind)
 	}
-	return nil
+	return fmt.Sprintf("%s is of version %.60q, not %q", e.File, e.Is.APIVersion, e.Want.APIVersion)
 }
 
 // Of returns an error if the file, called what, is about another cluster: nothing was written.
@@ -41,12 +52,16 @@ func (h Head) Of(this types.UID, what string) error {
 	return nil
 }
 
-// Load reads a file of Save, YAML or JSON. Unknown fields are errors: they may mean something.
-func Load(file string, into any) error {
-	text, err := os.ReadFile(file)
+// Load reads a file of Save that begins as is wanted, YAML or JSON. Another kind is a KindError,
+// whatever its fields are. Unknown fields are errors: they may mean something.
+func Load(file string, want Head, into any) error {
+	text, err := read(file, mostRead)
+	if is, ok := headOf(text); err == nil && ok && (is.APIVersion != want.APIVersion || is.Kind != want.Kind) {
+		return KindError{File: file, Is: is, Want: want}
+	}
 	switch {
 	case err != nil:
-	case bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")): // of which yaml reads the first object alone
+	case isJSON(text): // of which yaml reads the first object alone
 		var strict []error
 		strict, err = kjson.UnmarshalStrict(text, into)
 		err = errors.Join(append(strict, err)...)
@@ -59,6 +74,47 @@ func Load(file string, into any) error {
 		return fmt.Errorf("reading %s: %w", file, err)
 	}
 	return nil
+}
+
+func isJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) }
+
+// headOf is the head of a file, whatever else is in it; false for what cannot be read at all.
+func headOf(text []byte) (h Head, ok bool) {
+	var err error
+	if isJSON(text) {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, &h)
+	} else {
+		err = yaml.Unmarshal(text, &h)
+	}
+	return h, err == nil
+}
+
+// mostRead is how many bytes a file has at most: a plan for 65,000 Services has a tenth of it.
+const mostRead = 256 << 20
+
+// read reads a file of so many bytes at most, which may be a pipe.
+func read(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, bare(err)
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	switch {
+	case err != nil:
+		return nil, bare(err)
+	case int64(len(text)) > most:
+		return nil, fmt.Errorf("it has more than %d bytes", most)
+	}
+	return text, nil
+}
+
+// bare is an error without the name of the file, which the caller tells.
+func bare(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // FormatOf is the format of a file by its name, json or yaml, and empty for other names.

@@ -2,6 +2,9 @@ package batch
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -24,5 +27,46 @@ func TestEncodedJSONSteersNoTerminal(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The kind of a file is looked at before its fields, and no file is read for ever.
+func TestLoadRefuses(t *testing.T) {
+	type plan struct {
+		Head  `json:",inline"`
+		Items []string `json:"items"`
+	}
+	want, dir := Head{APIVersion: "v1", Kind: "Plan"}, t.TempDir()
+	for text, tc := range map[string]struct {
+		other bool // a KindError
+		want  string
+	}{
+		"apiVersion: v1\nkind: Report\nfields: [of, it]":     {true, "is of kind Report, not Plan"},
+		`{"apiVersion": "v1", "kind": "Report", "a": 1}`:     {true, "is of kind Report, not Plan"},
+		"apiVersion: v2\nkind: Plan":                         {true, `is of version "v2", not "v1"`},
+		"":                                                   {true, "is no Plan: it names no kind"},
+		"items: [a]":                                         {true, "is no Plan: it names no kind"},
+		"apiVersion: v1\nkind: Plan\nitms: [a]":              {false, `unknown field "itms"`},
+		"apiVersion: v1\nkind: Plan\n---\nitems: [a]":        {false, "more than one document"},
+		`{"apiVersion": "v1", "kind": "Plan", "items": ["a"`: {false, "reading "},
+		"kind: [Plan]":                                       {false, "reading "},
+	} {
+		file := filepath.Join(dir, "plan")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := Load(file, want, &plan{})
+		_, other := errors.AsType[KindError](err)
+		if err == nil || other != tc.other || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%q: error %v, another kind: %t; want %+v", text, err, other, tc)
+		}
+	}
+	for file, words := range map[string]string{dir: "is a directory", "/none": "reading /none: no such file"} {
+		if err := Load(file, want, &plan{}); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: error %v, want %q", file, err, words)
+		}
+	}
+	if _, err := read("/dev/zero", 1000); err == nil || err.Error() != "it has more than 1000 bytes" {
+		t.Errorf("a file without an end: %v", err)
 	}
 }

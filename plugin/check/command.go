@@ -94,7 +94,7 @@ Exit status: 0 nothing is wrong, 1 something is, 2 it could not be told.`,
 			return run(cmd.Context(), a, namespace, out, etcd)
 		},
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "output format: json, yaml or junit, or a file that ends in .yaml, .json or .xml; a table without it")
+	cli.AddFileOutput(cmd, &out, ".yaml, .json or .xml", "junit")
 	cmd.Flags().BoolVar(&list, "list", false, "only list the checks, and what they mean")
 	NamespaceFlag(cmd, &namespace)
 	etcd.AddEtcdFlags(cmd.Flags())
@@ -156,14 +156,14 @@ func run(ctx context.Context, a *cli.Session, namespace, out string, etcd migrat
 
 // destination reads -o: a format, or a file whose name tells the format.
 func destination(out string) (format, file string, err error) {
-	if err = cli.OneOfOrEmpty("--output", out, "json", "yaml", "junit"); err == nil {
+	if err := cli.ValidOutput(out, "junit"); err == nil {
 		return out, "", nil
 	}
 	format = map[string]string{".json": "json", ".yaml": "yaml", ".yml": "yaml", ".xml": "junit"}[filepath.Ext(out)]
-	if format == "" {
-		return "", "", fmt.Errorf("%w, or a file name that ends in .yaml, .json or .xml", err)
+	if format == "" || strings.Contains(out, "=") {
+		return "", "", fmt.Errorf("%w, or a file name that ends in .yaml, .json or .xml", cli.ValidOutput(out, "junit"))
 	}
-	return format, out, nil
+	return format, out, cli.ValidFile("--output", out)
 }
 
 // Look looks for everything. namespace is that of the operator.

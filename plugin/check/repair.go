@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
 
@@ -47,15 +46,8 @@ func readReport(file string) (r Report, err error) {
 	if file == "" {
 		return r, errors.New("give the report that is to be carried out: --from FILE; `kubectl clusterip check -o FILE` writes one")
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return r, fmt.Errorf("reading the report: %w", err)
-	}
-	if err := yaml.UnmarshalStrict(text, &r); err != nil {
-		return r, fmt.Errorf("reading the report %s: %w", file, err)
-	}
-	if r.Kind != reportKind {
-		return r, fmt.Errorf("%s is no report of `kubectl clusterip check`: its kind is %q, not %q", file, r.Kind, reportKind)
+	if err := batch.Load(file, batch.Head{Kind: reportKind}, &r); err != nil {
+		return r, cli.KindHint(err)
 	}
 	for n, i := range r.Items {
 		if i.Repair == "" {

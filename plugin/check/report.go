@@ -12,7 +12,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
-	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
@@ -86,11 +85,11 @@ func (i Item) compare(other Item) int {
 }
 
 func (r Report) print(w io.Writer, format string) error {
-	switch format {
-	case "json", "yaml":
-		return batch.Encode(w, r, format)
-	case "junit":
+	switch {
+	case format == "junit":
 		return r.junit(w)
+	case !cli.AsTable(format):
+		return cli.Encode(w, r, format)
 	}
 	if len(r.Items) == 0 {
 		_, err := io.WriteString(w, "Nothing is wrong.\n")

@@ -69,7 +69,7 @@ func (s *Cluster) RangesAndPolicies(ctx context.Context) (ranges *networkingv1.S
 // Permission adds to a refusal what an admin can do about it.
 func Permission(err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w; the ClusterRole clusterip-operator-view has what this command reads, and is part of view", err)
+		return fmt.Errorf("%w; the ClusterRole clusterip-operator-view has what this command reads, and is part of view; `why`, `map` and `addresses` answer by one namespace with -n", err)
 	}
 	return err
 }

@@ -22,6 +22,7 @@ func TestExitCode(t *testing.T) {
 		"it could not be told":       {cli.Exit{Code: 2, Err: cause}, 2, "error: the cause\n"},
 		"any other error":            {cause, 2, "error: the cause\n"},
 		"wrapped":                    {fmt.Errorf("rolling back: %w", cli.Exit{Code: 1, Err: cause}), 1, "error: the cause\n"},
+		"several errors":             {errors.Join(cause, errors.New("another\n\tof two lines")), 2, "error: the cause; another; of two lines\n"},
 		"an error that steers terms": {errors.New("the name \x1b[2J"), 2, "error: the name \uFFFD[2J\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,10 +5,10 @@ import (
 	"io"
 	"strings"
 
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 )
 
@@ -18,10 +18,17 @@ type Output struct {
 	NoHeaders bool
 }
 
-// Validate returns an error if the format is unknown.
-func (o *Output) Validate() error {
-	return OneOfOrEmpty("--output", o.Format, "wide", "json", "yaml", "name")
+// listFormats are those of lists, beside the ones of every command.
+var listFormats = []string{"wide", "name"}
+
+// AddFlags adds those of every command that prints a list.
+func (o *Output) AddFlags(cmd *cobra.Command) {
+	AddOutput(cmd, &o.Format, listFormats...)
+	cmd.Flags().BoolVar(&o.NoHeaders, "no-headers", false, "leave out the head of the table")
 }
+
+// Validate returns an error if the format is unknown.
+func (o *Output) Validate() error { return ValidOutput(o.Format, listFormats...) }
 
 // Listing is a list that can be printed in every format: a table, a value for programs, or names.
 type Listing struct {
@@ -30,18 +37,25 @@ type Listing struct {
 	Names []string
 }
 
-// Print writes a listing.
+// List prints the listing of a command. That a table has no rows is said where it is no output.
+func (o *Output) List(out Streams, l Listing) error {
+	if len(l.Table.Rows) == 0 && (AsTable(o.Format) || o.Format == "wide") {
+		Write(out.ErrOut, "No resources found\n")
+		return nil
+	}
+	return o.Print(out.Out, l)
+}
+
+// Print writes a listing, and nothing for a table without rows.
 func (o *Output) Print(w io.Writer, l Listing) error {
-	switch o.Format {
-	case "json", "yaml":
-		return batch.Encode(w, l.Value, o.Format)
-	case "name":
+	switch {
+	case o.Format == "name":
 		_, err := io.WriteString(w, strings.Join(append(l.Names, ""), "\n"))
 		return err
-	}
-	if len(l.Table.Rows) == 0 {
-		_, err := io.WriteString(w, "No resources found\n")
-		return err
+	case !AsTable(o.Format) && o.Format != "wide":
+		return Encode(w, l.Value, o.Format)
+	case len(l.Table.Rows) == 0:
+		return nil
 	}
 	for _, row := range l.Table.Rows {
 		for i, cell := range row.Cells {

@@ -1,17 +1,73 @@
 package cli
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
 
 func TestValidOutput(t *testing.T) {
-	for format, want := range map[string]bool{"table": true, "json": true, "yaml": true, "": false, "JSON": false, "wide": false} {
-		if err := ValidOutput(format); (err == nil) != want {
+	for format, want := range map[string]bool{
+		"table": true, "": true, "json": true, "yaml": true, "wide": true, "jsonpath={.kind}": true, "jsonpath-as-json={.kind}": true, "custom-columns=A:.a,B:{.b[*].c}": true, "custom-columns=A:a": true,
+		"JSON": false, "name": false, "xml": false, "jsonpath": false, "jsonpath=": false, "jsonpath={.a": false, "jsonpath={.items[}": false, "custom-columns=A": false, "custom-columns=A:,B:b": false,
+		"custom-columns=A:{{}": false, "json=x": false, "go-template={{.}}": false, "plan.yaml": false,
+	} {
+		err := ValidOutput(format, "wide")
+		if (err == nil) != want {
 			t.Errorf("%q: %v", format, err)
 		}
+		if err != nil && (strings.ContainsRune(err.Error(), '\n') || !strings.HasPrefix(err.Error(), "--output ")) {
+			t.Errorf("%q: it says %q", format, err)
+		}
 	}
-	if err := OneOfOrEmpty("--band", "", "static", "dynamic"); err != nil {
-		t.Error(err)
+}
+
+// A path of a template may end as the name of a file.
+func TestWhereAPlanGoes(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "plan.yaml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if err := OneOfOrEmpty("--band", "x", "static", "dynamic"); err == nil || err.Error() != `--band "x" is none of static, dynamic` {
-		t.Error(err)
+	for output, want := range map[string]struct {
+		file bool
+		err  string
+	}{
+		"json": {}, "": {}, "custom-columns=A:.x.json": {}, "jsonpath={.a}.yaml": {}, file: {true, ""}, filepath.Join(dir, "new.json"): {true, ""},
+		"plan.xml": {false, "or a file name that ends in .yaml or .json"}, filepath.Join(dir, "none", "plan.yaml"): {true, "there is no folder " + dir + "/none; make it"},
+		filepath.Join(file, "plan.json"): {true, "plan.yaml is no folder"},
+	} {
+		err := ValidPlanOutput(output)
+		if PlanFile(output) != want.file || (want.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want.err) {
+			t.Errorf("%q: a file: %t, error %v, want %+v", output, PlanFile(output), err, want)
+		}
+	}
+	if err := ValidFile("--svg", dir); err == nil || !strings.Contains(err.Error(), "is a folder; name a file in it") {
+		t.Errorf("a folder: %v", err)
+	}
+}
+
+func TestEncode(t *testing.T) {
+	type item struct {
+		Name string `json:"name"`
+		Size int64  `json:"size,omitempty"`
+	}
+	value := map[string]any{"kind": "List", "items": []item{{"a", 1 << 62}, {"b\x1b[2J", 0}}}
+	for format, want := range map[string]string{
+		"jsonpath={.kind}": "List", "jsonpath={.none}": "", `jsonpath={range .items[*]}{.name}{"\n"}{end}`: "a\nb\ufffd[2J\n",
+		"custom-columns=NAME:.name,SIZE:size": "NAME        SIZE\na           4611686018427387904\nb\ufffd[2J   <none>\n",
+	} {
+		var b strings.Builder
+		if err := Encode(&b, value, format); err != nil || strings.Join(strings.Fields(b.String()), " ") != strings.Join(strings.Fields(want), " ") {
+			t.Errorf("%s: error %v, printed %q, want %q", format, err, b.String(), want)
+		}
+	}
+	var b strings.Builder
+	if err := Encode(&b, item{"a", 2}, "custom-columns=NAME:.name"); err != nil || b.String() != "NAME\na\n" {
+		t.Errorf("what is no list: error %v, %q", err, b.String())
+	}
+	if err := Encode(&b, value, "jsonpath={.items[7].name}"); err == nil || strings.ContainsRune(err.Error(), '\n') {
+		t.Errorf("an index out of range: %v", err)
 	}
 }

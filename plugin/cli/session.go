@@ -35,6 +35,16 @@ func (a *Session) AddFlags(f *pflag.FlagSet) { a.kube.addFlags(f) }
 // Namespace is that of the flag --namespace, empty without it.
 func (a *Session) Namespace() string { return a.kube.overrides.Context.Namespace }
 
+// Validate returns an error if a flag of the session can name nothing.
+func (a *Session) Validate() error {
+	if name := a.Namespace(); name != "" {
+		if err := ValidNamespace(name); err != nil {
+			return fmt.Errorf("--namespace: %w", err)
+		}
+	}
+	return nil
+}
+
 // Config says how to reach the API server that the flags name, without a limit of requests: --qps
 // limits what is written. The clock reads the time off all answers.
 func (a *Session) Config(now *ServerClock) (*rest.Config, error) {
@@ -110,9 +120,19 @@ func (k *kubeFlags) config() clientcmd.ClientConfig {
 // NoArguments refuses words that are no flags.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%q is neither a command nor a flag; try `%s --help`", args[0], cmd.CommandPath())
+		return fmt.Errorf("%.300q is neither a command nor a flag; try `%s --help`", args[0], cmd.CommandPath())
 	}
 	return nil
+}
+
+// OneArgument wants one word, or up to so many that make one, and calls it what.
+func OneArgument(what string, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 || len(args) > most {
+			return fmt.Errorf("give one %s, not %d words; try `%s --help`", what, len(args), cmd.CommandPath())
+		}
+		return nil
+	}
 }
 
 // View connects to the cluster that the flags name, and reads it.

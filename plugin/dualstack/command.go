@@ -34,6 +34,7 @@ Exit status: 0 nothing is left to be done, 1 there is, 2 it could not be told or
 
 func planCommand(a *cli.Session) *cobra.Command {
 	var output, selector string
+	var everywhere bool
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Say which Services would gain a family, or write it to a file; changes nothing",
@@ -48,15 +49,20 @@ the next apply of that.`,
 			if err != nil {
 				return fmt.Errorf("--selector: %w", err)
 			}
-			return makePlan(cmd.Context(), a, output, which)
+			namespace := a.Namespace()
+			if everywhere {
+				namespace = ""
+			}
+			return makePlan(cmd.Context(), a, output, namespace, which)
 		},
 	}
 	cli.AddPlanOutput(cmd, &output)
+	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Services of all namespaces, as without --namespace")
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "labels of the Services, as kubectl takes them")
 	return cmd
 }
 
-func makePlan(ctx context.Context, a *cli.Session, output string, selector labels.Selector) error {
+func makePlan(ctx context.Context, a *cli.Session, output, namespace string, selector labels.Selector) error {
 	if err := cli.ValidPlanOutput(output); err != nil {
 		return err
 	}
@@ -68,9 +74,12 @@ func makePlan(ctx context.Context, a *cli.Session, output string, selector label
 	if err != nil {
 		return err
 	}
-	plan, err := NewPlan(ctx, s, cluster, a.Namespace(), selector)
+	plan, err := NewPlan(ctx, s, cluster, namespace, selector)
 	if err != nil {
 		return cli.Permission(err)
+	}
+	if len(plan.Services)+len(plan.LeftOut) == 0 && cli.AsTable(output) {
+		cli.Write(a.ErrOut, "No resources found\n")
 	}
 	if err := a.Put(output, plan, func(w io.Writer) { table(w, plan.Services, plan.LeftOut) }); err != nil {
 		return err
@@ -126,7 +135,7 @@ func run(ctx context.Context, a *cli.Session, r adding) error {
 	}
 	plan, err := LoadPlan(r.from)
 	if err != nil {
-		return err
+		return cli.KindHint(err)
 	}
 	s, err := a.Open()
 	if err != nil {

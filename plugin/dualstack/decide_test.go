@@ -141,8 +141,8 @@ func TestNewPlan(t *testing.T) {
 func TestLoadPlanRefuses(t *testing.T) {
 	const head = "apiVersion: dualstack.clusterip-operator.io/v1alpha1\nkind: DualStackPlan\n"
 	for name, tc := range map[string]struct{ text, want string }{
-		"nothing":          {"", "dual-stack plan -o"},
-		"another plan":     {strings.Replace(head, "DualStack", "Migration", 1), `"MigrationPlan"`},
+		"nothing":          {"", "it names no kind"},
+		"another plan":     {strings.Replace(head, "DualStack", "Migration", 1), "is of kind MigrationPlan, not DualStackPlan"},
 		"an unknown field": {head + "force: true\n", `"force"`},
 		"no UID":           {head + "services:\n- {namespace: ns, name: a}\n", "Service 1 needs a namespace, a name and a uid"},
 	} {

@@ -69,11 +69,8 @@ func sort(items []Item) {
 
 // LoadPlan reads a plan that was written to a file.
 func LoadPlan(file string) (p Plan, err error) {
-	if err := batch.Load(file, &p); err != nil {
+	if err := batch.Load(file, batch.Head{APIVersion: planVersion, Kind: planKind}, &p); err != nil {
 		return Plan{}, err
-	}
-	if err := p.Expect(planVersion, planKind); err != nil {
-		return Plan{}, fmt.Errorf("%s %w; write one with `dual-stack plan -o %s`", file, err, file)
 	}
 	for n, i := range p.Services {
 		if i.Namespace == "" || i.Name == "" || i.UID == "" {

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
@@ -39,7 +38,7 @@ Exit status: 0 the operator is well, 1 it is not, or with --strict something was
   kubectl clusterip status --strict`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.OneOfOrEmpty("--output", format, "wide", "json", "yaml"); err != nil {
+			if err := cli.ValidOutput(format, "wide"); err != nil {
 				return err
 			}
 			return status(cmd.Context(), a, question{namespace, timeout, strict}, format)
@@ -48,7 +47,7 @@ Exit status: 0 the operator is well, 1 it is not, or with --strict something was
 	check.NamespaceFlag(cmd, &namespace)
 	cmd.Flags().DurationVar(&timeout, "wait", 0, "wait for so long until the operator is well")
 	cmd.Flags().BoolVar(&strict, "strict", false, "findings about ranges and policies count, too")
-	cmd.Flags().StringVarP(&format, "output", "o", "", "output format: wide, json or yaml")
+	cli.AddOutput(cmd, &format, "wide")
 	return cmd
 }
 
@@ -168,14 +167,14 @@ type agent struct {
 }
 
 func (i Installation) print(w io.Writer, format string) error {
-	if format == "json" || format == "yaml" {
-		return batch.Encode(w, i, format)
+	if !cli.AsTable(format) && format != "wide" {
+		return cli.Encode(w, i, format)
 	}
 	l := cli.Listing{Table: metav1.Table{ColumnDefinitions: cli.Columns("PART", "WELL", "STATUS")}}
 	for _, p := range i.Parts {
 		l.Table.Rows = append(l.Table.Rows, metav1.TableRow{Cells: []any{p.Name, p.Well, p.Text}})
 	}
-	if err := (&cli.Output{}).Print(w, l); err != nil || format == "" || len(i.Agents) == 0 {
+	if err := (&cli.Output{}).Print(w, l); err != nil || cli.AsTable(format) || len(i.Agents) == 0 {
 		return err
 	}
 	if _, err := io.WriteString(w, "\n"); err != nil {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,32 +21,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
-// filter says which addresses are listed; an empty field lets all pass.
-type filter struct{ serviceCIDR, band, namespace, state, parent, policy string }
-
-func (f filter) matches(a view.Address) bool {
-	is := func(want, has string) bool { return want == "" || want == has }
-	return is(f.band, a.Band) && is(f.state, a.State) && is(f.policy, a.Policy) &&
-		(f.serviceCIDR == "" || slices.Contains(a.ServiceCIDRs, f.serviceCIDR)) &&
-		(f.namespace == "" || strings.HasPrefix(parentOf(a), "services "+f.namespace+"/")) &&
-		(f.parent == "" || strings.HasSuffix(parentOf(a), f.parent))
-}
-
-// parentOf is the Service that has an address, or else what its IPAddress names.
-func parentOf(a view.Address) string {
-	if len(a.Services) > 0 {
-		return "services " + strings.Join(a.Services, ",")
-	}
-	return cmp.Or(a.Parent, "<none>")
-}
-
-func (f filter) validate() error {
-	return cmp.Or(
-		cli.OneOfOrEmpty("--band", f.band, "static", "dynamic"),
-		cli.OneOfOrEmpty("--state", f.state, "allocated", "reserved", "cooling"),
-	)
-}
-
 // NewAddresses returns the command `addresses` with its subcommand `show`.
 func NewAddresses(a *cli.Session) *cobra.Command {
 	var out cli.Output
@@ -56,24 +31,30 @@ func NewAddresses(a *cli.Session) *cobra.Command {
 		Short:   "List the addresses in use, with who has them and why",
 		Example: `  kubectl clusterip addresses --range=kubernetes --band=static
   kubectl clusterip addresses --state=cooling -o wide
+  kubectl clusterip addresses --parent=policy/team
   kubectl clusterip addresses show 10.96.0.10`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.namespace = a.Namespace()
+			if f.everywhere {
+				f.namespace = ""
+			}
 			if err := cmp.Or(out.Validate(), f.validate()); err != nil {
 				return err
 			}
-			f.namespace = a.Namespace()
 			return printAddresses(cmd.Context(), a, f, out)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&out.Format, "output", "o", "", "output format: wide, json, yaml or name")
-	flags.BoolVar(&out.NoHeaders, "no-headers", false, "leave out the head of the table")
+	out.AddFlags(cmd)
+	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "addresses of all namespaces, as without --namespace")
 	flags.StringVar(&f.serviceCIDR, "range", "", "only addresses of this ServiceCIDR")
 	flags.StringVar(&f.band, "band", "", "only addresses of this band: static or dynamic")
 	flags.StringVar(&f.state, "state", "", "only addresses in this state: allocated, reserved or cooling")
-	flags.StringVar(&f.parent, "parent", "", "only addresses of this parent: NAMESPACE/NAME of a Service, or NAME of a policy")
+	flags.StringVar(&f.parent, "parent", "", "only addresses of this parent: NAMESPACE/NAME of a Service, NAME of a policy, or TYPE/NAME")
 	flags.StringVar(&f.policy, "policy", "", "only addresses that this ServiceCIDRPolicy keeps")
+	_ = cmd.RegisterFlagCompletionFunc("range", a.Complete(cli.KindRange, 0)) // both fail for flags that there are not
+	_ = cmd.RegisterFlagCompletionFunc("policy", a.Complete(cli.KindPolicy, 0))
 	cmd.AddCommand(newShow(a))
 	return cmd
 }
@@ -82,20 +63,46 @@ func newShow(a *cli.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ADDRESS",
 		Short: "Who has an address, since when, what is wrong with it, and its last events",
-		Args:  cobra.ExactArgs(1),
+		Args:  cli.OneArgument("ADDRESS", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			address, err := netip.ParseAddr(args[0])
+			address, err := parseAddress(args[0])
 			if err != nil {
-				return fmt.Errorf("%q is no address", args[0])
+				return fmt.Errorf("%.300q is no address; write one as 10.96.0.10 or fd00::10", args[0])
 			}
-			return show(cmd.Context(), a, address.Unmap())
+			return show(cmd.Context(), a, address)
 		},
 	}
 }
 
+// parseAddress reads an address, be it written as -o name prints it. A zone is of no Service.
+func parseAddress(text string) (netip.Addr, error) {
+	if word, rest, ok := strings.Cut(text, "/"); ok && cli.KindOf(word) == cli.KindAddress {
+		text = rest
+	}
+	a, err := netip.ParseAddr(text)
+	if err == nil && a.Zone() != "" {
+		err = fmt.Errorf("%s has a zone", text)
+	}
+	return a.Unmap(), err
+}
+
 func printAddresses(ctx context.Context, a *cli.Session, f filter, out cli.Output) error {
-	v, err := a.View(ctx)
+	s, err := a.Open()
 	if err != nil {
+		return err
+	}
+	own, err := tenantOf(ctx, s, f.namespace)
+	switch {
+	case err != nil:
+		return err
+	case own:
+		return printOwnAddresses(ctx, a, s, f, out)
+	}
+	v, err := s.View(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.known(ctx, s); err != nil {
 		return err
 	}
 	all, err := v.Addresses(ctx)
@@ -103,15 +110,16 @@ func printAddresses(ctx context.Context, a *cli.Session, f filter, out cli.Outpu
 		return err
 	}
 	all = slices.DeleteFunc(all, func(one view.Address) bool { return !f.matches(one) })
-	return out.Print(a.Out, listAddresses(all, time.Now()))
+	return out.List(a.Streams, listAddresses(all, time.Now(), "<none>"))
 }
 
-func listAddresses(all []view.Address, now time.Time) cli.Listing {
+// listAddresses lists addresses; nothing stands for what is not there, or not known.
+func listAddresses(all []view.Address, now time.Time, nothing string) cli.Listing {
 	l := cli.Listing{
 		Value: struct {
 			Kind  string         `json:"kind"`
 			Items []view.Address `json:"items"`
-		}{"AddressList", all},
+		}{"AddressList", append([]view.Address{}, all...)}, // programs find a list
 		Table: metav1.Table{ColumnDefinitions: cli.Columns("ADDRESS", "STATE", "PARENT", "RANGE", "BAND", "POLICY", "+PROBLEM", "+AGE")},
 	}
 	for _, a := range all {
@@ -121,8 +129,8 @@ func listAddresses(all []view.Address, now time.Time) cli.Listing {
 		}
 		l.Names = append(l.Names, "ipaddress.networking.k8s.io/"+a.Address.String())
 		l.Table.Rows = append(l.Table.Rows, metav1.TableRow{Cells: []any{
-			a.Address, a.State, parentOf(a), cmp.Or(strings.Join(a.ServiceCIDRs, ","), "<none>"), cmp.Or(a.Band, "<none>"), cmp.Or(a.Policy, "<none>"),
-			cmp.Or(strings.Join(problems(a), "; "), "<none>"), age,
+			a.Address, a.State, parentOf(a), cmp.Or(strings.Join(a.ServiceCIDRs, ","), nothing), cmp.Or(a.Band, nothing), cmp.Or(a.Policy, nothing),
+			cmp.Or(strings.Join(problems(a), "; "), nothing), age,
 		}})
 	}
 	return l
@@ -136,30 +144,37 @@ func show(ctx context.Context, a *cli.Session, address netip.Addr) error {
 	if err != nil {
 		return err
 	}
+	own, err := tenantOf(ctx, s, a.Namespace())
+	switch {
+	case err != nil:
+		return err
+	case own:
+		return showOwn(ctx, a, s, address)
+	}
 	out, err := whyAddress(ctx, s, address)
 	if err != nil {
 		return err
 	}
-	events, err := events(ctx, s, out.Addresses[0])
+	about := []client.ObjectKey{{Namespace: metav1.NamespaceDefault, Name: address.String()}} // events of objects without a namespace are there
+	events, err := events(ctx, s, address, append(about, servicesOf(out.Addresses[0])...))
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriter(a.Out)
 	now := time.Now()
 	out.Describe(w, now)
-	for _, e := range events {
-		cli.Write(w, "  %s ago: %s: %s\n", duration.HumanDuration(now.Sub(seen(e))), e.Reason, e.Message)
-	}
+	describeEvents(w, events, now)
 	return w.Flush()
 }
 
-// events returns the last events about an address: of Services that name it, and of its IPAddress.
-func events(ctx context.Context, s *cli.Cluster, a view.Address) (all []corev1.Event, err error) {
-	about := []client.ObjectKey{{Namespace: metav1.NamespaceDefault, Name: a.Address.String()}} // events of objects without a namespace are there
-	for _, name := range a.Services {
-		namespace, name, _ := strings.Cut(name, "/")
-		about = append(about, client.ObjectKey{Namespace: namespace, Name: name})
+func describeEvents(w io.Writer, all []corev1.Event, now time.Time) {
+	for _, e := range all {
+		cli.Write(w, "  %s ago: %s: %s\n", duration.HumanDuration(now.Sub(seen(e))), e.Reason, e.Message)
 	}
+}
+
+// events returns the last events about an address: those of the objects that name it.
+func events(ctx context.Context, s *cli.Cluster, address netip.Addr, about []client.ObjectKey) (all []corev1.Event, err error) {
 	for _, o := range about {
 		list := &corev1.EventList{}
 		if err := s.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingFields{"involvedObject.name": o.Name}); err != nil {
@@ -167,7 +182,7 @@ func events(ctx context.Context, s *cli.Cluster, a view.Address) (all []corev1.E
 		}
 		all = append(all, list.Items...)
 	}
-	text := a.Address.String()
+	text := address.String()
 	all = slices.DeleteFunc(all, func(e corev1.Event) bool { return e.InvolvedObject.Name != text && !strings.Contains(e.Message, text) })
 	slices.SortFunc(all, func(a, b corev1.Event) int { return seen(b).Compare(seen(a)) })
 	return all[:min(len(all), lastEvents)], nil

@@ -24,6 +24,10 @@ import (
 
 // Describe prints an answer for people.
 func (o Answer) Describe(w io.Writer, now time.Time) {
+	if o.Partial != "" {
+		o.describePartial(w)
+		return
+	}
 	for _, a := range o.Addresses {
 		describeAddress(w, a, now)
 	}
@@ -44,6 +48,9 @@ func (o Answer) Describe(w io.Writer, now time.Time) {
 	}
 	if o.Range != nil {
 		describeRange(w, *o.Range)
+	}
+	if o.Policy != nil {
+		describePolicy(w, *o.Policy)
 	}
 }
 
@@ -88,7 +95,7 @@ func describeAddress(w io.Writer, a view.Address, now time.Time) {
 		cli.Write(w, "  no ServiceCIDR offers it\n")
 	}
 	if a.IPAddress != nil {
-		cli.Write(w, "  %s, created %s ago\n", a.Parent, duration.HumanDuration(now.Sub(a.IPAddress.CreationTimestamp.Time)))
+		cli.Write(w, "  %s, created %s ago\n", upstream.Describe(a.IPAddress), duration.HumanDuration(now.Sub(a.IPAddress.CreationTimestamp.Time)))
 	}
 	switch {
 	case a.Reservation != "" && a.ReservationFor != "":
@@ -218,11 +225,8 @@ func describePolicies(w io.Writer, all []admission.PolicySelection) {
 
 func describeRange(w io.Writer, r rangeAnswer) {
 	for _, one := range r.Ranges {
-		soon := one.forecast()
-		if soon != "full" {
-			soon = "full in " + soon
-		}
-		cli.Write(w, "%s: %.0f %% in use, %s free, %s; policies %s\n", one.CIDR, one.share(), number(float64(one.Static.Free)+float64(one.Dynamic.Free)), soon, one.policies())
+		cli.Write(w, "%s: %.0f %% in use, %d reserved, %d cooling, %s free, %s; policies %s\n", one.CIDR, one.share(), one.Static.Reserved+one.Dynamic.Reserved,
+			one.Static.Cooling+one.Dynamic.Cooling, number(float64(one.Static.Free)+float64(one.Dynamic.Free)), one.outlook(), one.policies())
 	}
 	if len(r.Ranges) > 0 && r.Ranges[0].Terminating {
 		cli.Write(w, "It is being deleted, and held by the finalizers %s\n", strings.Join(r.Finalizers, ", "))

@@ -34,11 +34,44 @@ func NewMap(a *cli.Session) *cobra.Command {
   |  before the first cell of the dynamic band`,
 		Example: `  kubectl clusterip map kubernetes
   kubectl clusterip map 10.96.4.0/24 --svg map.svg`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return drawMap(cmd.Context(), a, args[0], file) },
+		Args: cli.OneArgument("NAME or CIDR", 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			what, err := mapArgument(args[0])
+			if err == nil && cmd.Flags().Changed("svg") {
+				err = cli.ValidFile("--svg", file)
+			}
+			if err != nil {
+				return err
+			}
+			return drawMap(cmd.Context(), a, what, file)
+		},
 	}
+	cmd.ValidArgsFunction = a.Complete(cli.KindRange, 1)
 	cmd.Flags().StringVar(&file, "svg", "", "write a picture into this file instead")
 	return cmd
+}
+
+// mapArgument reads the name of a ServiceCIDR, or a CIDR.
+func mapArgument(text string) (string, error) {
+	if first, bits, ok := strings.Cut(text, "/"); ok && cli.KindOf(first) == "" {
+		return text, validCIDR(text, first, bits)
+	}
+	if _, err := netip.ParseAddr(text); err == nil {
+		return "", fmt.Errorf("%s is an address, not a CIDR; write %s/BITS, or `kubectl clusterip why %s`", text, text, text)
+	}
+	return rangeName(text)
+}
+
+// validCIDR says what is wrong with a CIDR that was cut in two.
+func validCIDR(text, first, bits string) error {
+	address, err := netip.ParseAddr(first)
+	if err != nil || address.Zone() != "" {
+		return fmt.Errorf("%.300q is neither a CIDR nor the name of a ServiceCIDR; write it as 10.96.0.0/24", text)
+	}
+	if _, err := netip.ParsePrefix(text); err != nil {
+		return fmt.Errorf("%.300q is no CIDR: behind the slash of an %s address is a number from 0 to %d, not %.60q", text, allocator.FamilyOf(address), address.BitLen(), bits)
+	}
+	return nil
 }
 
 // Cell is a run of addresses and what they are used for.
@@ -70,34 +103,55 @@ func drawMap(ctx context.Context, a *cli.Session, what, file string) error {
 	if err != nil {
 		return err
 	}
-	list := &networkingv1.ServiceCIDRList{}
-	if err := s.ListNamed(ctx, list, "ServiceCIDRs"); err != nil {
-		return err
-	}
-	ranges, err := RangesToDraw(what, list.Items)
-	if err != nil {
-		return err
-	}
-	v, err := s.View(ctx)
-	if err != nil {
-		return err
-	}
-	wrong, err := WrongAddresses(ctx, v)
+	own, err := tenantOf(ctx, s, a.Namespace())
 	if err != nil {
 		return err
 	}
 	var charts []Chart
-	for _, r := range ranges {
-		charts = append(charts, NewChart(r, mapBits, v.Usage, wrong))
+	if own {
+		cli.Write(a.ErrOut, "Only ClusterIPs of namespace %s are drawn; more is told by %s\n", a.Namespace(), unread)
+		charts, err = ownCharts(ctx, s, a.Namespace(), what)
+	} else {
+		charts, err = chartsOf(ctx, s, what)
+	}
+	if err != nil {
+		return err
 	}
 	if file != "" {
-		return batch.Replace(file, func(w io.Writer) error { return drawSVG(w, charts) })
+		if err := batch.Replace(file, func(w io.Writer) error { return drawSVG(w, charts) }); err != nil {
+			return fmt.Errorf("writing --svg %s: %w", file, err)
+		}
+		return nil
 	}
 	w := bufio.NewWriter(a.Out)
 	for _, c := range charts {
 		c.draw(w)
 	}
 	return w.Flush()
+}
+
+// chartsOf draws what is asked for, with all that is known of the cluster.
+func chartsOf(ctx context.Context, s *cli.Cluster, what string) (charts []Chart, err error) {
+	list := &networkingv1.ServiceCIDRList{}
+	if err := s.ListNamed(ctx, list, "ServiceCIDRs"); err != nil {
+		return nil, err
+	}
+	ranges, err := RangesToDraw(what, list.Items)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wrong, err := WrongAddresses(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range ranges {
+		charts = append(charts, NewChart(r, mapBits, v.Usage, wrong))
+	}
+	return charts, nil
 }
 
 // Part is a part of a range, which tells the bands.
@@ -121,10 +175,13 @@ func RangesToDraw(what string, all []networkingv1.ServiceCIDR) (out []Part, err 
 			}
 		}
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%q: %w; give the name of a ServiceCIDR, or a CIDR that lies in one; `kubectl clusterip ranges` lists all", what, ErrNothing)
+	if len(out) > 0 {
+		return out, nil
 	}
-	return out, nil
+	if notACIDR != nil {
+		return nil, absent("ServiceCIDR", what, cidrNames(all), "kubectl clusterip ranges")
+	}
+	return nil, fmt.Errorf("%s: %w: no ServiceCIDR has all of it; `kubectl clusterip ranges` lists all", what, ErrNothing)
 }
 
 // WrongAddresses are those with which something is wrong.

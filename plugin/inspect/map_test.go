@@ -79,3 +79,19 @@ func TestWhatIsDrawn(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatMapIsAsked(t *testing.T) {
+	for text, want := range map[string]string{"kubernetes": "kubernetes", "range/kubernetes": "kubernetes", "10.96.4.9/24": "10.96.4.9/24", "fd00::/64": "fd00::/64"} {
+		if got, err := mapArgument(text); err != nil || got != want {
+			t.Errorf("%s: %q, error %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"10.96.4.0/33": "behind the slash of an IPv4 address is a number from 0 to 32", "fd00::/129": "an IPv6 address is a number from 0 to 128", "10.96.4.0/": "not \"\"", "10.96.4.0/024": "is no CIDR",
+		"10.96.4/24": "is neither a CIDR nor the name", "fe80::1%eth0/64": "is neither", "a/b": "is neither", "svc/web": "names no ServiceCIDR", "10.96.0.1": "is an address, not a CIDR; write 10.96.0.1/BITS",
+	} {
+		if _, err := mapArgument(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
+}

@@ -140,8 +140,9 @@ func (r Range) left() float64 {
 // size is added up in floating point: two bands of a /64 are more than an int64 holds.
 func (r Range) size() float64 { return float64(r.Static.Size) + float64(r.Dynamic.Size) }
 
+// share is how much of the range Services use. What is reserved or cools down is counted by itself.
 func (r Range) share() float64 {
-	return percent(r.size()-float64(r.Static.Free)-float64(r.Dynamic.Free), r.size())
+	return percent(float64(r.Static.Allocated)+float64(r.Dynamic.Allocated), r.size())
 }
 
 func percent(part, whole float64) float64 {

@@ -30,7 +30,7 @@ func NewRanges(a *cli.Session) *cobra.Command {
 		Short:   "How full every ServiceCIDR is, and when it will be",
 		Long: `Lists every range of every ServiceCIDR, the one that is full first at the top.
 
-USED, RESERVED and COOLING count addresses, the percentage those that are not free; STATIC is the use of the static band (KEP-3070), which is kept for addresses that people choose.
+USED, RESERVED and COOLING count addresses, each of them once; STATIC is how much of the static band (KEP-3070) is not free, which is kept for addresses that people choose.
 FULL-IN is when the range is full if it goes on growing as in the last hours. The counts are those of the operator, half a minute old at most.
 Without the operator all Services and IPAddresses are listed and counted, and nothing is known about growth.`,
 		Example: `  kubectl clusterip ranges
@@ -39,11 +39,16 @@ Without the operator all Services and IPAddresses are listed and counted, and no
 			if err := out.Validate(); err != nil {
 				return err
 			}
-			return printRanges(cmd.Context(), a, args, out, follow)
+			names, err := rangeArguments(args)
+			if err != nil {
+				return err
+			}
+			return printRanges(cmd.Context(), a, names, out, follow)
 		},
 	}
-	cmd.Flags().StringVarP(&out.Format, "output", "o", "", "output format: wide, json, yaml or name")
-	cmd.Flags().BoolVar(&out.NoHeaders, "no-headers", false, "leave out the head of the table")
+	const many = 1000
+	cmd.ValidArgsFunction = a.Complete(cli.KindRange, many)
+	out.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "after the list, print each ServiceCIDR that changes")
 	return cmd
 }
@@ -72,7 +77,7 @@ func printRanges(ctx context.Context, a *cli.Session, names []string, out cli.Ou
 			return err
 		}
 	}
-	if err := out.Print(a.Out, listRanges(all, time.Now())); err != nil || !follow {
+	if err := out.List(a.Streams, listRanges(all, time.Now())); err != nil || !follow {
 		return err
 	}
 	return watchRanges(ctx, a, s, list.ResourceVersion, policies.Items, names, out)
@@ -82,7 +87,7 @@ func printRanges(ctx context.Context, a *cli.Session, names []string, out cli.Ou
 func only(all []Range, names []string) (some []Range, err error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(r Range) bool { return r.ServiceCIDR == name }) {
-			return nil, fmt.Errorf("ServiceCIDR %q: %w; `kubectl clusterip ranges` lists all", name, ErrNothing)
+			return nil, absent("ServiceCIDR", name, rangeNames(all), "kubectl clusterip ranges")
 		}
 	}
 	return slices.DeleteFunc(all, func(r Range) bool { return !slices.Contains(names, r.ServiceCIDR) }), nil
@@ -113,7 +118,7 @@ func watchRanges(ctx context.Context, a *cli.Session, s *cli.Cluster, from strin
 }
 
 func listRanges(all []Range, now time.Time) cli.Listing {
-	l := cli.Listing{Value: rangeList{"RangeList", all}, Table: metav1.Table{ColumnDefinitions: cli.Columns(
+	l := cli.Listing{Value: rangeList{"RangeList", append([]Range{}, all...)}, Table: metav1.Table{ColumnDefinitions: cli.Columns(
 		"NAME", "CIDR", "SIZE", "USED", "FREE", "RESERVED", "COOLING", "STATIC", "FULL-IN", "READY", "+FAMILY", "+POLICIES", "+AGE", "+BLOCKED-BY")}}
 	for _, r := range all {
 		l.Names = append(l.Names, "servicecidr.networking.k8s.io/"+r.ServiceCIDR)
@@ -153,6 +158,20 @@ func (r Range) forecast() string {
 		return "<unknown>"
 	default:
 		return "<none>"
+	}
+}
+
+// outlook is the forecast in words.
+func (r Range) outlook() string {
+	switch soon := r.forecast(); soon {
+	case "full":
+		return soon
+	case "<unknown>":
+		return "and it is not known how it grows"
+	case "<none>":
+		return "and it does not grow"
+	default:
+		return "full in " + soon
 	}
 }
 

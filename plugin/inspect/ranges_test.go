@@ -36,7 +36,7 @@ func someRanges() []Range {
 func TestRangesAsATable(t *testing.T) {
 	for format, want := range map[string]string{
 		"": `NAME   CIDR           SIZE   USED        FREE   RESERVED   COOLING   STATIC   FULL-IN     READY
-team   10.97.0.0/24   254    216 (92%)   19     0          19        100%     2d          True
+team   10.97.0.0/24   254    216 (85%)   19     0          19        100%     2d          True
 old    fd00:96::/64   2^63   2 (0%)      2^63   0          0         0%       <unknown>   Blocked
 full   10.98.0.0/28   14     14 (100%)   0      0          0         <none>   full        True
 calm   10.99.0.0/24   254    3 (1%)      251    0          0         0%       <none>      True

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
-	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
@@ -32,34 +30,60 @@ import (
 func NewWhy(a *cli.Session) *cobra.Command {
 	var format, withLabels string
 	cmd := &cobra.Command{
-		Use:   "why service/NAMESPACE/NAME | namespace/NAME | range/NAME | ADDRESS",
+		Use:   "why service/NAME | namespace/NAME | range/NAME | policy/NAME | ADDRESS",
 		Short: "Why a Service has this address, is refused, or a range does not go",
 		Long: `Explains one thing:
 
-  service/NAMESPACE/NAME   where its addresses come from, or what would happen if it were created now
-  namespace/NAME           what would happen to a new Service there
-  range/NAME               why a ServiceCIDR is not ready, is full, or is not deleted
-  ADDRESS                  who has the address, and who may have it
+  service/NAME      where its addresses come from, or what would happen if it were created now;
+                    it is in the namespace of -n or of the kubeconfig, if not service/NAMESPACE/NAME
+  namespace/NAME    what would happen to a new Service there
+  range/NAME        why a ServiceCIDR is not ready, is full, or is not deleted
+  policy/NAME       what is wrong with a ServiceCIDRPolicy, its ranges, and what it refused
+  ADDRESS           who has the address, and who may have it
 
 What would happen is computed by the function by which the admission webhook decides. Nothing is changed.`,
 		Example: `  kubectl clusterip why service/shop/web
+  kubectl clusterip why svc/web -n shop
   kubectl clusterip why namespace/shop --labels=tier=web
   kubectl clusterip why 10.96.0.10`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.OneArgument("TYPE/NAME or ADDRESS", 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.OneOfOrEmpty("--output", format, "json", "yaml"); err != nil {
+			if err := cli.ValidOutput(format); err != nil {
 				return err
 			}
 			set, err := labels.ConvertSelectorToLabelsMap(withLabels)
 			if err != nil {
 				return fmt.Errorf("--labels: %w; write them as name=value,name=value", err)
 			}
-			return why(cmd.Context(), a, args[0], set, format)
+			subject := strings.Join(args, "/") // TYPE NAME, as kubectl takes it too
+			of, err := parseSubject(subject, cmp.Or(a.Namespace(), metav1.NamespaceDefault))
+			if err == nil && of.Kind == cli.KindService && a.Namespace() != "" && of.Namespace != a.Namespace() {
+				err = fmt.Errorf("%s is not in the namespace of --namespace=%s; leave one of both out", subject, a.Namespace())
+			}
+			if err != nil {
+				return err
+			}
+			return why(cmd.Context(), a, subject, set, format)
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "", "output format: json or yaml; text without it")
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		return completeSubject(cmd.Context(), a, args, word)
+	}
+	cli.AddOutput(cmd, &format)
 	cmd.Flags().StringVarP(&withLabels, "labels", "l", "", "labels of the Service that would be created: name=value,name=value")
 	return cmd
+}
+
+// completeSubject completes TYPE/NAME: first the type, then the name by what the cluster has.
+func completeSubject(ctx context.Context, a *cli.Session, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	kind, _, typed := strings.Cut(word, "/")
+	switch {
+	case len(args) > 0:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case typed:
+		return a.Names(ctx, cli.KindOf(kind), kind+"/", word), cobra.ShellCompDirectiveNoFileComp
+	}
+	return []string{"service/", "namespace/", "range/", "policy/"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // Answer is what `why` prints, in one of its parts for people.
@@ -78,11 +102,10 @@ type Answer struct {
 	IfCreated *admission.Explanation `json:"ifCreated,omitempty"`
 	// Range is a ServiceCIDR with what is wrong with it.
 	Range *rangeAnswer `json:"range,omitempty"`
-}
-
-type pastRefusal struct {
-	Policy string `json:"policy"`
-	v1alpha1.PolicyRefusal
+	// Partial says what the user may not read, and how to find it out: set, there is but Addresses.
+	Partial string `json:"partial,omitempty"`
+	// Policy is a ServiceCIDRPolicy with what is wrong with it.
+	Policy *policyAnswer `json:"policy,omitempty"`
 }
 
 type rangeAnswer struct {
@@ -96,51 +119,67 @@ func why(ctx context.Context, a *cli.Session, subject string, set labels.Set, fo
 	if err != nil {
 		return err
 	}
-	explain, err := Question(s, subject, set)
+	of, err := parseSubject(subject, s.Namespace)
 	if err != nil {
 		return err
 	}
-	out, err := explain(ctx)
+	own, err := tenantOf(ctx, s, a.Namespace())
+	if err != nil {
+		return err
+	}
+	var out Answer
+	if own {
+		out, err = ownAnswer(ctx, s, a.Namespace(), of)
+	} else {
+		out, err = answer(ctx, s, of, set)
+	}
 	if err != nil {
 		return err
 	}
 	out.Subject = subject
-	if format != "" {
-		return batch.Encode(a.Out, out, format)
+	if !cli.AsTable(format) {
+		return cli.Encode(a.Out, out, format)
 	}
 	w := bufio.NewWriter(a.Out)
 	out.Describe(w, time.Now())
 	return w.Flush()
 }
 
-// Question reads what is asked.
+// Question reads what is asked. A Service without a namespace is in that of the kubeconfig.
 func Question(s *cli.Cluster, subject string, set labels.Set) (func(context.Context) (Answer, error), error) {
-	kind, rest, _ := strings.Cut(subject, "/")
-	namespace, name, _ := strings.Cut(rest, "/")
-	switch kind {
-	case "service", "services", "svc":
-		if namespace == "" || name == "" {
-			return nil, fmt.Errorf("%q names no Service; write service/NAMESPACE/NAME", subject)
-		}
-		return func(ctx context.Context) (Answer, error) {
-			return whyService(ctx, s, types.NamespacedName{Namespace: namespace, Name: name}, set)
-		}, nil
-	case "namespace", "namespaces", "ns":
-		if namespace == "" || name != "" {
-			return nil, fmt.Errorf("%q names no namespace; write namespace/NAME", subject)
-		}
-		return func(ctx context.Context) (Answer, error) { return whyNamespace(ctx, s, namespace, set) }, nil
-	case "range", "ranges", "servicecidr", "servicecidrs":
-		if rest == "" {
-			return nil, fmt.Errorf("%q names no ServiceCIDR; write range/NAME", subject)
-		}
-		return func(ctx context.Context) (Answer, error) { return whyRange(ctx, s, rest) }, nil
-	}
-	address, err := netip.ParseAddr(subject)
+	of, err := parseSubject(subject, s.Namespace)
 	if err != nil {
-		return nil, fmt.Errorf("%q is neither an address nor service/NAMESPACE/NAME, namespace/NAME or range/NAME", subject)
+		return nil, err
 	}
-	return func(ctx context.Context) (Answer, error) { return whyAddress(ctx, s, address.Unmap()) }, nil
+	return func(ctx context.Context) (Answer, error) { return answer(ctx, s, of, set) }, nil
+}
+
+// parseSubject reads what `why` explains: TYPE/NAME, or an address.
+func parseSubject(text, namespace string) (of cli.Subject, err error) {
+	of, known, err := cli.ParseSubject(text, namespace)
+	if known && of.Kind != cli.KindAddress {
+		return of, err
+	}
+	address, err := parseAddress(text)
+	if err != nil {
+		return of, fmt.Errorf("%.300q is neither an address nor service/NAME, service/NAMESPACE/NAME, namespace/NAME, range/NAME or policy/NAME", text)
+	}
+	return cli.Subject{Kind: cli.KindAddress, Name: address.String()}, nil
+}
+
+func answer(ctx context.Context, s *cli.Cluster, of cli.Subject, set labels.Set) (Answer, error) {
+	switch of.Kind {
+	case cli.KindService:
+		return whyService(ctx, s, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, set)
+	case cli.KindNamespace:
+		return whyNamespace(ctx, s, of.Name, set)
+	case cli.KindRange:
+		return whyRange(ctx, s, of.Name)
+	case cli.KindPolicy:
+		return whyPolicy(ctx, s, of.Name)
+	default:
+		return whyAddress(ctx, s, netip.MustParseAddr(of.Name))
+	}
 }
 
 func whyService(ctx context.Context, s *cli.Cluster, name types.NamespacedName, set labels.Set) (out Answer, err error) {
@@ -238,8 +277,7 @@ func refusals(ctx context.Context, s *cli.Cluster, of string) (all []pastRefusal
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b pastRefusal) int { return cmp.Compare(b.Time.UnixMicro(), a.Time.UnixMicro()) })
-	return all, nil
+	return foldRefusals(all), nil
 }
 
 func whyAddress(ctx context.Context, s *cli.Cluster, address netip.Addr) (out Answer, err error) {
@@ -256,7 +294,11 @@ func whyRange(ctx context.Context, s *cli.Cluster, name string) (out Answer, err
 	cidr := &networkingv1.ServiceCIDR{}
 	switch err := s.Get(ctx, client.ObjectKey{Name: name}, cidr); {
 	case apierrors.IsNotFound(err):
-		return out, fmt.Errorf("ServiceCIDR %q: %w; `kubectl clusterip ranges` lists all", name, ErrNothing)
+		all := &networkingv1.ServiceCIDRList{}
+		if err := s.ListNamed(ctx, all, "ServiceCIDRs"); err != nil {
+			return out, err
+		}
+		return out, absent("ServiceCIDR", name, cidrNames(all.Items), "kubectl clusterip ranges")
 	case err != nil:
 		return out, fmt.Errorf("reading ServiceCIDR %s: %w", name, cli.Permission(err))
 	}
@@ -271,6 +313,3 @@ func whyRange(ctx context.Context, s *cli.Cluster, name string) (out Answer, err
 	out.Range = &rangeAnswer{Ranges: infos, Conditions: cidr.Status.Conditions, Finalizers: cidr.Finalizers}
 	return out, err
 }
-
-// ErrNothing is for a question about something that is not there.
-var ErrNothing = errors.New("there is no such object")

@@ -24,7 +24,7 @@ func newCheck(m *command) *cobra.Command {
 			return m.check(cmd.Context(), output)
 		},
 	}
-	cli.AddOutput(cmd, &output, "table, json or yaml")
+	cli.AddOutput(cmd, &output)
 	return cmd
 }
 

@@ -44,6 +44,9 @@ The values are saved in a file first, from which --restore puts them back. Witho
 }
 
 func (m *command) finalize(ctx context.Context, f finalizing) error {
+	if err := cli.ValidFile("--archive", f.archive); err != nil {
+		return err
+	}
 	l, err := m.from.Open(ctx, needEtcd, needAPI)
 	if err != nil {
 		return err

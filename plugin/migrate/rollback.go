@@ -43,6 +43,9 @@ Without --yes it says what it would change. The order of things:
 }
 
 func (m *command) rollback(ctx context.Context, r rollingBack) error {
+	if err := cli.ValidFile("--archive", r.archive); err != nil {
+		return err
+	}
 	l, err := m.from.Open(ctx, needEtcd)
 	if err != nil {
 		return err

@@ -56,6 +56,10 @@ func (m *command) run(ctx context.Context, r running) error {
 	case r.leakGrace < time.Second:
 		return errors.New("--leak-grace must be a second or more, and should be longer than kube-apiserver's --request-timeout")
 	}
+	plan, err := r.plan()
+	if err != nil {
+		return err
+	}
 	l, err := m.from.Open(ctx, needs...)
 	if err != nil {
 		return err
@@ -67,7 +71,7 @@ func (m *command) run(ctx context.Context, r running) error {
 	if r.dryRun {
 		return m.preview(ctx, l, r.options, false)
 	}
-	approved, err := r.approved(ctx, l)
+	approved, err := approved(ctx, l, plan)
 	if err != nil {
 		return err
 	}
@@ -80,26 +84,31 @@ func (m *command) run(ctx context.Context, r running) error {
 	return m.tell(result, err, "the plan does not list it")
 }
 
-// approved are the steps of the plan that was given, nil without one.
-func (r running) approved(ctx context.Context, l *Link) ([]migration.Step, error) {
+// plan is the one that was given, nil without one.
+func (r running) plan() (*migration.Report, error) {
 	if r.from == "" {
 		return nil, nil
 	}
 	report, err := migration.LoadPlan(r.from)
-	if err != nil {
-		return nil, err
+	return &report, cli.KindHint(err)
+}
+
+// approved are the steps of a plan of this cluster, nil without a plan.
+func approved(ctx context.Context, l *Link, plan *migration.Report) ([]migration.Step, error) {
+	if plan == nil {
+		return nil, nil
 	}
 	cluster, err := l.Cluster(ctx)
 	if err == nil {
-		err = report.Of(cluster, "plan")
+		err = plan.Of(cluster, "plan")
 	}
 	if err != nil {
 		return nil, err
 	}
-	if report.Steps == nil {
+	if plan.Steps == nil {
 		return []migration.Step{}, nil
 	}
-	return report.Steps, nil
+	return plan.Steps, nil
 }
 
 // preview says what would be done, be it all or only what creates.

@@ -42,7 +42,7 @@ server, or, where that does not serve them, with --etcd in etcd.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return m.verify(cmd.Context(), v) },
 	}
-	cli.AddOutput(cmd, &v.output, "table, json or yaml")
+	cli.AddOutput(cmd, &v.output)
 	cmd.Flags().BoolVarP(&v.watch, "watch", "w", false, "keep IPAddresses in step with Services until ended")
 	cmd.Flags().BoolVar(&v.etcd, "etcd", false, "with --watch: yes, write into etcd, past the API server")
 	cli.AddPace(cmd, &v.pace)
@@ -78,7 +78,7 @@ func (m *command) verify(ctx context.Context, v verifying) error {
 	if err := m.print(plan, migration.KindReport, v.output); err != nil {
 		return err
 	}
-	if v.output == "table" {
+	if cli.AsTable(v.output) {
 		m.tellReady(plan)
 	}
 	return status(plan)

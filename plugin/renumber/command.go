@@ -65,6 +65,7 @@ type planFile struct {
 
 func planCommand(a *cli.Session) *cobra.Command {
 	var r planning
+	var everywhere bool
 	cmd := &cobra.Command{
 		Use:   "plan --range OLD --to NEW",
 		Short: "Say which Services would be moved, and to which addresses; changes nothing",
@@ -75,22 +76,72 @@ load balancers. A plan in a file is what ` + "`run --from`" + ` carries out, and
   kubectl clusterip renumber plan --range=10.96.0.0/24 --to=10.200.0.0/22 -n shop -o plan.yaml`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.ValidPlanOutput(r.output); err != nil {
+			r.namespace = a.Namespace()
+			if everywhere {
+				r.namespace = ""
+			}
+			if err := r.validate(); err != nil {
 				return err
 			}
-			r.namespace = a.Namespace()
 			return makePlan(a.Logging(cmd.Context()), a, r)
 		},
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&r.from, "range", nil, "the old range: a ServiceCIDR, or CIDRs")
 	f.StringSliceVar(&r.to, "to", nil, "the new one: a ServiceCIDR, or CIDRs of ServiceCIDRs")
+	f.BoolVarP(&everywhere, "all-namespaces", "A", false, "Services of all namespaces, as without --namespace")
 	f.StringVarP(&r.selector, "selector", "l", "", "only Services with these labels")
 	f.StringSliceVar(&r.include, "include", nil, "NAMESPACE/NAME of Services that are moved although something names their address, default/kubernetes among them")
 	f.BoolVar(&r.loadBalancers, "include-load-balancers", false, "also move Services of type LoadBalancer; a cloud controller may see the moment in which they are none")
 	f.StringVar(&r.keep, "keep", "", "who serves old addresses while they are in use: agent, externalIPs or none; without it agent, where agents run on the nodes, and otherwise externalIPs")
+	for _, flag := range []string{"range", "to"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, a.Complete(cli.KindRange, 0)) // fails for a flag that there is not
+	}
 	cli.AddPlanOutput(cmd, &r.output)
 	return cmd
+}
+
+// validate returns an error if no cluster could make a plan of the flags.
+func (r planning) validate() error {
+	if err := cli.ValidPlanOutput(r.output); err != nil {
+		return err
+	}
+	if len(r.from) == 0 {
+		return errors.New("say which range Services leave: --range=NAME of a ServiceCIDR, or a CIDR")
+	}
+	if len(r.to) == 0 {
+		return errors.New("say where Services go: --to=NAME of a ServiceCIDR, or a CIDR of one")
+	}
+	for flag, all := range map[string][]string{"--range": r.from, "--to": r.to} {
+		for _, text := range all {
+			if _, err := allocator.ParseRange(text); text == "" || strings.Contains(text, "/") && err != nil {
+				return fmt.Errorf("%s: %.300q is neither the name of a ServiceCIDR nor a CIDR, such as 10.96.0.0/24", flag, text)
+			}
+		}
+	}
+	if _, err := labels.Parse(r.selector); err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
+	if _, err := named(r.include); err != nil {
+		return err
+	}
+	if !slices.Contains([]Keep{"", KeepAgent, KeepExternalIPs, KeepNone}, Keep(r.keep)) {
+		return fmt.Errorf("--keep %.300q is none of agent, externalIPs, none", r.keep)
+	}
+	return nil
+}
+
+// named reads the Services that --include names.
+func named(include []string) (sets.Set[types.NamespacedName], error) {
+	all := sets.New[types.NamespacedName]()
+	for _, text := range include {
+		namespace, name, ok := strings.Cut(text, "/")
+		if !ok || namespace == "" || name == "" {
+			return nil, fmt.Errorf("--include: %.300q names no Service; write NAMESPACE/NAME", text)
+		}
+		all.Insert(types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	return all, nil
 }
 
 func makePlan(ctx context.Context, a *cli.Session, r planning) error {
@@ -113,7 +164,7 @@ func makePlan(ctx context.Context, a *cli.Session, r planning) error {
 	if err := a.Put(r.output, p, func(w io.Writer) { table(w, p.Plan) }); err != nil {
 		return err
 	}
-	if batch.FormatOf(r.output) != "" {
+	if cli.PlanFile(r.output) {
 		a.Say("%d Services would be moved, %d are left out; read %s, then: kubectl clusterip renumber run --from %s", len(p.Services), len(p.LeftOut), r.output, r.output)
 	}
 	if len(p.Problems) > 0 {
@@ -180,9 +231,6 @@ func leftRanges(names []string, cidrs []networkingv1.ServiceCIDR) (out []allocat
 			out = append(out, r)
 		}
 	}
-	if len(out) == 0 {
-		return nil, errors.New("say which range Services leave: --range=NAME of a ServiceCIDR, or a CIDR")
-	}
 	return out, nil
 }
 
@@ -205,9 +253,6 @@ func targetRanges(names []string, cidrs []networkingv1.ServiceCIDR) (out []Targe
 			return nil, fmt.Errorf("--to: no ServiceCIDR is called %s or has that range; API servers allocate from ServiceCIDRs alone, so create one first", name)
 		}
 	}
-	if len(out) == 0 {
-		return nil, errors.New("say where Services go: --to=NAME of a ServiceCIDR, or a CIDR of one")
-	}
 	return out, nil
 }
 
@@ -223,13 +268,9 @@ func usable(o *networkingv1.ServiceCIDR) bool {
 
 // rulesFor reads which Services --include names, and what webhooks call.
 func rulesFor(ctx context.Context, s *cli.Cluster, include []string, loadBalancers bool) (r Rules, err error) {
-	r = Rules{IncludeLoadBalancers: loadBalancers, Named: sets.New[types.NamespacedName](), Callers: map[netip.Addr][]string{}, Awaited: map[types.NamespacedName][]string{}}
-	for _, text := range include {
-		namespace, name, ok := strings.Cut(text, "/")
-		if !ok {
-			return r, fmt.Errorf("--include: %q names no Service; write NAMESPACE/NAME", text)
-		}
-		r.Named.Insert(types.NamespacedName{Namespace: namespace, Name: name})
+	r = Rules{IncludeLoadBalancers: loadBalancers, Callers: map[netip.Addr][]string{}, Awaited: map[types.NamespacedName][]string{}}
+	if r.Named, err = named(include); err != nil {
+		return r, err
 	}
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}
 	if err := errors.Join(s.ListNamed(ctx, mutating, "MutatingWebhookConfigurations"), s.ListNamed(ctx, validating, "ValidatingWebhookConfigurations")); err != nil {
@@ -277,21 +318,17 @@ func changesServices(r admissionregistrationv1.RuleWithOperations) bool {
 
 // howToKeep is how old addresses are kept: as the flag says, or as what runs on the nodes allows.
 func howToKeep(ctx context.Context, s *cli.Cluster, flag string) (Keep, error) {
-	switch k := Keep(flag); k {
-	case KeepAgent, KeepExternalIPs, KeepNone:
-		return k, nil
-	case "":
-		agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
-		if err != nil {
-			return "", err
-		}
-		if len(agents) > 0 {
-			return KeepAgent, nil
-		}
-		return KeepExternalIPs, nil
-	default:
-		return "", fmt.Errorf("--keep %q is none of agent, externalIPs, none", flag)
+	if flag != "" {
+		return Keep(flag), nil
 	}
+	agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
+	if err != nil {
+		return "", err
+	}
+	if len(agents) > 0 {
+		return KeepAgent, nil
+	}
+	return KeepExternalIPs, nil
 }
 
 // leaveOutRefused leaves out Services whose new addresses the webhook's own function would refuse.

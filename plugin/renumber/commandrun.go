@@ -78,36 +78,43 @@ func (r *moving) addFlags(cmd *cobra.Command) {
 	f.IntVar(&r.pace.Workers, "workers", 4, "Services at a time")
 }
 
-// loadPlan reads a plan of this cluster.
-func loadPlan(ctx context.Context, s *cli.Cluster, file string) (p planFile, err error) {
+// loadPlan reads a plan from a file.
+func loadPlan(file string) (p planFile, err error) {
 	if file == "" {
 		return p, errors.New("give the plan: --from FILE; `kubectl clusterip renumber plan -o FILE` writes one")
 	}
-	if err := batch.Load(file, &p); err != nil {
-		return p, err
-	}
-	if err := p.Expect(v1alpha1.GroupVersion.String(), KindPlan); err != nil {
-		return p, fmt.Errorf("%s %w", file, err)
+	if err := batch.Load(file, batch.Head{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindPlan}, &p); err != nil {
+		return p, cli.KindHint(err)
 	}
 	if err := p.Validate(); err != nil {
 		return p, fmt.Errorf("%s: %w", file, err)
 	}
+	return p, nil
+}
+
+// openPlan connects to the cluster that a plan is of.
+func openPlan(ctx context.Context, a *cli.Session, file string) (s *cli.Cluster, p planFile, err error) {
+	if p, err = loadPlan(file); err != nil {
+		return nil, p, err
+	}
+	if s, err = a.Open(); err != nil {
+		return nil, p, err
+	}
 	cluster, err := s.UID(ctx)
 	if err != nil {
-		return p, err
+		return nil, p, err
 	}
-	return p, p.Of(cluster, "plan")
+	return s, p, p.Of(cluster, "plan")
 }
 
 func move(ctx context.Context, a *cli.Session, r moving) error {
 	if !cli.ValidPace(r.pace) {
 		return cli.ErrPace
 	}
-	s, err := a.Open()
-	if err != nil {
-		return err
+	if min(r.drain.TTL, r.drain.Quiet, r.drain.Limit) < 0 {
+		return errors.New("--dns-ttl, --quiet and --drain must not be negative")
 	}
-	p, err := loadPlan(ctx, s, r.from)
+	s, p, err := openPlan(ctx, a, r.from)
 	if err != nil {
 		return err
 	}
@@ -237,11 +244,7 @@ Left (its owner has changed it). All of it is read from the cluster.`,
 			if err := cli.ValidOutput(output); err != nil {
 				return err
 			}
-			s, err := a.Open()
-			if err != nil {
-				return err
-			}
-			p, err := loadPlan(cmd.Context(), s, from)
+			s, p, err := openPlan(cmd.Context(), a, from)
 			if err != nil {
 				return err
 			}
@@ -249,7 +252,7 @@ Left (its owner has changed it). All of it is read from the cluster.`,
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "file of the plan")
-	cli.AddOutput(cmd, &output, "table, json or yaml")
+	cli.AddOutput(cmd, &output)
 	return cmd
 }
 

@@ -28,7 +28,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // View is the address index and the compiled policies of a cluster, as the operator has them, for a
@@ -167,7 +166,8 @@ type Address struct {
 	Band         string   `json:"band,omitempty"`
 	// Services have it in spec.clusterIPs: one, unless something is wrong.
 	Services []string `json:"services,omitempty"`
-	// IPAddress is the object at the address, nil without one; Parent is what it names.
+	// IPAddress is the object at the address, nil without one; Parent is what it names, as ParentOf
+	// has it.
 	IPAddress *networkingv1.IPAddress `json:"-"`
 	Parent    string                  `json:"parent,omitempty"`
 	// Policy keeps the address for the Services that it selects, or reserves it, or lets it cool down.
@@ -212,7 +212,7 @@ func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 		return out, fmt.Errorf("reading IPAddress %s: %w", a, err)
 	}
 	if ip != nil {
-		out.IPAddress, out.Parent = ip, upstream.Describe(ip)
+		out.IPAddress, out.Parent = ip, ParentOf(ip).String()
 	}
 	if out.Drift, err = v.driftOf(ctx, a); err != nil {
 		return out, err

@@ -178,7 +178,8 @@ var _ = Describe("check and repair", Ordered, func() {
 	It("refuses what is no report, and users who may not", func(ctx SpecContext) {
 		file := filepath.Join(GinkgoT().TempDir(), "report.yaml")
 		for content, words := range map[string]string{
-			"kind: List\nitems: []\n": `is no report of ` + "`kubectl clusterip check`",
+			"apiVersion: clusterip-operator.io/v1alpha1\nkind: RenumberingPlan\nservices: []\n": "`kubectl clusterip renumber run --from",
+			"kind: List\nitems: []\n": "is of kind List, not CheckReport; `kubectl clusterip check -o FILE` writes one",
 			"kind: CheckReport\nitems: [{check: IPAddressMissing, object: o, message: m, repair: format, address: 10.96.0.9}]\n": `item 1 of`,
 			"kind: CheckReport\nitems: [{check: RangeNearlyFull, object: o, message: m, repair: create}]\n":                      `check "RangeNearlyFull" repairs nothing`,
 			"kind: CheckReport\nitms: []\n": `unknown field "itms"`,
@@ -187,7 +188,7 @@ var _ = Describe("check and repair", Ordered, func() {
 			refuses(ctx, words, "repair", "--from", file)
 		}
 		refuses(ctx, "give the report that is to be carried out: --from FILE", "repair")
-		refuses(ctx, `--output "xml" is none of json, yaml, junit`, "check", "-o", "xml")
+		refuses(ctx, `--output "xml" is none of junit, json, yaml`, "check", "-o", "xml")
 	})
 })
 
@@ -200,7 +201,7 @@ var _ = It("takes the bitmap of Kubernetes 1.32 for no drift", Label("all", "1.3
 	} {
 		result := suite.Must(old.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: strings.Fields(command)}))
 		Expect(result.ExitCode).To(BeZero(), command+": "+result.String())
-		Expect(result.Stdout).To(And(ContainSubstring(words), Not(ContainSubstring("problem"))), command)
+		Expect(result.Stdout+result.Stderr).To(And(ContainSubstring(words), Not(ContainSubstring("problem"))), command)
 	}
 	old.CreateServiceCIDR(ctx, "kubernetes", "10.96.0.0/16")
 	result := suite.Must(old.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: []string{"ranges"}}))

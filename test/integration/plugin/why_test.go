@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -52,6 +53,9 @@ var _ = Describe("why", Ordered, func() {
 		tells(ctx, []string{web + " is the ClusterIP of Service blue/web", "dynamic band of ServiceCIDR blue", "policy blue   dynamic band", "11 free", "<- this one",
 			"policy blue   steers it", `policy red    does not: its namespaceSelector`}, "why", "service/blue/web")
 		tells(ctx, []string{front, "policy red", "ranges open to all", "policy red    steers it"}, "why", "svc/red/front")
+		tells(ctx, []string{front + " is the ClusterIP of Service red/front"}, "why", "svc/front", "-n", "red")
+		tells(ctx, []string{front + " is the ClusterIP of Service red/front"}, "why", "service", "front", "-n", "red")
+		tells(ctx, []string{"it has " + blueRange + " of ServiceCIDR blue: ", "2 reserved", "it keeps Services out of them", "Nothing is wrong with it."}, "why", "policy/blue")
 		tells(ctx, []string{"policy red    does not: its serviceSelector does not match the labels of the Service"}, "why", "service/red/back")
 		tells(ctx, []string{"policy blue   does not: its namespaceSelector does not match the namespace"}, "why", "service/plain/shop")
 		tells(ctx, []string{"10.96.0.14 is none of these: it was chosen"}, "why", "service/blue/outside")
@@ -79,14 +83,30 @@ var _ = Describe("why", Ordered, func() {
 	})
 
 	It("lists addresses, and draws them", func(ctx SpecContext) {
-		Expect(tells(ctx, []string{web, "services blue/web", "blue", "dynamic"}, "addresses", "--range=blue", "--state=allocated")).To(MatchRegexp(`^ADDRESS.*\n.*\n$`))
+		Expect(tells(ctx, []string{web, "   blue/web   ", "blue", "dynamic"}, "addresses", "--range=blue", "--state=allocated")).To(MatchRegexp(`^ADDRESS.*\n.*\n$`))
 		tells(ctx, []string{"10.97.0.2", "10.97.0.3"}, "addresses", "--policy=blue", "--state=reserved")
 		Expect(tells(ctx, []string{"red/back"}, "addresses", "--namespace=red", "--no-headers")).NotTo(ContainSubstring("blue/"))
 		Expect(tells(ctx, nil, "addresses", "-o", "name", "--parent=blue/web")).To(Equal("ipaddress.networking.k8s.io/" + web + "\n"))
 		tells(ctx, []string{web + " is the ClusterIP of Service blue/web"}, "addresses", "show", web)
 		Expect(tells(ctx, nil, "map", "blue")).To(MatchRegexp(`^10.97.0.0/28, 1 address in a cell\n10.97.0.0 \.\|[.█]RR[.█]{12}\n$`))
-		refuses(ctx, "give the name of a ServiceCIDR, or a CIDR that lies in one", "map", "192.0.2.0/24")
+		refuses(ctx, "no ServiceCIDR has all of it", "map", "192.0.2.0/24")
+		refuses(ctx, `"10.97.0.0/33" is no CIDR`, "map", "10.97.0.0/33")
+		Expect(tells(ctx, nil, "addresses", "-o", "jsonpath={.items[*].parent}", "--parent=policy/blue", "-A")).To(Equal("servicecidrpolicy/blue servicecidrpolicy/blue"))
+		Expect(tells(ctx, nil, "addresses", "-o", "custom-columns=A:.address,P:.parent", "--parent=web", "-n", "blue")).To(MatchRegexp(`^A +P\n` + web + ` +blue/web\n$`))
+		Expect(tells(ctx, nil, "addresses", "--parent=lue/web")).To(BeEmpty(), "part of a name")
+		Expect(run(ctx, "addresses", "--parent=lue/web").Stderr).To(Equal("No resources found\n"))
+		refuses(ctx, `ServiceCIDR "blu": there is no such object; did you mean blue?`, "addresses", "--range=blu")
+		refuses(ctx, `ServiceCIDRPolicy "typo": there is no such object`, "addresses", "--policy=typo")
 		refuses(ctx, `--band "upper" is none of static, dynamic`, "addresses", "--band=upper")
+	})
+
+	It("completes words by what the cluster has", func(ctx SpecContext) {
+		for line, want := range map[string]string{
+			"__complete map b": "blue", "__complete addresses --range r": "red", "__complete addresses --policy b": "blue", "__complete ranges -n pl": "plain", "__complete why policy/r": "policy/red",
+			"__complete why -n blue svc/w": "svc/web", "__complete why ra": "range/", "__complete renumber plan --to kube": "kubernetes",
+		} {
+			Expect(run(ctx, strings.Fields(line)...).Stdout).To(MatchRegexp(`(?m)^`+want+`$`), line)
+		}
 	})
 
 	It("says who had an address that cools down", func(ctx SpecContext) {
@@ -118,8 +138,8 @@ var _ = Describe("why", Ordered, func() {
 	})
 
 	It("says of ranges what is wrong with them", func(ctx SpecContext) {
-		Eventually(func() string { return run(ctx, "why", "range/blue").Stdout }).Should(cluster.ContainAll("DynamicBandFull is True", "100 % in use", "0 free, full;"))
-		Eventually(func() string { return run(ctx, "ranges").Stdout }).Should(MatchRegexp(`(?m)^NAME.*\nblue +10.97.0.0/28 +14 +12 \(100%\) +0 +2 .* full +True$`))
+		Eventually(func() string { return run(ctx, "why", "range/blue").Stdout }).Should(cluster.ContainAll("DynamicBandFull is True", "85 % in use, 2 reserved", "0 free, full;"))
+		Eventually(func() string { return run(ctx, "ranges").Stdout }).Should(MatchRegexp(`(?m)^NAME.*\nblue +10.97.0.0/28 +14 +12 \(85%\) +0 +2 .* full +True$`))
 		held := "10.98.0.9"
 		if front == held { // it cools down
 			held = "10.98.0.10"
@@ -135,7 +155,8 @@ var _ = Describe("why", Ordered, func() {
 		refuses(ctx, `namespace "nowhere": there is no such namespace`, "why", "namespace/nowhere")
 		refuses(ctx, `ServiceCIDR "none": there is no such object`, "why", "range/none")
 		refuses(ctx, `"10.96" is neither an address nor`, "why", "10.96")
-		refuses(ctx, "names no Service; write service/NAMESPACE/NAME", "why", "service/web")
+		refuses(ctx, "names no service; write service/NAME", "why", "service/")
+		refuses(ctx, `ServiceCIDRPolicy "blu": there is no such object; did you mean blue?`, "why", "policy/blu")
 		refuses(ctx, `ServiceCIDR "none": there is no such object`, "ranges", "none")
 		config := suite.Must(c.ConfigForUser("stranger"))
 		stranger := cluster.KubeconfigOf(config)

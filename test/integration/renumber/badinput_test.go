@@ -82,7 +82,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 			{"no such file", "/nowhere/plan.yaml"},
 			{"the plan is of cluster another", changed(string(ns.UID), "another")},
 			{`unknown field "label"`, changed("- name: s0", "- label: s0")},
-			{`is "clusterip-operator.io/v1alpha1" "Other", not`, changed("kind: RenumberingPlan", "kind: Other")},
+			{"is of kind Other, not RenumberingPlan", changed("kind: RenumberingPlan", "kind: Other")},
 			{"that of the API servers, which has to be asked for by name", changed("- name: s0\n  namespace: "+namespace, "- name: kubernetes\n  namespace: default")},
 			{"is listed twice, or another one gets its address", changed("name: s1", "name: s0")},
 			{"what it leaves must lie in", changed("- "+old+"\n", "- 10.99.0.7\n")},

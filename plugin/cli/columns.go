@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+// parsePath reads a JSONPath template. What a value lacks prints nothing.
+func parsePath(template string, asJSON bool) (*printers.JSONPathPrinter, error) {
+	p, err := printers.NewJSONPathPrinter(template)
+	if err != nil {
+		return nil, fmt.Errorf("%w; write it as {.items[*].address}", err)
+	}
+	p.AllowMissingKeys(true)
+	p.EnableJSONOutput(asJSON)
+	return p, nil
+}
+
+// columns print a line for each item of a list, or one for a value that is none.
+type columns struct {
+	heads []string
+	paths []*printers.JSONPathPrinter
+}
+
+// parseColumns reads HEAD:PATH,HEAD:PATH as kubectl does; a path may lack its braces and its dot.
+func parseColumns(spec string) (c columns, err error) {
+	for part := range strings.SplitSeq(spec, ",") {
+		head, path, ok := strings.Cut(part, ":")
+		if !ok || head == "" || path == "" {
+			return c, fmt.Errorf("%q is no column; write HEAD:PATH,HEAD:PATH", part)
+		}
+		path = "{." + strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(path, "{"), "}"), ".") + "}"
+		p, err := parsePath(path, false)
+		if err != nil {
+			return c, err
+		}
+		c.heads, c.paths = append(c.heads, head), append(c.paths, p)
+	}
+	return c, nil
+}
+
+// Execute implements printer.
+func (c columns) Execute(out io.Writer, value any) error {
+	w := printers.GetNewTabWriter(out)
+	_, _ = fmt.Fprintln(w, strings.Join(c.heads, "\t")) // Flush tells
+	for _, item := range itemsOf(value) {
+		cells := make([]string, len(c.paths))
+		for i, p := range c.paths {
+			var text strings.Builder
+			if err := p.Execute(&text, item); err != nil {
+				return err
+			}
+			cells[i] = text.String()
+			if cells[i] == "" {
+				cells[i] = "<none>"
+			}
+		}
+		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	return w.Flush()
+}
+
+// itemsOf are the items of a list, or the value itself.
+func itemsOf(value any) []any {
+	switch v := value.(type) {
+	case []any:
+		return v
+	case map[string]any:
+		if items, ok := v["items"].([]any); ok {
+			return items
+		}
+	}
+	return []any{value}
+}

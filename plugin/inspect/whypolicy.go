@@ -1,0 +1,79 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/plugin/check"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+)
+
+// policyAnswer is a ServiceCIDRPolicy with what is wrong with it.
+type policyAnswer struct {
+	Exclusive bool                             `json:"exclusive,omitempty"`
+	Status    v1alpha1.ServiceCIDRPolicyStatus `json:"status"`
+	// Wrong are the findings of `check` about it.
+	Wrong        []check.Item `json:"wrong"`
+	reservations int
+}
+
+func whyPolicy(ctx context.Context, s *cli.Cluster, name string) (out Answer, err error) {
+	if !s.Policies {
+		return out, fmt.Errorf("ServiceCIDRPolicy %q: %w; the API server serves no ServiceCIDRPolicies", name, ErrNothing)
+	}
+	p := &v1alpha1.ServiceCIDRPolicy{}
+	switch err := s.Get(ctx, client.ObjectKey{Name: name}, p); {
+	case apierrors.IsNotFound(err):
+		all := &v1alpha1.ServiceCIDRPolicyList{}
+		if err := s.ListNamed(ctx, all, "ServiceCIDRPolicies"); err != nil {
+			return out, err
+		}
+		return out, absent("ServiceCIDRPolicy", name, policyNames(all.Items), "kubectl get servicecidrpolicies")
+	case err != nil:
+		return out, fmt.Errorf("reading ServiceCIDRPolicy %s: %w", name, cli.Permission(err))
+	}
+	for _, r := range p.Status.Refusals {
+		out.Refusals = append(out.Refusals, pastRefusal{p.Name, r})
+	}
+	out.Refusals = foldRefusals(out.Refusals)
+	p.Status.Refusals = nil // they are told above
+	out.Policy = &policyAnswer{
+		Exclusive: p.Spec.Exclusive, Status: p.Status, reservations: len(p.Spec.Reservations),
+		Wrong: append([]check.Item{}, check.Conditions(s.Clock.Now(), nil, []v1alpha1.ServiceCIDRPolicy{*p})...),
+	}
+	return out, nil
+}
+
+// describePolicy tells of a policy's ranges, and what is wrong with it.
+func describePolicy(w io.Writer, p policyAnswer) {
+	for _, r := range p.Status.Ranges {
+		cli.Write(w, "it has %s of ServiceCIDR %s: %d used, %d reserved, %d cooling, %s free\n", r.CIDR, r.ServiceCIDR, r.Static.Used+r.Dynamic.Used,
+			r.Static.Reserved+r.Dynamic.Reserved, r.Static.Cooling+r.Dynamic.Cooling, number(float64(r.Static.Free)+float64(r.Dynamic.Free)))
+	}
+	switch {
+	case len(p.Status.Ranges) == 0 && p.reservations > 0:
+		cli.Write(w, "it has no range of its own, and %d reservations in other ranges; `kubectl clusterip addresses --state=reserved` lists what they keep\n", p.reservations)
+	case len(p.Status.Ranges) == 0:
+		cli.Write(w, "it has no range\n")
+	}
+	if p.Exclusive {
+		cli.Write(w, "it keeps Services out of them that it does not select\n")
+	}
+	for _, i := range p.Wrong {
+		cli.Write(w, "problem: %s: %s\n", i.Check, i.Message)
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1alpha1.PolicyProgrammed {
+			cli.Write(w, "Programmed is %s since %s: %s\n", c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Message)
+		}
+	}
+	if len(p.Wrong) == 0 {
+		cli.Write(w, "Nothing is wrong with it.\n")
+	}
+}
