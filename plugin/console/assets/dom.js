@@ -28,16 +28,22 @@ export function show(root, ...children) {
   }
 }
 
-// patch brings the children of an element in line with a list. Those that stay are not taken out of the page, so that they keep the focus.
+// patch brings the children of an element in line with a list. The one that has the focus stays where it is, and others are put around it: an element that
+// is moved loses the focus.
 export function patch(root, children) {
-  const wanted = new Set(children), active = root.contains(document.activeElement) ? document.activeElement : null
+  const wanted = new Set(children)
   for (const child of [...root.children]) if (!wanted.has(child)) child.remove()
-  let at = root.firstChild
+  const fixed = children.findIndex(child => child.contains(document.activeElement))
+  place(root, children.slice(0, Math.max(0, fixed)), root.firstChild)
+  place(root, children.slice(fixed + 1), fixed < 0 ? root.firstChild : children[fixed].nextSibling)
+}
+
+// place puts children in front of a place. Those that are there stay.
+function place(root, children, at) {
   for (const child of children) {
     if (child === at) at = at.nextSibling
     else root.insertBefore(child, at)
   }
-  if (active?.isConnected && active !== document.activeElement) active.focus({ preventScroll: true }) // its row has another place now
 }
 
 // facts makes a list of names and what they are; a fact without anything is left out.

@@ -133,8 +133,10 @@ export class Grid {
     parts.push(gap(heights[rows.length], this.columns.length))
     if (l.open < 0) this.details?.close()
     this.drawn = kept
+    const focus = this.body.contains(document.activeElement)
     patch(this.body, parts.filter(Boolean))
     this.rove()
+    if (focus && !this.body.contains(document.activeElement)) this.target?.focus({ preventScroll: true }) // its row is gone
     this.measure()
   }
 
@@ -263,7 +265,6 @@ export class Grid {
   }
 
   keydown(e) {
-    const inDetails = e.target.closest('tr.details')
     if (e.key === 'Escape' && this.state.open !== null) {
       this.state.cursor = { key: this.state.open, column: 0 }
       this.toggle(this.state.open)
@@ -271,7 +272,7 @@ export class Grid {
       e.stopPropagation()
       return
     }
-    if (inDetails || e.altKey || e.metaKey) return
+    if (e.target.closest('tr.details') || e.altKey || e.metaKey) return
     const at = this.state.cursor
     if ((e.key === 'Enter' || e.key === ' ') && e.target.matches('td') && this.detail && at.key !== null) this.toggle(at.key)
     else {
@@ -287,8 +288,7 @@ export class Grid {
 
   // seenColumns are those that a narrow window has, too.
   seenColumns() {
-    const cells = [...this.body.querySelector('tr.row').cells]
-    return cells.flatMap((cell, i) => cell.offsetWidth > 0 ? [i] : [])
+    return [...this.body.querySelector('tr.row').cells].flatMap((cell, i) => cell.offsetWidth > 0 ? [i] : [])
   }
 
   // click opens a row wherever it is clicked, but for links and where text was selected.
