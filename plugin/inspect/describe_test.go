@@ -14,8 +14,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
-// firstOf is the first address of a default range, which these Services have.
-func firstOf(services ...string) view.Address {
+// heldBy is the first address of a default range, which these Services have.
+func heldBy(services ...string) view.Address {
 	return view.Address{Address: netip.MustParseAddr("fd00::1"), State: "allocated", Services: services}
 }
 
@@ -43,10 +43,10 @@ func TestDescribeRefusals(t *testing.T) {
 			Answer{IfCreated: &admission.Explanation{Refused: "provided IP is already allocated", Reason: "Service shop/db has it"}},
 			"The Service is refused: provided IP is already allocated\n  for admins: Service shop/db has it\n"},
 		"the Service of API servers": {
-			Answer{ByAPIServer: new(firstOf("default/kubernetes"))},
+			Answer{ByAPIServer: new(heldBy("default/kubernetes"))},
 			"API servers create it themselves, within ten seconds of its deletion, with fd00::1, the first address of their --service-cluster-ip-range: no webhook and no policy is asked.\n"},
 		"the Service of API servers, whose address another Service has": {
-			Answer{Missing: true, ByAPIServer: new(firstOf("shop/web"))},
+			Answer{Missing: true, ByAPIServer: new(heldBy("shop/web"))},
 			"There is no such Service. API servers create it themselves, within ten seconds of its deletion, with fd00::1, the first address of their --service-cluster-ip-range: no webhook and no policy is asked.\n" +
 				"  problem: Service shop/web has that address: until it is deleted, API servers cannot create the Service\n"},
 		"what would happen, and the user is told all": {

@@ -34,8 +34,8 @@ type Mover struct {
 	Rules *Rules
 	// Awaited are those of the Rules, for the way back too.
 	Awaited map[types.NamespacedName][]string
-	// Refusal says why a Service may not, or cannot, have its new addresses, empty if it gets them; nil
-	// allows all.
+	// Refusal says why a Service may not, or cannot, have its new addresses, empty if it gets them.
+	// Nil allows all.
 	Refusal func(ctx context.Context, s *corev1.Service, takes []netip.Addr) (string, error)
 	Clock   clock.PassiveClock
 }

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/plugin/renumber"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -101,7 +102,7 @@ func (env *fixture) items() map[string]renumber.Item {
 		batch.Head
 		renumber.Plan
 	}
-	Expect(batch.Load(env.plan, &p)).To(Succeed())
+	Expect(batch.Load(env.plan, batch.Head{APIVersion: v1alpha1.GroupVersion.String(), Kind: renumber.KindPlan}, &p)).To(Succeed())
 	Expect(p.Services).To(HaveLen(services))
 	all := map[string]renumber.Item{}
 	for _, i := range p.Services {
