@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 )
 
 // Kinds of subjects, as they are printed.
@@ -66,7 +66,7 @@ func (s Subject) validate(text string) error {
 		return nil // what reads it, parses it
 	}
 	lost := s.Kind == KindService && s.Namespace == ""
-	if lost || s.Name == "" || len(path.IsValidPathSegmentName(s.Name)) > 0 || len(s.Name) > 253 {
+	if lost || s.Name == "" || len(content.IsPathSegmentName(s.Name)) > 0 || len(s.Name) > 253 {
 		form := map[string]string{KindService: "service/NAME with --namespace, or service/NAMESPACE/NAME", KindRange: "range/NAME", KindPolicy: "policy/NAME", KindNamespace: "namespace/NAME"}
 		return fmt.Errorf("%.300q names no %s; write %s", text, s.Kind, form[s.Kind])
 	}
