@@ -64,8 +64,9 @@ function plot(r, past, holder, width) {
     ...(near ? [{ label: 'size', stroke: colour('weak'), width: 1, dash: [2, 4], points: { show: false } }] : []),
   ]
   const axis = { size: 60, stroke: colour('weak'), grid: { stroke: colour('line'), width: 1 }, ticks: { stroke: colour('line') } }
-  const day = { month: 'short', day: 'numeric' }, hour = { hour: '2-digit', minute: '2-digit', hour12: false }
-  const clock = (_u, ticks, _axis, _space, step) => ticks.map(t => new Date(t * 1000).toLocaleString([], step < 86400 ? hour : day))
+  const day = { month: 'short', day: 'numeric' }, hour = { hour: '2-digit', minute: '2-digit', hour12: false }, second = { ...hour, second: '2-digit' }
+  const words = step => step < 60 ? second : step < 86400 ? hour : day
+  const clock = (_u, ticks, _axis, _space, step) => ticks.map(t => new Date(t * 1000).toLocaleString([], words(step)))
   const whole = (_u, ticks) => ticks.map(t => Number.isInteger(t) ? t.toLocaleString('en') : '')
   const data = [times, [...past.map(p => p[1]), null], [...gaps, used, grows > 0 ? then : null], ...(near ? [times.map(() => size)] : [])]
   return new uPlot({
