@@ -39,6 +39,7 @@ ENTRYPOINT ["/proxyagent"]
 FROM source AS build
 COPY allocator/ allocator/
 COPY config/enforcement/ config/enforcement/
+COPY config/webhook/ config/webhook/
 COPY controllers/ controllers/
 COPY internal/ internal/
 COPY plugin/ plugin/
