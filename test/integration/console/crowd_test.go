@@ -79,7 +79,7 @@ func (b *window) resize(width int64) {
 	Eventually(func() int64 { return value[int64](b, "innerWidth") }).Should(Equal(width))
 }
 
-var _ = Describe("console of a thousand ranges and ten thousand Services", Ordered, func() {
+var _ = Describe("console of a thousand ranges and ten thousand Services", Ordered, Label("long"), func() {
 	var b *window
 
 	BeforeAll(func(ctx SpecContext) {

@@ -27,7 +27,7 @@ var exported = regexp.MustCompile(`(?m)^ +export ([A-Z]+)=(.*)$`)
 
 // A newcomer goes on with the guides in what `make run` leaves. It runs here as in a terminal, and
 // a reader's shell knows no more than what it has printed.
-var _ = Describe("What make run leaves", Ordered, Label("all"), func() {
+var _ = Describe("What make run leaves", Ordered, Label("long"), func() {
 	var (
 		tour   *exec.Cmd
 		output *gbytes.Buffer
