@@ -33,7 +33,7 @@ func inEach(what string, specs func(env *fixture), labels ...string) bool {
 }
 
 var _ = inEach("renumbering", func(env *fixture) {
-	It("loses nothing when a run is ended halfway, rolled back, and done again to the end", func(ctx SpecContext) {
+	It("loses nothing when a run is ended halfway, rolled back, and done again to the end", Label("long"), func(ctx SpecContext) {
 		old, all := env.inUse(ctx), env.use(ctx)
 		half := env.start(ctx, "run")
 		env.halfway(ctx, half, to...)

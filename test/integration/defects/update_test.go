@@ -81,6 +81,6 @@ var _ = Describe("An update that gives a ClusterIP up", Ordered, func() {
 		expectHealth(ctx, c)
 	},
 		Entry("to ExternalName", Label("long"), "leaves", `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":null,"clusterIPs":null}}`, 0),
-		Entry("to one family", "shrinks", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`, 1),
+		Entry("to one family", Label("long"), "shrinks", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`, 1),
 	)
 })

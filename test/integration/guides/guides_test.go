@@ -127,7 +127,7 @@ func changeDefaultRange(ctx context.Context, e *environment) {
 	e.StartReplicas(ctx) // as a kubelet does: one whose lease could not be renewed for ten seconds has ended
 }
 
-var _ = It("replaces the default range", Label("all"), func(ctx SpecContext) {
+var _ = It("replaces the default range", Label("long"), func(ctx SpecContext) {
 	e := newEnvironment(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120"}, BesideUpstream: true})
 	e.follow(ctx, "docs/guides/renumber.md")
 
