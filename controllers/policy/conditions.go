@@ -95,7 +95,7 @@ func programmed(in inputs) metav1.Condition {
 	if in.absent > 0 {
 		add(notReserved(in))
 	}
-	if lost := in.policy.Lost; len(lost) > 0 {
+	if lost := in.policy.Lost; len(lost) > 0 && len(texts) == 0 { // otherwise Conflicting tells it
 		add(ReasonOutranked, "The policy does not have all that it asks for: "+listed(lost, "; ")+".")
 	}
 	if len(in.policy.Invalid) > 0 && len(texts) == 0 {
