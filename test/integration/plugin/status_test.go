@@ -44,7 +44,7 @@ type told struct {
 var _ = Describe("status", Ordered, func() {
 	admin := func(ctx context.Context, args ...string) framework.PluginResult {
 		GinkgoHelper()
-		return suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: append([]string{"status"}, args...)}))
+		return suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Args: append([]string{"status"}, args...)}))
 	}
 	read := func(result framework.PluginResult) (t told) {
 		GinkgoHelper()

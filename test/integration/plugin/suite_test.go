@@ -42,7 +42,7 @@ var _ = AfterSuite(func() { Expect(reader.Refused()).To(BeEmpty()) })
 // run runs the plugin as the reader.
 func run(ctx context.Context, args ...string) framework.PluginResult {
 	GinkgoHelper()
-	result, err := c.RunPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: reader.Kubeconfig, Args: args})
+	result, err := c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: reader.Kubeconfig, Args: args})
 	Expect(err).NotTo(HaveOccurred())
 	return result
 }

@@ -105,7 +105,7 @@ var _ = inOrder("An address that cools down", func() {
 	})
 
 	// With three seconds of cool-down and more addresses than a client can use up in this time.
-	It("does return, after its time and not before", Label("all"), func(ctx SpecContext) {
+	It("does return, after its time and not before", Label("long"), func(ctx SpecContext) {
 		const coolDown = 3 * time.Second
 		c.OfferRange(ctx, "brief", nil, "10.108.1.0/26", "fd00:108:1::/122")
 		c.Program(ctx, "brief", "{serviceCIDRs: [brief], namespaceSelector: {matchLabels: {tenant: red}}, exclusive: true, onFull: Fail, coolDown: 3s}")
