@@ -10,7 +10,7 @@ import (
 const module = "github.com/clusterip-operator/clusterip-operator"
 
 // arrow forbids a folder and all below it to depend on a path and all below that, however
-// indirectly. A trailing * in mustNotReach makes it a bare prefix. A folder may always reach itself.
+// indirectly. A trailing * in mustNotReach makes it a bare prefix. A folder may reach itself.
 type arrow struct{ folder, mustNotReach, why string }
 
 // exempt are folders inside of others to which a row about the outer folder does not apply.
