@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,33 +15,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // inWay reports whether an IPAddress is nothing but in the way of the Service that it names and
-// that is being created, service is what the API server has of that name. It was written by a
-// client, such as a restore from a backup: to the API server the address is allocated, and repair
-// waits for a minute, in which the Service of an IPAddress may be on its way.
+// that is being created; service is what the API server has of that name. It is a copy, such as a
+// restore from a backup brings: to the API server the address is allocated, and repair waits for a
+// minute, in which the Service of an IPAddress may be on its way.
 //
 // What an API server has written may be of a creation that goes on at this moment, for the
 // IPAddress comes before the Service; or of a Service that has just been deleted, whose IPAddress
-// is deleted next, by its name alone: that would hit the one of the new Service. So it is left to
-// repair, and so is what the operator has restored, which was a Service's.
+// is deleted next, by its name alone: that would hit the one of the new Service. A name in
+// managedFields does not tell the two apart, for an API server signs as its program is called (k3s
+// for one), and backups bring that name back. Their times do.
 func inWay(ip *networkingv1.IPAddress, service *corev1.Service, name types.NamespacedName) bool {
 	return service == nil && ip != nil && upstream.Service(ip) == name && upstream.ManagedByAPIServer(ip) &&
-		ip.DeletionTimestamp.IsZero() && len(ip.Finalizers) == 0 && len(ip.ManagedFields) > 0 && !slices.ContainsFunc(ip.ManagedFields, ofControlPlane)
+		ip.DeletionTimestamp.IsZero() && len(ip.Finalizers) == 0 && isCopy(ip)
 }
 
-// ofControlPlane reports whether a field manager is an API server, or one of the operator's but the
-// one that labels every IPAddress with its band.
-func ofControlPlane(f metav1.ManagedFieldsEntry) bool {
-	return f.Manager == upstream.FieldManager || strings.HasPrefix(f.Manager, "clusterip-operator") && f.Manager != v1alpha1.ManagerBand
+// isCopy reports whether an object was written before it was created, as its managedFields say: a
+// backup brings them along. Slow admission cannot make as much of a difference.
+func isCopy(o metav1.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Time != nil && f.Time.Add(relation.Grace).Before(o.GetCreationTimestamp().Time)
+	})
 }
 
-// freeOrphan deletes the IPAddress that a client has written for the Service of the request before
-// there is one. If it cannot, the API server refuses the Service, and repair frees the address.
+// freeOrphan deletes the IPAddress that was restored for the Service of the request before there is
+// one. If it cannot, the API server refuses the Service, and repair frees the address.
 func (h *ServiceSteerer) freeOrphan(ctx context.Context, in inputs, a netip.Addr) {
 	of, ok := h.Index.Orphan(a)
 	if in.old != nil || !ok || of != in.subject.NamespacedName || !in.policies.Offers(a) {
@@ -76,7 +78,8 @@ func (h *ServiceSteerer) deleteOrphan(ctx context.Context, name types.Namespaced
 	return err == nil, err
 }
 
-// untilFree waits until the watch has shown the deletion, so that the address can be taken.
+// untilFree waits until the watch has shown the deletion, so that the address can be taken. It looks
+// again and again: the index wakes those who wait for any address, and this is one address, once.
 func (h *ServiceSteerer) untilFree(ctx context.Context, a netip.Addr) {
 	const look = 5 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, busyFor)

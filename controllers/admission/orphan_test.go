@@ -3,6 +3,7 @@ package admission
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,21 +16,27 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
-// restored is an IPAddress that a client has written for Service ns/NAME.
+// created is when the IPAddresses of these tests were.
+var created = metav1.Now()
+
+// restored is an IPAddress for Service ns/NAME that a backup has brought back, a day old.
 func restored(ip, name string, change func(*networkingv1.IPAddress)) *networkingv1.IPAddress {
 	o := upstream.NewIPAddress(netip.MustParseAddr(ip), types.NamespacedName{Namespace: "ns", Name: name})
-	o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "velero-server", Operation: metav1.ManagedFieldsOperationUpdate}}
+	o.CreationTimestamp = created
+	writtenBy(-24*time.Hour, "kube-apiserver")(o)
 	if change != nil {
 		change(o)
 	}
 	return o
 }
 
-func writtenBy(managers ...string) func(*networkingv1.IPAddress) {
+// writtenBy has field managers sign, so long after the creation.
+func writtenBy(after time.Duration, managers ...string) func(*networkingv1.IPAddress) {
 	return func(o *networkingv1.IPAddress) {
 		o.ManagedFields = nil
 		for _, m := range managers {
-			o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: m, Operation: metav1.ManagedFieldsOperationUpdate})
+			at := metav1.NewTime(o.CreationTimestamp.Add(after))
+			o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: m, Operation: metav1.ManagedFieldsOperationUpdate, Time: &at})
 		}
 	}
 }
@@ -40,17 +47,21 @@ func TestWhichIPAddressIsInTheWay(t *testing.T) {
 		service *corev1.Service
 		want    bool
 	}{
-		"restored from a backup":                    {ip: restored("10.0.0.9", "a", nil), want: true},
-		"labelled with its band since":              {ip: restored("10.0.0.9", "a", writtenBy("velero-server", v1alpha1.ManagerBand)), want: true},
+		"restored from a backup": {ip: restored("10.0.0.9", "a", nil), want: true},
+		"labelled with its band since": {ip: restored("10.0.0.9", "a", func(o *networkingv1.IPAddress) {
+			at := metav1.NewTime(created.Add(time.Second))
+			o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: v1alpha1.ManagerBand, Time: &at})
+		}), want: true},
 		"restored from a backup, IPv6":              {ip: restored("fd00::9", "a", nil), want: true},
 		"gone":                                      {},
 		"its Service is there":                      {ip: restored("10.0.0.9", "a", nil), service: corev1Service("a")},
 		"for another Service":                       {ip: restored("10.0.0.9", "b", nil)},
-		"written by an API server":                  {ip: restored("10.0.0.9", "a", writtenBy("kube-apiserver"))},
-		"written by an API server, then labelled":   {ip: restored("10.0.0.9", "a", writtenBy("kube-apiserver", "kubectl-label"))},
-		"written back by the operator":              {ip: restored("10.0.0.9", "a", writtenBy(v1alpha1.ManagerIPAddress))},
-		"written by the migration":                  {ip: restored("10.0.0.9", "a", writtenBy(v1alpha1.ManagerMigration))},
-		"written by a client that nothing tells of": {ip: restored("10.0.0.9", "a", writtenBy())},
+		"written by an API server":                  {ip: restored("10.0.0.9", "a", writtenBy(0, "kube-apiserver"))},
+		"written by one that is called otherwise":   {ip: restored("fd00::9", "a", writtenBy(0, "k3s"))},
+		"signed while admission was slow":           {ip: restored("10.0.0.9", "a", writtenBy(-30*time.Second, "kube-apiserver"))},
+		"labelled later":                            {ip: restored("10.0.0.9", "a", writtenBy(time.Hour, "kubectl-label"))},
+		"signed without a time":                     {ip: restored("10.0.0.9", "a", func(o *networkingv1.IPAddress) { o.ManagedFields[0].Time = nil })},
+		"written by a client that nothing tells of": {ip: restored("10.0.0.9", "a", writtenBy(0))},
 		"of another manager":                        {ip: restored("10.0.0.9", "a", func(o *networkingv1.IPAddress) { o.Labels[networkingv1.LabelManagedBy] = "acme" })},
 		"without a label":                           {ip: restored("10.0.0.9", "a", func(o *networkingv1.IPAddress) { o.Labels = nil })},
 		"being deleted":                             {ip: restored("10.0.0.9", "a", func(o *networkingv1.IPAddress) { o.DeletionTimestamp = new(metav1.Now()) })},
@@ -78,7 +89,7 @@ func TestAnOrphanIsFreedForItsService(t *testing.T) {
 		"IPv6":                         {orphan: restored("fd00::9", "a", nil), asks: "a", wantFree: true},
 		"another Service":              {orphan: restored("10.0.0.9", "a", nil), asks: "b"},
 		"a dry run":                    {orphan: restored("10.0.0.9", "a", nil), asks: "a", dryRun: &yes},
-		"a creation may be going on":   {orphan: restored("fd00::9", "a", writtenBy("kube-apiserver")), asks: "a"},
+		"a creation may be going on":   {orphan: restored("fd00::9", "a", writtenBy(0, "kube-apiserver")), asks: "a"},
 		"a deletion may be going on":   {orphan: restored("10.0.0.9", "a", nil), had: true, asks: "a"},
 		"a deletion of IPv6, the same": {orphan: restored("fd00::9", "a", nil), had: true, asks: "a"},
 	} {

@@ -71,8 +71,7 @@ func Describe(o *networkingv1.IPAddress) string {
 
 // How an API server signs what it writes itself: objects, and the default ServiceCIDR's status.
 const (
-	// FieldManager is that of an API server.
-	FieldManager       = "kube-apiserver"
+	fieldManager       = "kube-apiserver"
 	statusFieldManager = "kubernetes-service-cidr-controller"
 )
 
@@ -122,6 +121,6 @@ func Disown(o metav1.Object, to string) {
 }
 
 func signed(f metav1.ManagedFieldsEntry) bool {
-	return f.Manager == FieldManager && f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == "" ||
+	return f.Manager == fieldManager && f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == "" ||
 		f.Manager == statusFieldManager && f.Subresource == "status"
 }
