@@ -226,6 +226,8 @@ const (
 	PolicyEnforced = "Enforced"
 	// PolicyViolated is True while Services have addresses kept from them; its message has the first.
 	PolicyViolated = "Violated"
+	// ReasonPending is that of PolicyEnforced while the API server is about to be told.
+	ReasonPending = "Pending"
 	// PolicyGrowing is there with growth. It is True while a new range is on its way. False says what
 	// the next one will be, or why there is none although one is needed; and which ranges could go.
 	PolicyGrowing = "Growing"

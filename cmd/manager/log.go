@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -60,7 +61,8 @@ func opaque(t reflect.Type) bool {
 	for t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
 		t = t.Elem()
 	}
-	if t == nil || t.Kind() != reflect.Struct || t.NumField() == 0 || t.Implements(reflect.TypeFor[json.Marshaler]()) {
+	if t == nil || t.Kind() != reflect.Struct || t.NumField() == 0 ||
+		t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return false
 	}
 	return !slices.ContainsFunc(reflect.VisibleFields(t), reflect.StructField.IsExported)

@@ -19,7 +19,6 @@ import (
 // Reasons of the conditions.
 const (
 	reasonEnforced      = "Enforced"
-	reasonPending       = "Pending"
 	reasonPolicyMissing = "PolicyMissing"
 	reasonPolicyDiffers = "PolicyDiffers"
 	reasonNotWritten    = "NotWritten"
@@ -60,7 +59,7 @@ func (s state) condition() metav1.Condition {
 	case s.problem != "":
 		c.Reason, c.Message = reasonNotWritten, fmt.Sprintf("The API server goes by what it was told last, or by nothing: %s.", s.problem)
 	case !s.told:
-		c.Reason, c.Message = reasonPending, "The API server is about to be told."
+		c.Reason, c.Message = v1alpha1.ReasonPending, "The API server is about to be told."
 	case s.policy == policyMissing:
 		c.Reason, c.Message = reasonPolicyMissing, "The webhook alone keeps other Services out, for "+policy+" is not in the cluster, and the operator may not create it. "+
 			"It is part of the manifests; apply them again: kubectl apply --server-side -k config/default, or -f install.yaml of this version. Where it was there before, start the "+

@@ -74,7 +74,8 @@ func conflicting(in inputs) metav1.Condition {
 		listed(in.policy.Conflicts, "; ")+". Change one of the policies, or the order of their priorities.")
 }
 
-// programmed says what is still missing, the first thing first: its reason is the condition's.
+// programmed says what is still missing. The reason is that of the first thing that does not come by
+// itself.
 func programmed(in inputs) metav1.Condition {
 	var reasons, texts []string
 	add := func(reason, text string) { reasons, texts = append(reasons, reason), append(texts, text) }
@@ -95,7 +96,7 @@ func programmed(in inputs) metav1.Condition {
 	if in.absent > 0 {
 		add(notReserved(in))
 	}
-	if lost := in.policy.Lost; len(lost) > 0 && len(texts) == 0 { // otherwise Conflicting tells it
+	if lost := in.policy.Lost; len(lost) > 0 && !slices.Contains(reasons, reasonNoRange) { // whose text leads to Conflicting
 		add(ReasonOutranked, "The policy does not have all that it asks for: "+listed(lost, "; ")+".")
 	}
 	if len(in.policy.Invalid) > 0 && len(texts) == 0 {
@@ -104,7 +105,8 @@ func programmed(in inputs) metav1.Condition {
 	if len(texts) == 0 {
 		return conditions.New(v1alpha1.PolicyProgrammed, metav1.ConditionTrue, reasonProgrammed, "The ranges are ready, and the reservations are in place.")
 	}
-	return conditions.New(v1alpha1.PolicyProgrammed, metav1.ConditionFalse, reasons[0], strings.Join(texts, " "))
+	first := max(0, slices.IndexFunc(reasons, func(r string) bool { return r != reasonUnready && r != reasonNotYetWritten }))
+	return conditions.New(v1alpha1.PolicyProgrammed, metav1.ConditionFalse, reasons[first], strings.Join(texts, " "))
 }
 
 // noRange says why a policy that asks for ranges has none, although all that it names are there.

@@ -89,8 +89,9 @@ func status(in inputs) v1alpha1.ServiceCIDRPolicyStatus {
 			addTo(&out.Summary.BandStatus, one.Dynamic)
 		}
 	}
-	// A policy may have no range, and keep addresses in those of others.
-	out.Summary.Reserved = max(out.Summary.Reserved, int64(in.reserved-in.absent))
+	if len(in.ranges) == 0 { // it may keep addresses in the ranges of other policies
+		out.Summary.Reserved = int64(in.reserved - in.absent)
+	}
 	return out
 }
 

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -20,14 +22,12 @@ func ready(in inputs, parts ...metav1.Condition) metav1.Condition {
 	if in.enforces && in.enforced != nil && in.enforced.ObservedGeneration == in.generation {
 		parts = append(parts, *in.enforced)
 	}
-	for _, c := range parts {
-		switch {
-		case c.Status == metav1.ConditionTrue:
-		case onItsWay(c):
-			return conditions.New(v1alpha1.PolicyReady, metav1.ConditionUnknown, c.Reason, c.Message)
-		default:
-			return conditions.New(v1alpha1.PolicyReady, metav1.ConditionFalse, c.Reason, c.Message)
-		}
+	lacking := slices.DeleteFunc(parts, func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
+	if n := slices.IndexFunc(lacking, func(c metav1.Condition) bool { return !onItsWay(c) }); n >= 0 {
+		return conditions.New(v1alpha1.PolicyReady, metav1.ConditionFalse, lacking[n].Reason, lacking[n].Message)
+	}
+	if len(lacking) > 0 {
+		return conditions.New(v1alpha1.PolicyReady, metav1.ConditionUnknown, lacking[0].Reason, lacking[0].Message)
 	}
 	if in.enforces && (in.enforced == nil || in.enforced.ObservedGeneration != in.generation) {
 		return conditions.New(v1alpha1.PolicyReady, metav1.ConditionUnknown, reasonNotYetEnforced, "The condition Enforced does not speak of this generation yet.")
@@ -37,5 +37,5 @@ func ready(in inputs, parts ...metav1.Condition) metav1.Condition {
 
 // onItsWay reports whether a condition that is not True becomes so without an admin.
 func onItsWay(c metav1.Condition) bool {
-	return c.Reason == reasonUnready || c.Reason == reasonNotYetWritten
+	return c.Reason == reasonUnready || c.Reason == reasonNotYetWritten || c.Type == v1alpha1.PolicyEnforced && c.Reason == v1alpha1.ReasonPending
 }

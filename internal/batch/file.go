@@ -56,19 +56,24 @@ func (h Head) Of(this types.UID, what string) error {
 // whatever its fields are. Unknown fields are errors: they may mean something.
 func Load(file string, want Head, into any) error {
 	text, err := read(file, mostRead)
-	if is, ok := headOf(text); err == nil && ok && (is.APIVersion != want.APIVersion || is.Kind != want.Kind) {
+	switch {
+	case err != nil || isJSON(text):
+	case bytes.Contains(text, []byte("\n---")):
+		err = errors.New("there is more than one document in it") // of which the first alone would be read
+	default:
+		text, err = yaml.YAMLToJSONStrict(text)
+	}
+	var is Head
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, &is)
+	}
+	if err == nil && (is.APIVersion != want.APIVersion || is.Kind != want.Kind) {
 		return KindError{File: file, Is: is, Want: want}
 	}
-	switch {
-	case err != nil:
-	case isJSON(text): // of which yaml reads the first object alone
+	if err == nil {
 		var strict []error
 		strict, err = kjson.UnmarshalStrict(text, into)
 		err = errors.Join(append(strict, err)...)
-	case bytes.Contains(text, []byte("\n---")):
-		err = errors.New("there is more than one document in it")
-	default:
-		err = yaml.UnmarshalStrict(text, into)
 	}
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", file, err)
@@ -77,17 +82,6 @@ func Load(file string, want Head, into any) error {
 }
 
 func isJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) }
-
-// headOf is the head of a file, whatever else is in it; false for what cannot be read at all.
-func headOf(text []byte) (h Head, ok bool) {
-	var err error
-	if isJSON(text) {
-		err = kjson.UnmarshalCaseSensitivePreserveInts(text, &h)
-	} else {
-		err = yaml.Unmarshal(text, &h)
-	}
-	return h, err == nil
-}
 
 // mostRead is how many bytes a file has at most: a plan for 65,000 Services has a tenth of it.
 const mostRead = 256 << 20

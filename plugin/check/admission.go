@@ -51,8 +51,8 @@ func (s Seen[T]) missing() bool { return s.Known && s.Object == nil }
 
 // again is what to do about all that is not as the manifests have it.
 const (
-	again = "Apply the manifests again: kubectl apply --server-side -k config/default, or -f install.yaml of this version."
-	back  = "Put it back: kubectl apply --server-side --force-conflicts -k config/default, or -f install.yaml of this version."
+	again = "Apply the manifests again: kubectl apply --server-side -k config/default, or -f install.yaml of the operator's version."
+	back  = "Put it back: kubectl apply --server-side --force-conflicts -k config/default, or -f install.yaml of the operator's version."
 )
 
 // shipped reads one of the texts that are compiled in.
@@ -178,8 +178,8 @@ func unlike(all ...configuration) []Item {
 				return slices.ContainsFunc(first, func(other *x509.Certificate) bool { return bytes.Equal(one.Raw, other.Raw) })
 			}) {
 				return []Item{{Check: "WebhooksUntrusted", Object: c.object, Message: fmt.Sprintf("The caBundle of %s has no authority in common with that of the first webhook: "+
-					"another client has written one of them, and the API server goes on without the webhook. Find out which client does; the operator, or cert-manager, "+
-					"writes it anew.", h.name)}}
+					"another client has written one of them, or cert-manager is renewing it at this moment, and the API server goes on without the webhook. Look again; if it is "+
+					"the same then, find out which client does that.", h.name)}}
 			}
 		}
 	}

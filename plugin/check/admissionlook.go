@@ -48,7 +48,7 @@ func ConfigFile(ctx context.Context, r client.Reader, namespace string, pod core
 			return "", nil
 		case client.IgnoreNotFound(err) != nil:
 			return "", fmt.Errorf("reading ConfigMap %s: %w", v.ConfigMap.Name, err)
-		case err == nil:
+		case err == nil && o.Data["config.yaml"] != "":
 			return o.Data["config.yaml"], nil
 		}
 	}
@@ -69,8 +69,12 @@ func settings(file string, pod corev1.PodSpec) webhookSettings {
 	_ = yaml.Unmarshal([]byte(file), &config) // the manager says what is wrong with its file
 	out := webhookSettings{config.Webhook.BindAddress, config.Webhook.Configuration, config.Webhook.Service}
 	for _, c := range pod.Containers {
-		for _, arg := range c.Args {
-			switch name, value, _ := strings.Cut(arg, "="); name {
+		for n, arg := range c.Args {
+			name, value, joined := strings.Cut(arg, "=")
+			if !joined && n+1 < len(c.Args) {
+				value = c.Args[n+1]
+			}
+			switch name {
 			case "--webhook-bind-address":
 				out.bind = value
 			case "--webhook-configuration":
@@ -105,6 +109,9 @@ func LookAtAdmission(ctx context.Context, s *cli.Cluster, namespace string, mana
 		if read != nil {
 			return a, read
 		}
+	}
+	if bind == "" && a.Mutating.missing() && a.Validating.missing() {
+		a.Unknown = append(a.Unknown, "namespace "+namespace+" has no manager whose configuration tells whether there should be webhooks (--operator-namespace)")
 	}
 	a.Serves = bind != "0" && (bind != "" || a.Mutating.Object != nil || a.Validating.Object != nil)
 	if a.byService() {

@@ -160,7 +160,7 @@ func destination(out string) (format, file string, err error) {
 		return out, "", nil
 	}
 	format = map[string]string{".json": "json", ".yaml": "yaml", ".yml": "yaml", ".xml": "junit"}[filepath.Ext(out)]
-	if format == "" || strings.Contains(out, "=") {
+	if format == "" || cli.IsTemplate(out) {
 		return "", "", fmt.Errorf("%w, or a file name that ends in .yaml, .json or .xml", cli.ValidOutput(out, "junit"))
 	}
 	return format, out, cli.ValidFile("--output", out)

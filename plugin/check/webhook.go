@@ -8,6 +8,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -95,7 +96,7 @@ func (h hook) differences(want hook, namespace, service string) (all []string) {
 	if text := h.wrongService(want, namespace, service); text != "" {
 		all = append(all, text+" "+back)
 	}
-	if has, shipped := selector(h.namespaces), selector(want.namespaces); has != shipped {
+	if has, shipped := selector(h.namespaces), selector(want.namespaces); has != shipped && selector(unnamed(h.namespaces)) != selector(unnamed(want.namespaces)) {
 		all = append(all, fmt.Sprintf("namespaceSelector is %s, and in the manifests %s: the API server does not ask about what the difference leaves out. %s", has, shipped, h.mend()))
 	}
 	if has, shipped := selector(h.objects), selector(want.objects); has != shipped {
@@ -105,6 +106,18 @@ func (h hook) differences(want hook, namespace, service string) (all []string) {
 		all = append(all, "rules are not those of the manifests: the API server asks about other requests. "+back)
 	}
 	return all
+}
+
+// unnamed is a selector without the names of namespaces that it leaves out: those are the admin's,
+// and the platform's (docs/platforms.md).
+func unnamed(s *metav1.LabelSelector) *metav1.LabelSelector {
+	s = s.DeepCopy()
+	if s != nil {
+		s.MatchExpressions = slices.DeleteFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+			return r.Key == corev1.LabelMetadataName && r.Operator == metav1.LabelSelectorOpNotIn
+		})
+	}
+	return s
 }
 
 // wrongService says that the API server calls another Service than the operator's. One that cannot

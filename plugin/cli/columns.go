@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 )
 
 // parsePath reads a JSONPath template. What a value lacks prints nothing.
@@ -53,7 +55,7 @@ func (c columns) Execute(out io.Writer, value any) error {
 			if err := p.Execute(&text, item); err != nil {
 				return err
 			}
-			cells[i] = text.String()
+			cells[i] = plain.Text(text.String())
 			if cells[i] == "" {
 				cells[i] = "<none>"
 			}

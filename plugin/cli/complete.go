@@ -36,8 +36,11 @@ func (a *Session) Complete(kind string, most int) cobra.CompletionFunc {
 func (a *Session) Names(ctx context.Context, kind, prefix, word string) (all []string) {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
-	quiet := *a
-	quiet.Streams = Streams{Out: io.Discard, ErrOut: io.Discard} // a shell shows what is said
+	quiet, flags := *a, *a.kube
+	if flags.overrides.Timeout == "" {
+		flags.overrides.Timeout = completionTime.String() // discovery knows no context
+	}
+	quiet.kube, quiet.Streams = &flags, Streams{Out: io.Discard, ErrOut: io.Discard} // a shell shows what is said
 	s, err := quiet.Open()
 	if err != nil {
 		return nil

@@ -53,7 +53,7 @@ func ValidPlanOutput(output string) error {
 
 // PlanFile reports whether -o names a file for a plan.
 func PlanFile(output string) bool {
-	return batch.FormatOf(output) != "" && !slices.Contains(templates, kindOf(output))
+	return batch.FormatOf(output) != "" && !IsTemplate(output)
 }
 
 // ValidOutput returns an error if a format is neither one of every command nor one of also.
@@ -61,7 +61,7 @@ func ValidOutput(format string, also ...string) error {
 	if AsTable(format) || slices.Contains(append(also, "json", "yaml"), format) {
 		return nil
 	}
-	if slices.Contains(templates, kindOf(format)) {
+	if IsTemplate(format) {
 		_, err := printerOf(format)
 		return err
 	}
@@ -73,6 +73,9 @@ func AsTable(format string) bool { return format == "" || format == "table" }
 
 // templates are the formats that a user writes, behind a =.
 var templates = []string{"jsonpath", "jsonpath-as-json", "custom-columns"}
+
+// IsTemplate reports whether a format is one of those, or begins as one.
+func IsTemplate(format string) bool { return slices.Contains(templates, kindOf(format)) }
 
 func kindOf(format string) string {
 	kind, _, _ := strings.Cut(format, "=")

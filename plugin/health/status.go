@@ -3,6 +3,7 @@ package health
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -40,6 +41,9 @@ Exit status: 0 the operator is well, 1 it is not, or with --strict something was
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.ValidOutput(format, "wide"); err != nil {
 				return err
+			}
+			if timeout < 0 {
+				return errors.New("--wait must not be negative")
 			}
 			return status(cmd.Context(), a, question{namespace, timeout, strict}, format)
 		},

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
@@ -169,7 +170,7 @@ func show(ctx context.Context, a *cli.Session, address netip.Addr) error {
 
 func describeEvents(w io.Writer, all []corev1.Event, now time.Time) {
 	for _, e := range all {
-		cli.Write(w, "  %s ago: %s: %s\n", duration.HumanDuration(now.Sub(seen(e))), e.Reason, e.Message)
+		cli.Write(w, "  %s ago: %s: %s\n", duration.HumanDuration(now.Sub(seen(e))), plain.Text(e.Reason), plain.Text(e.Message))
 	}
 }
 

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,9 @@ func (f *filter) validate() (err error) {
 	if f.of, err = parseParent(f.parent, f.namespace); err != nil {
 		return fmt.Errorf("--parent: %w", err)
 	}
+	if f.of.Kind == cli.KindPolicy && f.namespace != "" {
+		return errors.New("--parent: a policy is in no namespace; leave out --namespace")
+	}
 	return nil
 }
 
@@ -52,6 +56,9 @@ func parseParent(text, namespace string) (p view.Parent, err error) {
 	}
 	s, known, err := cli.ParseSubject(text, namespace)
 	if known {
+		if err == nil && s.Kind != cli.KindService && s.Kind != cli.KindPolicy {
+			err = fmt.Errorf("%.300q has no addresses; name a Service or a policy", text)
+		}
 		return view.Parent{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}, err
 	}
 	parts := strings.Split(text, "/")
@@ -80,6 +87,9 @@ func (f *filter) known(ctx context.Context, s *cli.Cluster) error {
 	}
 	if names := policyNames(policies.Items); f.policy != "" && !slices.Contains(names, f.policy) {
 		return absent("ServiceCIDRPolicy", f.policy, names, "kubectl get servicecidrpolicies")
+	}
+	if names := policyNames(policies.Items); f.of.Kind == cli.KindPolicy && !slices.Contains(names, f.of.Name) {
+		return absent("ServiceCIDRPolicy", f.of.Name, names, "kubectl get servicecidrpolicies")
 	}
 	return nil
 }

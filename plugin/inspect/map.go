@@ -109,8 +109,9 @@ func drawMap(ctx context.Context, a *cli.Session, what, file string) error {
 	}
 	var charts []Chart
 	if own {
-		cli.Write(a.ErrOut, "Only ClusterIPs of namespace %s are drawn; more is told by %s\n", a.Namespace(), unread)
-		charts, err = ownCharts(ctx, s, a.Namespace(), what)
+		if charts, err = ownCharts(ctx, s, a.Namespace(), what); err == nil {
+			cli.Write(a.ErrOut, "Only ClusterIPs of namespace %s are drawn; more is told by %s\n", a.Namespace(), unread)
+		}
 	} else {
 		charts, err = chartsOf(ctx, s, what)
 	}

@@ -93,6 +93,9 @@ func ownAnswer(ctx context.Context, s *cli.Cluster, namespace string, of cli.Sub
 		out.Addresses, err = ownAddresses(ctx, s, namespace)
 		out.Addresses = slices.DeleteFunc(out.Addresses, func(a view.Address) bool { return a.Address.String() != of.Name })
 	case cli.KindNamespace:
+		if of.Name == namespace {
+			out.Addresses, err = ownAddresses(ctx, s, namespace)
+		}
 	default:
 		return out, fmt.Errorf("%s %s: only users may read it who may list the cluster: ask for the ClusterRole clusterip-operator-view", of.Kind, of.Name)
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
@@ -66,11 +67,11 @@ func describePolicy(w io.Writer, p policyAnswer) {
 		cli.Write(w, "it keeps Services out of them that it does not select\n")
 	}
 	for _, i := range p.Wrong {
-		cli.Write(w, "problem: %s: %s\n", i.Check, i.Message)
+		cli.Write(w, "problem: %s: %s\n", i.Check, plain.Text(i.Message))
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1alpha1.PolicyProgrammed {
-			cli.Write(w, "Programmed is %s since %s: %s\n", c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Message)
+			cli.Write(w, "Programmed is %s since %s: %s\n", c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), plain.Text(c.Message))
 		}
 	}
 	if len(p.Wrong) == 0 {
