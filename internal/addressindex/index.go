@@ -25,15 +25,18 @@ import (
 
 // Index is the address index. New makes one, Watch connects it; it is safe for concurrent use.
 //
-// Cost: an event on an address is O(log used + ranges); Usage and Blockers are O(log used) for each
-// span that the question breaks into. Nothing depends on the number of Services.
+// Cost: an event on an address is O(log used + lengths of prefixes); Usage and Blockers are
+// O(log used) for each span that the question breaks into. Nothing depends on the number of Services,
+// nor an address on that of ServiceCIDRs.
 type Index struct {
 	pool *allocator.Pool
 
 	mu        sync.RWMutex
 	addresses map[netip.Addr]entry
 	ranges    map[string]ServiceCIDR
-	nodes     map[string][]netip.Prefix
+	// names are those of the ServiceCIDRs that have a prefix: an address is looked up at each event.
+	names allocator.PrefixTable[[]string]
+	nodes map[string][]netip.Prefix
 	// declared are ranges of the default ServiceCIDR that its object cannot tell; see Declare.
 	declared []allocator.Range
 	// claimed counts the addresses that Services hold, covered those with their IPAddress (Relation).

@@ -71,11 +71,29 @@ func (l *Index) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before, known = l.ranges[c.Name]
+	if !known || !slices.Equal(before.Ranges, c.Ranges) { // status and annotations change more often
+		l.unname(before)
+		for _, r := range c.Ranges {
+			l.names.Set(r.Prefix(), append(l.names.Get(r.Prefix()), c.Name))
+		}
+	}
 	l.ranges[c.Name] = c
 	if l.allocations[c.Name] == nil {
 		l.allocations[c.Name] = map[RangeBand]uint64{}
 	}
 	return before, known
+}
+
+// unname takes the name of a ServiceCIDR from its prefixes; the caller holds mu.
+func (l *Index) unname(c ServiceCIDR) {
+	for _, r := range c.Ranges {
+		left := slices.DeleteFunc(l.names.Get(r.Prefix()), func(name string) bool { return name == c.Name })
+		if len(left) == 0 {
+			l.names.Delete(r.Prefix())
+		} else {
+			l.names.Set(r.Prefix(), left)
+		}
+	}
 }
 
 // Allocations returns how many IPAddresses appeared in a band since the start, by any allocator.
@@ -114,9 +132,12 @@ func (l *Index) Covering(a netip.Addr) []ServiceCIDR {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	var out []ServiceCIDR
-	for _, c := range l.ranges {
-		if c.Contains(a) {
-			out = append(out, c)
+	for names := range l.names.Around(a) {
+		for _, name := range names {
+			known := slices.ContainsFunc(out, func(c ServiceCIDR) bool { return c.Name == name }) // by a shorter prefix
+			if c := l.ranges[name]; !known && c.Contains(a) {
+				out = append(out, c)
+			}
 		}
 	}
 	return out
@@ -184,6 +205,7 @@ func (l *Index) serviceCIDRChanged(last, now *networkingv1.ServiceCIDR, _ bool) 
 func (l *Index) dropRange(name string) {
 	l.mu.Lock()
 	before := l.ranges[name]
+	l.unname(before)
 	delete(l.ranges, name)
 	delete(l.allocations, name)
 	l.mu.Unlock()

@@ -21,13 +21,13 @@ func Compile(in Inputs) *Compiled {
 	s := &Compiled{
 		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), closes: map[allocator.Family]bool{},
 		reservedFor: map[allocator.Family]map[types.NamespacedName][]Reservation{allocator.IPv4: {}, allocator.IPv6: {}},
-		cidrs:       make(map[string]addressindex.ServiceCIDR, len(in.ServiceCIDRs)), offered: newPrefixTable[allocator.Range](len(in.ServiceCIDRs)),
+		cidrs:       make(map[string]addressindex.ServiceCIDR, len(in.ServiceCIDRs)),
 	}
 	for _, c := range in.ServiceCIDRs {
 		s.cidrs[c.Name] = c
 		for _, r := range c.Ranges {
 			if c.Usable() {
-				s.offered.set(r.Prefix(), r)
+				s.offered.Set(r.Prefix(), r)
 			}
 			if span := r.Band(allocator.Static); !span.IsEmpty() {
 				s.statics = append(s.statics, span)
@@ -230,22 +230,22 @@ func (s *Compiled) enterPrefixes() {
 	}
 	slices.SortFunc(all, comparePrefixes)
 	all = slices.Compact(all)
-	s.ranges, s.owned = newPrefixTable[*ownedPrefix](len(all)), make([]*ownedPrefix, 0, len(all))
+	s.ranges, s.owned = allocator.PrefixTable[*ownedPrefix]{}, make([]*ownedPrefix, 0, len(all))
 	for _, prefix := range all {
 		at := &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
-		s.ranges.set(prefix, at)
+		s.ranges.Set(prefix, at)
 		s.owned = append(s.owned, at)
 	}
 	for _, p := range s.policies {
 		for _, r := range p.wanted {
-			at := s.ranges.values[r.Range.Prefix()]
+			at := s.ranges.Get(r.Range.Prefix())
 			at.wanted = append(at.wanted, p)
 		}
 	}
 }
 
 func (s *Compiled) enter(p *Policy, r wantedRange) {
-	at := s.ranges.values[r.Range.Prefix()]
+	at := s.ranges.Get(r.Range.Prefix())
 	if n := len(p.Claimed); n == 0 || p.Claimed[n-1] != at.prefix {
 		p.Claimed = append(p.Claimed, at.prefix)
 	}

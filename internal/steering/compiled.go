@@ -23,15 +23,15 @@ type Compiled struct {
 	cidrs    map[string]addressindex.ServiceCIDR
 
 	// ranges are those that policies have, owned the same in order.
-	ranges      prefixTable[*ownedPrefix]
+	ranges      allocator.PrefixTable[*ownedPrefix]
 	owned       []*ownedPrefix
 	closes      map[allocator.Family]bool // whether any of them has an exclusive owner
 	reserved    []*Reservation            // by first address, disjoint
 	reservedFor map[allocator.Family]map[types.NamespacedName][]Reservation
-	statics     []allocator.Span                  // the static bands of all ranges, in order and disjoint: an address that is static in one is static
-	open        map[allocator.Family]func() bands // what no policy has exclusively
-	offered     prefixTable[allocator.Range]      // those that API servers allocate from
-	namespaces  sync.Map                          // name of a namespace -> *namespaceView
+	statics     []allocator.Span                       // the static bands of all ranges, in order and disjoint: an address that is static in one is static
+	open        map[allocator.Family]func() bands      // what no policy has exclusively
+	offered     allocator.PrefixTable[allocator.Range] // those that API servers allocate from
+	namespaces  sync.Map                               // name of a namespace -> *namespaceView
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
 	// webhook, so that nothing of ours may stand there.
 	apiServer []netip.Addr
@@ -49,36 +49,6 @@ type ownedPrefix struct {
 	wanted []*Policy
 	// owner is the best of the holders that has it exclusively, nil if none has.
 	owner *Policy
-}
-
-// prefixTable has values by prefixes, which have few lengths: that makes look-ups short. The zero
-// value is not ready.
-type prefixTable[T any] struct {
-	values  map[netip.Prefix]T
-	lengths map[allocator.Family][]int
-}
-
-func newPrefixTable[T any](size int) prefixTable[T] {
-	return prefixTable[T]{values: make(map[netip.Prefix]T, size), lengths: map[allocator.Family][]int{}}
-}
-
-func (t prefixTable[T]) set(p netip.Prefix, value T) {
-	t.values[p] = value
-	if f := allocator.FamilyOf(p.Addr()); !slices.Contains(t.lengths[f], p.Bits()) {
-		t.lengths[f] = append(t.lengths[f], p.Bits())
-	}
-}
-
-// around yields the values of the prefixes that an address lies in.
-func (t prefixTable[T]) around(a netip.Addr) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		for _, bits := range t.lengths[allocator.FamilyOf(a)] {
-			prefix, _ := a.Prefix(bits) // of the family, so that it is none too long
-			if value, ok := t.values[prefix]; ok && !yield(value) {
-				return
-			}
-		}
-	}
 }
 
 // Inputs returns what the policies were compiled of. Do not change it.
@@ -141,7 +111,7 @@ func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	if slices.Contains(s.apiServer, a) {
 		return 0, nil
 	}
-	for at := range s.ranges.around(a) {
+	for at := range s.ranges.Around(a) {
 		for _, p := range at.users {
 			if p.CoolDown > 0 && (best == nil || p.rank < best.rank) {
 				best = p
@@ -157,7 +127,7 @@ func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 // outside yields the owned prefixes that a prefix lies in, the same prefix included.
 func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	return func(yield func(*ownedPrefix) bool) {
-		for at := range s.ranges.around(p.Addr()) {
+		for at := range s.ranges.Around(p.Addr()) {
 			if at.prefix.Bits() <= p.Bits() && !yield(at) {
 				return
 			}
@@ -212,7 +182,7 @@ func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
 		}
 		return reservedFor(r, a)
 	}
-	owner, by := mayHold(s.ranges.around(a))
+	owner, by := mayHold(s.ranges.Around(a))
 	if owner == nil || selected(by, svc) {
 		return nil
 	}
@@ -265,7 +235,7 @@ func (s *Compiled) Families() []allocator.Family { return s.families }
 
 // Offers reports whether API servers allocate from a range with this address.
 func (s *Compiled) Offers(a netip.Addr) bool {
-	for r := range s.offered.around(a) {
+	for r := range s.offered.Around(a) {
 		if r.Contains(a) {
 			return true
 		}

@@ -25,7 +25,7 @@ func (s *Compiled) Owner(a netip.Addr) *Policy {
 	if len(s.owned) == 0 || slices.Contains(s.apiServer, a) {
 		return nil
 	}
-	return bestOwner(s.ranges.around(a))
+	return bestOwner(s.ranges.Around(a))
 }
 
 // Stranger reports whether a Service that has an address is none that the Owner of the address lets
@@ -35,7 +35,7 @@ func (s *Compiled) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
 	if r, ok := s.Reservation(a); ok && r.For == svc.NamespacedName || s.Owner(a) == nil {
 		return false, true
 	}
-	_, by := mayHold(s.ranges.around(a))
+	_, by := mayHold(s.ranges.Around(a))
 	for _, p := range by {
 		if p.selector.inNamespace(svc.NamespaceLabels) && p.selector.services.Empty() {
 			return false, true
