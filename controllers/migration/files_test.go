@@ -92,7 +92,7 @@ func TestLoadPlanRefuses(t *testing.T) {
 		"another kind":              {strings.Replace(head, "Plan", "Report", 1), "of kind MigrationReport, not MigrationPlan"},
 		"another version":           {strings.Replace(head, "v1alpha1", "v1", 1), "migration.clusterip-operator.io/v1\""},
 		"an unknown field":          {head + "colour: green\n", `"colour"`},
-		"an unknown field below":    {head + "steps:\n- {do: CreateIPAddress, address: 10.0.0.5, service: ns/a, force: true}\n", `"force"`},
+		"an unknown field below":    {head + "steps:\n- {do: CreateIPAddress, address: 10.0.0.5, service: ns/a, force: true}\n", `"steps[0].force"`},
 		"a field twice":             {head + "revision: 1\nrevision: 2\n", "already set"},
 		"no address":                {head + "steps:\n- {do: DeleteIPAddress, address: ten, uid: u, resourceVersion: '7'}\n", "ten"},
 		"an unknown action":         {head + "steps:\n- {do: CreateIPAddress, address: 10.0.0.5, service: ns/a}\n- {do: Tickle}\n", `step 2: there is no action "Tickle"`},

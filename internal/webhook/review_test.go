@@ -162,36 +162,39 @@ func TestTimeLeft(t *testing.T) {
 }
 
 // Large reviews wait for their turn, and ordinary ones do not wait for them. One whose turn does
-// not come in time is answered as a webhook that failed.
+// not come in time is answered as a webhook that failed. The clock stands still while any of them
+// works: on a busy machine their budget would be used up.
 func TestLargeReviewsWaitForTheirTurn(t *testing.T) {
-	hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom())
-	arrived, release := make(chan struct{}), make(chan struct{})
-	var group sync.WaitGroup
-	for range largeAtOnce {
-		group.Go(func() {
-			if answer := post(t, hook, slow(strings.Repeat("x", 2*large), arrived, release)); answer.Code != http.StatusOK {
-				t.Errorf("one that has its turn: %d %s", answer.Code, answer.Body)
-			}
-		})
-	}
-	for range largeAtOnce {
-		<-arrived
-	}
-	if answer := post(t, hook, strings.NewReader(reviewOfAService)); answer.Code != http.StatusOK {
-		t.Errorf("an ordinary one: %d %s", answer.Code, answer.Body)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), Budget/8)
-	defer cancel()
-	late := httptest.NewRecorder()
-	hook.ServeHTTP(late, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", slow(strings.Repeat("x", 2*large), arrived, release)))
-	if late.Code != http.StatusServiceUnavailable || !strings.Contains(late.Body.String(), "busy") {
-		t.Errorf("one too many: %d %s", late.Code, late.Body)
-	}
-	close(release)
-	group.Wait()
-	if answer := post(t, hook, strings.NewReader(strings.Repeat(" ", 2*large)+reviewOfAService)); answer.Code != http.StatusOK {
-		t.Errorf("afterwards: %d %s", answer.Code, answer.Body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom())
+		arrived, release := make(chan struct{}), make(chan struct{})
+		var group sync.WaitGroup
+		for range largeAtOnce {
+			group.Go(func() {
+				if answer := post(t, hook, slow(strings.Repeat("x", 2*large), arrived, release)); answer.Code != http.StatusOK {
+					t.Errorf("one that has its turn: %d %s", answer.Code, answer.Body)
+				}
+			})
+		}
+		for range largeAtOnce {
+			<-arrived
+		}
+		if answer := post(t, hook, strings.NewReader(reviewOfAService)); answer.Code != http.StatusOK {
+			t.Errorf("an ordinary one: %d %s", answer.Code, answer.Body)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), Budget/8)
+		defer cancel()
+		late := httptest.NewRecorder()
+		hook.ServeHTTP(late, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", slow(strings.Repeat("x", 2*large), arrived, release)))
+		if late.Code != http.StatusServiceUnavailable || !strings.Contains(late.Body.String(), "busy") {
+			t.Errorf("one too many: %d %s", late.Code, late.Body)
+		}
+		close(release)
+		group.Wait()
+		if answer := post(t, hook, strings.NewReader(strings.Repeat(" ", 2*large)+reviewOfAService)); answer.Code != http.StatusOK {
+			t.Errorf("afterwards: %d %s", answer.Code, answer.Body)
+		}
+	})
 }
 
 // slow is a review with a text in it, which stands still until it is released, and tells when it
@@ -218,37 +221,39 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // What 300 requests at once hold, each with a name of 2.4 MiB, does not depend on their size: those
 // whose turn it is have all but the end of their names behind them.
 func TestWhatManyReviewsHold(t *testing.T) {
-	const requests = 300
-	name := strings.Repeat("n", 2400<<10)
-	release, arrived := make(chan struct{}), make(chan struct{})
-	hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom())
-	var wait, read sync.WaitGroup
-	read.Add(requests)
-	before := heap()
-	for range requests {
-		wait.Go(func() {
-			some := sync.OnceFunc(read.Done)
-			seen := readerFunc(func([]byte) (int, error) { some(); return 0, io.EOF })
-			body := io.MultiReader(strings.NewReader(`{"request":{"name":"`+name[:large/2]), seen, strings.NewReader(name), still(arrived, release), strings.NewReader(`"}}`))
-			post(t, hook, body)
-		})
-	}
-	read.Wait()
-	for range largeAtOnce {
-		<-arrived
-	}
-	held := heap() - before
-	go func() {
-		for range arrived { // those that wait get their turn, and say so
+	synctest.Test(t, func(t *testing.T) {
+		const requests = 300
+		name := strings.Repeat("n", 2400<<10)
+		release, arrived := make(chan struct{}), make(chan struct{})
+		hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom())
+		var wait, read sync.WaitGroup
+		read.Add(requests)
+		before := heap()
+		for range requests {
+			wait.Go(func() {
+				some := sync.OnceFunc(read.Done)
+				seen := readerFunc(func([]byte) (int, error) { some(); return 0, io.EOF })
+				body := io.MultiReader(strings.NewReader(`{"request":{"name":"`+name[:large/2]), seen, strings.NewReader(name), still(arrived, release), strings.NewReader(`"}}`))
+				post(t, hook, body)
+			})
 		}
-	}()
-	close(release)
-	wait.Wait()
-	close(arrived)
-	t.Logf("%d requests hold %d KiB", requests, held>>10)
-	if most := requests * 4 * chunk; held > most {
-		t.Errorf("%d requests hold %d KiB, want %d at most", requests, held>>10, most>>10)
-	}
+		read.Wait()
+		for range largeAtOnce {
+			<-arrived
+		}
+		held := heap() - before
+		go func() {
+			for range arrived { // those that wait get their turn, and say so
+			}
+		}()
+		close(release)
+		wait.Wait()
+		close(arrived)
+		t.Logf("%d requests hold %d KiB", requests, held>>10)
+		if most := requests * 4 * chunk; held > most {
+			t.Errorf("%d requests hold %d KiB, want %d at most", requests, held>>10, most>>10)
+		}
+	})
 }
 
 func heap() int {

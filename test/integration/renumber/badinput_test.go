@@ -81,7 +81,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 			{"give the plan: --from FILE", ""},
 			{"no such file", "/nowhere/plan.yaml"},
 			{"the plan is of cluster another", changed(string(ns.UID), "another")},
-			{`unknown field "label"`, changed("- name: s0", "- label: s0")},
+			{`unknown field "services[0].label"`, changed("- name: s0", "- label: s0")},
 			{"is of kind Other, not RenumberingPlan", changed("kind: RenumberingPlan", "kind: Other")},
 			{"that of the API servers, which has to be asked for by name", changed("- name: s0\n  namespace: "+namespace, "- name: kubernetes\n  namespace: default")},
 			{"is listed twice, or another one gets its address", changed("name: s1", "name: s0")},
@@ -129,7 +129,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 		Entry("external IPs", `!has(object.spec.externalIPs)`, "the old address cannot be kept as an external IP"),
 	)
 
-	It("nothing, and completes it, when the API server is killed in the middle", func(ctx SpecContext) {
+	It("nothing, and completes it, when the API server is killed in the middle", Label("long"), func(ctx SpecContext) {
 		namespace, before := several(ctx, 6)
 		offer(ctx)
 		file, _ := plan(ctx, namespace)
