@@ -3,8 +3,10 @@
 #
 # The labels of Ginkgo's specs and suites decide which runs what:
 #   core  the packages without Ginkgo but those of benchmarks and of alerts, with fewer random seeds (-short), and all specs without a label
-#   all   all packages, the specs with Label("all") too, and the tool modules that have tests: what takes half an hour, for CI
-#   soak  the specs with Label("long"), of a minute and more on a busy machine, and Label("soak"), and the packages without Ginkgo with all their seeds
+#   all   all packages, those that share memory between goroutines with the race detector, the specs with Label("all") too, and the tool modules that
+#         have tests: for CI
+#   soak  the specs with Label("long"), of fifteen seconds and more, and Label("soak"), which measure or last, all our programs with the race detector,
+#         and the packages without Ginkgo with all their seeds
 #   version  the suites of test/versions on the Kubernetes that CLUSTERIP_KUBERNETES names, without what is labelled soak, and with the label 1.32 there and only there
 #   cluster  of soak, the suites on nodes with containerd and kubelet
 #   unit  of core, the packages without Ginkgo
@@ -76,11 +78,12 @@ tool_modules() {
 }
 
 # With the flags of hack/tools/build.sh and of `make run` nothing is compiled twice, and without debugging information test programs are linked
-# in half the time. The race detector needs a C compiler, and what it is for compiled again: in CI and before a release, our programs and the
-# packages that they are made of. The packages of test/ only start programs.
+# in half the time. The race detector needs a C compiler, and what it is for compiled again: packages that lock or count, and before a release the
+# programs that specs start.
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath -gcflags=all=-dwarf=false"
 case $what in
-all | soak | cluster)
+all) hack/setup.sh all ;;
+soak | cluster)
 	export CLUSTERIP_RACE=yes
 	hack/setup.sh all
 	;;
@@ -95,7 +98,7 @@ programs() {
 }
 
 if [ "$what" != unit ]; then
-	[ -z "${CLUSTERIP_RACE:-}" ] || upstream+=(promtool)
+	[[ $what != all && $what != soak ]] || upstream+=(promtool)
 	hack/tools/build.sh etcd "${upstream[@]}" >/dev/null
 	programs
 fi
@@ -121,15 +124,16 @@ run() {
 		-exec "$PWD/hack/suite.sh" "$@" || status=1
 }
 
+# shared prints those of some packages that import locks or atomic values. The packages of test/ only start programs.
+shared() { go list -f '{{.ImportPath}} {{join .Imports " "}} ' "$@" | grep -v '/test/' | grep -E ' (sync|sync/atomic|golang.org/x/sync/[a-z]+) ' | cut -d' ' -f1; }
+
 status=0
-if [ -n "${CLUSTERIP_RACE:-}" ]; then
-	mapfile -t starters < <(printf '%s\n' "${list[@]}" | grep /test/)
-	mapfile -t parts < <(printf '%s\n' "${list[@]}" | grep -v /test/)
-	[ ${#parts[@]} = 0 ] || CGO_ENABLED=1 run -race "${parts[@]}"
-	run "${starters[@]}"
-else
-	run "${list[@]}"
+if [[ $what = all || $what = soak ]]; then
+	mapfile -t racing < <(shared "${list[@]}")
+	CGO_ENABLED=1 run -race "${racing[@]}"
+	mapfile -t list < <(printf '%s\n' "${list[@]}" | grep -vxFf <(printf '%s\n' "${racing[@]}"))
 fi
+run "${list[@]}"
 [ "$what" != all ] || tool_modules || status=1
 [ "$what" != soak ] || { hack/ipvs.sh || status=1; hack/ipvs.sh kube-proxy || status=1; }
 go run ./test/report "$reports" "$report" || status=1

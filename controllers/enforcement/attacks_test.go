@@ -84,7 +84,7 @@ var _ = Describe("A tenant", Ordered, ContinueOnFailure, func() {
 	})
 
 	// A webhook may not get to see its AdmissionReview in time.
-	It("cannot hide an address behind 44,000 ports", func(ctx SpecContext) {
+	It("cannot hide an address behind 44,000 ports", Label("long"), func(ctx SpecContext) {
 		large := service("plain", "large", nil, "10.4.0.5", "fd00:4::5")
 		large.Spec.Ports = nil
 		for i := range 44_000 {

@@ -351,7 +351,7 @@ var _ = Describe("What an admin applies or deletes", Ordered, func() {
 		enforced(ctx, "red", "10.1.7.3", "fd00:1:7::3")
 	})
 
-	It("is a policy, and the condition says so where it is another one or missing", func(ctx SpecContext) {
+	It("is a policy, and the condition says so where it is another one or missing", Label("long"), func(ctx SpecContext) {
 		change(ctx, policyObject(), `{"spec":{"validations":[{"expression":"true"}]}}`)
 		Eventually(status).WithArguments(ctx).WithTimeout(soon).Should(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", "PolicyDiffers")))
 		Expect(cp.InstallEnforcement(ctx)).To(Succeed())

@@ -145,7 +145,7 @@ var _ = Describe("An API server that is killed and started again", Ordered, func
 			sum.refused[0], sum.legitimate[0], sum.refused[1], sum.legitimate[1])
 		AddReportEntry("what passes while an API server starts", table.String(), ReportEntryVisibilityAlways)
 	}
-	It("refuses no legitimate Service and lets no other in once it is ready", Label("all"), func(ctx SpecContext) { lives(ctx, 2) })
+	It("refuses no legitimate Service and lets no other in once it is ready", Label("long"), func(ctx SpecContext) { lives(ctx, 2) })
 	It("refuses no legitimate Service and lets no other in once it is ready, thirty times", Label("soak"), func(ctx SpecContext) { lives(ctx, 30) })
 
 	// An API server asks the ServiceCIDRs for an address in the order of a Go map.

@@ -34,7 +34,7 @@ import (
 
 func TestHostile(t *testing.T) {
 	environment.Prepare(t)
-	RunSpecs(t, "a well-behaved Service beside hostile parties", Label("all"))
+	RunSpecs(t, "a well-behaved Service beside hostile parties", Label("soak")) // it measures times and memory: nothing else may be busy
 }
 
 // ordinary is how many Services the cluster has beside those that are looked at.

@@ -186,7 +186,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		hasNone(ctx, "anew")
 	})
 
-	It("hold their range, which says so, and let it go with them", Label("all"), func(ctx SpecContext) {
+	It("hold their range, which says so, and let it go with them", func(ctx SpecContext) {
 		const held4, held6 = "10.133.0.0/28", "fd00:10:133::/124"
 		c.OfferRange(ctx, "held", nil, held4, held6)
 		c.CreateService(ctx, "holder", framework.RequireDualStack(), withAdditional("held"))
@@ -241,7 +241,7 @@ var _ = Describe("Additional addresses", Ordered, ContinueOnFailure, func() {
 		getsAdditional(ctx, "tiny-2", tiny4)
 	})
 
-	It("stay as they are when the operator is started again, which finds what leaked meanwhile", Label("all"), func(ctx SpecContext) {
+	It("stay as they are when the operator is started again, which finds what leaked meanwhile", Label("long"), func(ctx SpecContext) {
 		create := func(name, ranges string, cidrs ...string) *corev1.Service {
 			GinkgoHelper()
 			service := c.CreateService(ctx, name, framework.RequireDualStack(), withAdditional(ranges))

@@ -144,7 +144,7 @@ var _ = Describe("Certificates of our own", Label("all"), Ordered, func() {
 // As with cert-manager, which writes the files after the manager starts, and renews them. A kubelet
 // mounts them as links to a folder, which it replaces.
 var _ = Describe("Certificates from files", Label("all"), func() {
-	It("may come late, change and expire, and we neither ask for a Secret nor touch the webhook configurations", func(ctx SpecContext) {
+	It("may come late, change and expire, and we neither ask for a Secret nor touch the webhook configurations", Label("long"), func(ctx SpecContext) {
 		c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
 		Expect(c.InstallCRDs(ctx)).To(Succeed())
 		dir := filepath.Join(GinkgoT().TempDir(), "certificate")

@@ -190,7 +190,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		Entry("the connections are refused", framework.Trouble{Refuse: true}, time.Duration(0), time.Duration(0)),
 	)
 
-	It("the replicas are frozen, and decide when nobody waits any more", func(ctx SpecContext) {
+	It("the replicas are frozen, and decide when nobody waits any more", Label("long"), func(ctx SpecContext) {
 		for _, replica := range c.Replicas() {
 			Expect(replica.Pause()).To(Succeed())
 			DeferCleanup(func() { _ = replica.Resume() })

@@ -24,7 +24,7 @@ var _ = Describe("A namespace whose quota allows no Service, and that goes on cr
 		cooled   = 20
 	)
 
-	It("keeps no address from others, steers nobody elsewhere, and uses up no cool-down", func(ctx SpecContext) {
+	It("keeps no address from others, steers nobody elsewhere, and uses up no cool-down", Label("long"), func(ctx SpecContext) {
 		c := cluster.Start(ctx, cluster.Options{
 			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120"}, Installed: true, Replicas: 2, Plain: true,
 		})

@@ -53,7 +53,7 @@ var _ = Describe("An agent and Kubernetes 1.37", Ordered, func() {
 	})
 
 	// Another API server on the same etcd changes things meanwhile. The agent must find just these.
-	It("outlives its API server and finds what changed meanwhile", func(ctx SpecContext) {
+	It("outlives its API server and finds what changed meanwhile", Label("long"), func(ctx SpecContext) {
 		other := suite.APIServer(ctx, c.ControlPlane, framework.Options{})
 		leaver := c.CreateService(ctx, "leaves")
 		c.CreateService(ctx, "stays")

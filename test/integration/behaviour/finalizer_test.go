@@ -15,7 +15,7 @@ import (
 // run, as in a cluster whose provider has switched the controller off: the operator holds ranges by
 // a finalizer of its own alone, and lets go of them. What kube-controller-manager has left it
 // leaves. Operators before put that finalizer on themselves: what they wrote goes too.
-var _ = It("A ServiceCIDR has the operator's finalizer alone where kube-controller-manager does not run", Label("all"), func(ctx SpecContext) {
+var _ = It("A ServiceCIDR has the operator's finalizer alone where kube-controller-manager does not run", Label("long"), func(ctx SpecContext) {
 	c := cluster.Start(ctx, cluster.Options{})
 	put := func(name, manager string) {
 		GinkgoHelper()

@@ -15,7 +15,7 @@ var _ = Describe("A default range", func() {
 	// 1. A /28 is full with 13 Services and the Service kubernetes. 2. A /24 around it makes room for
 	// 254 in all: the /28's broadcast address is usable in it. 3. The Services outside of the /28 go,
 	// then the /24, which the rest do not need. 4. 14 are left, undisturbed, and the range is full.
-	It("grows from 14 to 254 addresses and shrinks to 14", func(ctx SpecContext) {
+	It("grows from 14 to 254 addresses and shrinks to 14", Label("long"), func(ctx SpecContext) {
 		const small, large = "10.98.0.0/28", "10.98.0.0/24"
 		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: small}})
 		first := c.CreateServices(ctx, 13, framework.Numbered(cluster.Namespace, "first"))
@@ -83,7 +83,7 @@ var _ = Describe("A cluster of one family", func() {
 		Expect(c.Operator.Pid()).To(Equal(process))
 		Expect(c.Operator.Running()).To(BeTrue())
 	},
-		Entry("IPv6 after IPv4", "10.95.0.0/16", "fd00:95::/112"),
+		Entry("IPv6 after IPv4", Label("long"), "10.95.0.0/16", "fd00:95::/112"),
 		Entry("IPv4 after IPv6", "fd00:95::/112", "10.95.0.0/16"),
 	)
 })

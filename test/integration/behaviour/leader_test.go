@@ -60,7 +60,7 @@ var _ = Describe("Two managers", Ordered, func() {
 		Expect(leader.Start(ctx)).To(Succeed())
 	})
 
-	It("change over in less than 30 seconds when the leader is killed", func(ctx SpecContext) {
+	It("change over in less than 30 seconds when the leader is killed", Label("long"), func(ctx SpecContext) {
 		leader, standby := c.Leader(ctx)
 		ended := time.Now()
 		Expect(leader.Kill()).To(Succeed())

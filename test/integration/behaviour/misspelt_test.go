@@ -20,7 +20,7 @@ import (
 // repair loop compares texts, so it deletes that IPAddress a minute after its creation, or five
 // seconds if the Service was there before it, and creates it anew three minutes later. Addresses of
 // IPv4 it takes in one spelling alone.
-var _ = Describe("Services that misspell their addresses", Ordered, func() {
+var _ = Describe("Services that misspell their addresses", Label("long"), Ordered, func() {
 	const single, dual = "fd00:10:96::ac", "fd00:10:96::ad"
 	var c *cluster.Cluster
 	var four string // the other address of the second Service, which is spelt right

@@ -23,7 +23,7 @@ const noBands = `
 
 // A platform may forbid to change IPAddresses. Band labels are a service to people: where they are
 // refused, that is said once, and no request is sent for each IPAddress again and again.
-var _ = It("Band labels that the platform refuses are not tried for each IPAddress", func(ctx SpecContext) {
+var _ = It("Band labels that the platform refuses are not tried for each IPAddress", Label("long"), func(ctx SpecContext) {
 	c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
 	c.Forbid(ctx, "platform", noBands)
 	services := c.CreateServices(ctx, 30, framework.Numbered(cluster.Namespace, "labelled", framework.RequireDualStack()))

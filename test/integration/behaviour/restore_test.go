@@ -87,7 +87,7 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 		c.DeleteAllServices(ctx)
 	})
 
-	It("is looked after by replicas that all begin anew", func(ctx SpecContext) {
+	It("is looked after by replicas that all begin anew", Label("long"), func(ctx SpecContext) {
 		for range 2 {
 			c.StartOperator(ctx, "--leader-elect=true", "--leader-election-namespace=default")
 		}

@@ -132,7 +132,7 @@ var _ = Describe("console", Ordered, func() {
 		Expect(other.complaints()).To(BeEmpty())
 	})
 
-	It("shows what is wrong, and text of the cluster as text", func(ctx SpecContext) {
+	It("shows what is wrong, and text of the cluster as text", Label("long"), func(ctx SpecContext) {
 		lost := c.Create(ctx, cluster.Dual("blue", "lost")).Spec.ClusterIPs
 		c.StopReplicas()
 		c.DeleteIPAddress(ctx, lost[0])
@@ -154,7 +154,7 @@ var _ = Describe("console", Ordered, func() {
 		eventually(func() string { return cellText(b, cell) }).Should(Equal(lost[0]+": allocated"), "the operator has mended it")
 	})
 
-	It("draws the use of a range over time, and how it goes on", func(ctx SpecContext) {
+	It("draws the use of a range over time, and how it goes on", Label("long"), func(ctx SpecContext) {
 		c.StopReplicas()
 		c.Kubectl(ctx, "annotate", "servicecidr", "kubernetes", "--overwrite",
 			`clusterip-operator.io/usage={"ranges":[{"cidr":"10.96.0.0/12","static":{},"dynamic":{"growthPerDay":400}},{"cidr":"fd00:10:96::/108","static":{},"dynamic":{"growthPerDay":50000}}]}`)
@@ -182,7 +182,7 @@ var _ = Describe("console", Ordered, func() {
 		c.StartReplicas(ctx)
 	})
 
-	It("goes on when the API server was away", func(ctx SpecContext) {
+	It("goes on when the API server was away", Label("long"), func(ctx SpecContext) {
 		b.open("ranges")
 		eventually(func() string { return b.text("tr[data-range='10.200.0.0/25']") }).Should(ContainSubstring("\t4 ("))
 		Expect(reader.Answers()).To(BeNumerically(">", 10))

@@ -59,7 +59,7 @@ var _ = Describe("Exhaustion of the default range", func() {
 		}
 	},
 		Entry("in IPv4", "10.97.0.0/27", 14),
-		Entry("in IPv6", "fd00:97::/123", 15),
+		Entry("in IPv6", Label("long"), "fd00:97::/123", 15),
 	)
 })
 

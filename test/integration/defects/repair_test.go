@@ -113,7 +113,7 @@ var _ = Describe("The IPAddress of a Service", Ordered, ContinueOnFailure, func(
 
 	// No Service has to ask for the address: the API server draws addresses without IPAddress. Here
 	// only this one is left; in a range with many free ones each is equally likely.
-	It("is drawn for another Service while it is away", func(ctx SpecContext) {
+	It("is drawn for another Service while it is away", Label("long"), func(ctx SpecContext) {
 		c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "10.97.0.0/28,fd00:97::/124"}})
 		owner := c.CreateSettledService(ctx, "owner", framework.RequireDualStack())
 		for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {

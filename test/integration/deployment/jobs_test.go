@@ -23,7 +23,7 @@ import (
 
 // The migration's steps share an account, whose requests during its whole work on Kubernetes 1.32
 // are compared with its permissions, both ways. test/integration/migration tests the steps.
-var _ = It("The migration Jobs do their work under the account that they come with, which may do no more than that", Label("all"), func(ctx SpecContext) {
+var _ = It("The migration Jobs do their work under the account that they come with, which may do no more than that", Label("long"), func(ctx SpecContext) {
 	const steps = folder + "/components/migration"
 	old, log := audited(ctx, framework.Options{Version: framework.V132})
 	lost := old.CreateService(ctx, "lost").Spec.ClusterIP

@@ -69,11 +69,11 @@ var _ = Describe("The guides", Ordered, ContinueOnFailure, func() {
 	})
 
 	DescribeTable("do what they say", func(ctx SpecContext, name string) { follow(ctx, name) },
-		Entry("a full range", "docs/guides/full-range.md"),
+		Entry("a full range", Label("long"), "docs/guides/full-range.md"),
 		Entry("a team's own range", "docs/guides/team-range.md"),
 		Entry("replacing kube-proxy", "docs/guides/kube-proxy.md"),
 		Entry("installation", "docs/guides/install.md"),
-		Entry("the plugin", "docs/plugin.md"),
+		Entry("the plugin", Label("long"), "docs/plugin.md"),
 		Entry("troubleshooting", "docs/guides/troubleshooting.md"),
 		Entry("security", "docs/guides/security.md"),
 		Entry("how it works", "docs/guides/how-it-works.md"),
@@ -106,12 +106,12 @@ func startAPIServer(version framework.Version) func(context.Context, *environmen
 	}
 }
 
-var _ = It("leads off the bitmap and back", Label("all"), func(ctx SpecContext) {
+var _ = It("leads off the bitmap and back", Label("long"), func(ctx SpecContext) {
 	e := newEnvironment(ctx, cluster.Options{Options: framework.Options{Version: framework.V132}})
 	e.follow(ctx, "docs/migration.md")
 })
 
-var _ = It("leads to a second IP family", Label("all"), func(ctx SpecContext) {
+var _ = It("leads to a second IP family", Label("long"), func(ctx SpecContext) {
 	e := newEnvironment(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/16"}})
 	e.follow(ctx, "docs/guides/dual-stack.md")
 })

@@ -86,7 +86,7 @@ var _ = Describe("A command that cannot begin", Ordered, ContinueOnFailure, func
 
 	// Absent and silent servers look alike: each gets ten seconds, all at once. So does an API server
 	// whose lease in etcd says that it lives, when a command is about to write to its storage.
-	It("because nobody is there", func(ctx SpecContext) {
+	It("because nobody is there", Label("long"), func(ctx SpecContext) {
 		port := suite.Must(framework.FreePort())
 		nobody := fmt.Sprintf("127.0.0.1:%d", port)
 		listener := suite.Must(net.Listen("tcp4", "127.0.0.1:0"))

@@ -16,8 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// many Services are there while things are checked.
-const many = 3000
+// many Services are there while things are checked: more than a page of a list.
+const many = 600
 
 var _ = Describe("check and repair", Ordered, func() {
 	var damaged *cluster.Cluster

@@ -76,7 +76,7 @@ func applySample(ctx context.Context, file string) {
 	Expect(versions()).To(Equal(before))
 }
 
-var _ = It("Each sample of a policy can be applied, again and again", func(ctx SpecContext) {
+var _ = It("Each sample of a policy can be applied, again and again", Label("long"), func(ctx SpecContext) {
 	files, err := filepath.Glob("../../../config/samples/servicecidrpolicy_*.yaml")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(len(files)).To(BeNumerically(">=", 5))

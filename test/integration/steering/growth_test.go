@@ -59,7 +59,7 @@ var _ = inOrder("A policy with growth", func() {
 		Expect(createdFor(ctx, policy)).To(HaveLen(1))
 	}
 
-	It("creates one range when the leader is killed between deciding and creating", func(ctx SpecContext) {
+	It("creates one range when the leader is killed between deciding and creating", Label("long"), func(ctx SpecContext) {
 		held, _ := holdCreation(ctx)
 		leader, _ := c.Leader(ctx)
 		c.AddPolicy(ctx, "red", `{serviceCIDRSelector: {matchLabels: {pool: red}}, namespaceSelector: {matchLabels: {tenant: red}}, `+growth)

@@ -171,7 +171,7 @@ var _ = inOrder("A reserved address", func() {
 	})
 
 	// No operator runs. The API server finds the IPAddress and allocates elsewhere.
-	It("is refused by the API server while the operator is down", func(ctx SpecContext) {
+	It("is refused by the API server while the operator is down", Label("long"), func(ctx SpecContext) {
 		whileDown(ctx, func() {
 			for _, address := range reserved {
 				_, err := c.Try(ctx, cluster.Asking("plain", "thief", address))

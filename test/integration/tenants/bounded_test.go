@@ -116,7 +116,7 @@ var _ = Describe("Bounded: what a tenant can make the operator keep", Ordered, C
 	)
 
 	// A quota counts Services that are there.
-	It("is not an IPAddress for each Service that was there for a moment", func(ctx SpecContext) {
+	It("is not an IPAddress for each Service that was there for a moment", Label("long"), func(ctx SpecContext) {
 		p := newPlace(ctx, "churned", 16)
 		program(ctx, "churned", "{serviceCIDRs: [churned], namespaceSelector: {matchLabels: {pool: bounded}}, coolDown: 1h}")
 		var gone atomic.Int64
