@@ -35,7 +35,7 @@ var _ = Describe("Services that lack an additional address", func() {
 		return n
 	}
 
-	It("are told at a rate, cost nothing while they wait, and are woken by what they wait for", func(ctx SpecContext) {
+	It("are told at a rate, cost nothing while they wait, and are woken by what they wait for", Label("long"), func(ctx SpecContext) {
 		labels := map[string]string{"lacks": "yes"}
 		policy := create(ctx, &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "lacks"}, Spec: v1alpha1.ServiceCIDRPolicySpec{
 			ServiceCIDRs: []string{"lacks"}, AdditionalAddresses: true, ServiceSelector: &metav1.LabelSelector{MatchLabels: labels},

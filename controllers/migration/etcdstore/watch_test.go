@@ -135,7 +135,7 @@ var _ = Describe("watching", func() {
 		Expect(w.Seen()).To(HaveLen(1))
 	})
 
-	It("finds out by itself that a connection is dead", func(ctx SpecContext) {
+	It("finds out by itself that a connection is dead", Label("long"), func(ctx SpecContext) {
 		p := newProxy(etcd.URL())
 		w := follow(ctx, openAt(ctx, p.URL()), "w", start)
 		put(ctx, store, "w/a", "1")

@@ -224,7 +224,7 @@ var _ = Describe("An agent that has much to do", func() {
 		return newFixture(ctx, suite.ControlPlane(ctx, framework.Options{}), mode)
 	}
 
-	DescribeTable("loses nothing in 250 changes of Services and endpoints", Label("all"), func(ctx SpecContext, mode string) {
+	DescribeTable("loses nothing in 250 changes of Services and endpoints", Label("long"), func(ctx SpecContext, mode string) {
 		env := start(ctx, mode)
 		newChurn(env).run(ctx, 250, func(int) {})
 		env.fromScratch(ctx)

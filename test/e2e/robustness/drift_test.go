@@ -69,7 +69,7 @@ var _ = every("An agent whose rules others change", func(env *fixture) {
 		Expect(repairs(ctx)).To(BeNumerically(">", before))
 	})
 
-	It("does so while the API server is down", func(ctx SpecContext) {
+	It("does so while the API server is down", Label("long"), func(ctx SpecContext) {
 		Expect(env.Cluster.API.Kill()).To(Succeed())
 		defer func() { Expect(env.Cluster.API.Start(ctx)).To(Succeed()) }()
 		env.mended(ctx, environment.Repair, func() { flush(ctx) })

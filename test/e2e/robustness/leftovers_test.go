@@ -98,7 +98,7 @@ var _ = both("An agent that finds what an older one left", func(env *fixture) {
 		env.restart(ctx, func() { feed(ctx, sameNames) })
 	})
 
-	It("replaces sets of the same names and of another kind", func(ctx SpecContext) {
+	It("replaces sets of the same names and of another kind", Label("long"), func(ctx SpecContext) {
 		sets := env.sets(ctx)
 		Expect(sets).NotTo(BeEmpty())
 		env.restart(ctx, func() {

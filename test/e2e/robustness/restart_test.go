@@ -110,7 +110,7 @@ var _ = both("An agent that ends while it writes", func(env *fixture) {
 })
 
 var _ = every("An agent whose API server goes away", func(env *fixture) {
-	It("loses nothing and sees what comes afterwards", func(ctx SpecContext) {
+	It("loses nothing and sees what comes afterwards", Label("long"), func(ctx SpecContext) {
 		traffic := env.Traffic(env.busy, env.calls)
 		before := env.stableRules(ctx)
 		Expect(env.Cluster.API.Kill()).To(Succeed()) // a graceful end would wait a minute for its watchers

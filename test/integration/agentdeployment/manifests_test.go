@@ -29,7 +29,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 	})
 
 	// An admin switches variants without deleting anything, so each must replace the one before.
-	It("take the place of one another", func(ctx SpecContext) {
+	It("take the place of one another", Label("long"), func(ctx SpecContext) {
 		fresh := map[string]string{}
 		spec := func() string {
 			return c.Kubectl(ctx, "-n", namespace, "get", "daemonset", account, "-o", "jsonpath={.spec.template}")

@@ -27,7 +27,7 @@ func listening() (address string) {
 // a manager with a wrong address or credential must not look like one that works.
 var _ = Describe("An API server that does not let the manager in", func() {
 	// Three managers wait: for a port without a listener, for a silent one, and with a forged token.
-	It("is waited for, and given up with its address and the remedy", func(ctx SpecContext) {
+	It("is waited for, and given up with its address and the remedy", Label("long"), func(ctx SpecContext) {
 		nobody, silent := c.AdminConfig(), c.AdminConfig()
 		nobody.Host = "https://127.0.0.1:9" // discard; another program may take a free port before the end
 		silent.Host = "https://" + listening()
@@ -91,7 +91,7 @@ var _ = It("Webhooks without the kind of policies are not served, which is told 
 
 // Kubernetes 1.32 serves ServiceCIDR and IPAddress only if told to, and allocates from a bitmap
 // whose range no client can read. Flags settle both, and the message has to name them.
-var _ = It("An API server of Kubernetes 1.32 that lacks a setting is refused at once", func(ctx SpecContext) {
+var _ = It("An API server of Kubernetes 1.32 that lacks a setting is refused at once", Label("long"), func(ctx SpecContext) {
 	options := framework.Options{Version: framework.V132, Args: []string{"--runtime-config=networking.k8s.io/v1beta1=false"}}
 	old := cluster.Start(ctx, cluster.Options{Options: options, WithoutOperator: true})
 	for _, command := range []string{"run", "cleanup"} {
