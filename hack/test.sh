@@ -124,8 +124,8 @@ run() {
 		-exec "$PWD/hack/suite.sh" "$@" || status=1
 }
 
-# shared prints those of some packages that import locks or atomic values. The packages of test/ only start programs.
-shared() { go list -f '{{.ImportPath}} {{join .Imports " "}} ' "$@" | grep -v '/test/' | grep -E ' (sync|sync/atomic|golang.org/x/sync/[a-z]+) ' | cut -d' ' -f1; }
+# shared prints those of some packages that import locks or atomic values, and the one that runs all controllers. Those of test/ only start programs.
+shared() { go list -f '{{.ImportPath}} {{join .Imports " "}} ' "$@" | grep -v '/test/' | grep -E '/controllers | (sync|sync/atomic|golang.org/x/sync/[a-z]+) ' | cut -d' ' -f1; }
 
 status=0
 if [[ $what = all || $what = soak ]]; then
