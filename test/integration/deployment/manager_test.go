@@ -266,7 +266,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 
 	// There the manager creates the default ServiceCIDR, and writes and deletes the Services'
 	// IPAddresses. An API server that cannot stream the state into a watch, as 1.31, is listed.
-	It("does the API server's part on Kubernetes 1.32", Label("long", "1.32"), func(ctx SpecContext) {
+	It("does the API server's part on Kubernetes 1.32", Label("all", "1.32"), func(ctx SpecContext) {
 		component := overlay("", folder+"/components/service-cluster-ip-range")
 		bitmap, log := audited(ctx, framework.Options{
 			Version: framework.V132, ServiceClusterIPRange: "10.96.0.0/16", FeatureGates: map[string]bool{"WatchList": false},
@@ -284,7 +284,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	})
 
 	// Informers that cannot stream begin with a list: on 1.33, or where the feature is switched off.
-	It("lists what an API server cannot stream", Label("long"), func(ctx SpecContext) {
+	It("lists what an API server cannot stream", Label("all"), func(ctx SpecContext) {
 		listed, log := audited(ctx, framework.Options{FeatureGates: map[string]bool{"WatchList": false}})
 		install(ctx, listed, defaults)
 		asDeployed(ctx, listed, defaults)
