@@ -83,7 +83,7 @@ func newSources(ctx context.Context, s *cli.Cluster, v *view.View, namespace str
 		status: remembered(ctx, 30*time.Second, func(ctx context.Context) (health.Installation, error) { return health.Look(ctx, s, namespace) }),
 	}
 	return map[string]Source{
-		"state": d.state, "ranges": d.ranges, "history": d.history, "addresses": d.list, "map": d.chart, "policies": d.policies, "renumberings": d.renumberings,
+		"state": d.state, "ranges": d.ranges, "history": d.history, "addresses": listed(ctx, d.addresses), "map": d.chart, "policies": d.policies, "renumberings": d.renumberings,
 		"findings": d.findings, "health": d.installation, "why": d.why, "suggestions": d.suggestions,
 	}
 }

@@ -1,8 +1,10 @@
 package console
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,6 +51,33 @@ func TestAddressesOfThePage(t *testing.T) {
 	if diff := cmp.Diff([]netip.Addr{claimed.Address}, wrong(all), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func TestManyPagesAreSentOneList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		source := listed(t.Context(), func() ([]view.Address, error) {
+			asked++
+			if asked == 2 {
+				return nil, errors.New("not now")
+			}
+			return []view.Address{{Address: netip.MustParseAddr("10.96.0.1"), State: "allocated"}, {Address: netip.MustParseAddr("fd00::1"), State: "cooling"}}, nil
+		})
+		const want = `{"of":2,"rows":[{"address":"10.96.0.1","state":"allocated"},{"address":"fd00::1","state":"cooling"}]}`
+		first := only1(source(t.Context(), nil)).(body)
+		for range 2 {
+			if again := only1(source(t.Context(), nil)).(body); string(again.text) != want || again.tag != first.tag || asked != 1 {
+				t.Fatalf("after %d computations a page is sent %s, tag %s", asked, again.text, again.tag)
+			}
+		}
+		time.Sleep(time.Second)
+		if _, err := source(t.Context(), nil); err == nil {
+			t.Error("what failed is an answer")
+		}
+		if last := only1(source(t.Context(), nil)).(body); last.tag != first.tag || asked != 3 {
+			t.Errorf("after a second there were %d computations; the tag of the same list was %s and is %s", asked, first.tag, last.tag)
+		}
+	})
 }
 
 func TestRenumberings(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log"
@@ -105,6 +106,9 @@ func answer(w http.ResponseWriter, r *http.Request, source Source) {
 		return
 	}
 	value, err := source(r.Context(), r.URL.Query())
+	if r.Context().Err() != nil {
+		return // the client has hung up
+	}
 	code := http.StatusOK
 	if err != nil {
 		value, code = map[string]string{"error": err.Error()}, http.StatusBadGateway
@@ -112,19 +116,36 @@ func answer(w http.ResponseWriter, r *http.Request, source Source) {
 			code = http.StatusBadRequest
 		}
 	}
-	text, err := json.Marshal(value)
+	body, err := newBody(value)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	sum := sha256.Sum256(text)
-	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-	w.Header().Set("ETag", tag)
+	w.Header().Set("ETag", body.tag)
 	w.Header().Set("Content-Type", "application/json")
-	if code == http.StatusOK && r.Header.Get("If-None-Match") == tag {
+	if code == http.StatusOK && r.Header.Get("If-None-Match") == body.tag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	w.WriteHeader(code)
-	_, _ = w.Write(text) // a client that hangs up needs no answer
+	_, _ = w.Write(body.text) // a client that hangs up needs no answer
+}
+
+// body is an answer as it is sent: its JSON, and the tag by which the page knows it again.
+type body struct {
+	text []byte
+	tag  string
+}
+
+// newBody makes JSON of a value. A Source that keeps its answers may give bodies, which stay.
+func newBody(value any) (body, error) {
+	if made, ok := value.(body); ok {
+		return made, nil
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return body{}, fmt.Errorf("writing an answer: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return body{text, `"` + hex.EncodeToString(sum[:8]) + `"`}, nil
 }

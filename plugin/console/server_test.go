@@ -61,6 +61,26 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestNoAnswerForAClientThatHungUp has one hang up while its question is being answered.
+func TestNoAnswerForAClientThatHungUp(t *testing.T) {
+	for name, fails := range map[string]bool{"an answer": false, "a failure": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx, hangUp := context.WithCancel(t.Context())
+			w := httptest.NewRecorder()
+			answer(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), func(ctx context.Context, _ url.Values) (any, error) {
+				hangUp()
+				if fails {
+					return nil, ctx.Err()
+				}
+				return "late", nil
+			})
+			if w.Body.Len() > 0 || len(w.Header()) > 0 {
+				t.Errorf("answer %d %v %q", w.Code, w.Header(), w.Body)
+			}
+		})
+	}
+}
+
 // TestThePageOpens has a link in a terminal, or a file, lead to it.
 func TestThePageOpens(t *testing.T) {
 	w := ask(t, "GET", "/T/", map[string]string{"Sec-Fetch-Site": "cross-site"})

@@ -67,7 +67,7 @@ func (a *APIServer) Start(ctx context.Context) error { return a.startWith(ctx, a
 func (a *APIServer) startWith(ctx context.Context, options Options) (err error) {
 	options.Version = options.Version.orDefault()
 	a.options = options
-	if a.program, err = program(options.Version.island, "kube-apiserver"); err != nil {
+	if a.program, err = program(options.Version.module, "kube-apiserver"); err != nil {
 		return err
 	}
 	if err := a.Process.Start(ctx); err != nil {

@@ -14,11 +14,11 @@ import (
 	"sync"
 )
 
-// The islands under hack/tools whose programs this package runs.
+// The tool modules, folders of hack/tools, whose programs this package runs.
 const (
-	islandEtcd = "etcd"
-	// island137 has the newest control plane, its kubectl, and the kube-proxy to compare all with.
-	island137 = "kubernetes-1.37"
+	moduleEtcd = "etcd"
+	// module137 has the newest control plane, its kubectl, and the kube-proxy to compare all with.
+	module137 = "kubernetes-1.37"
 )
 
 // ModulePath is that of go.mod.
@@ -27,11 +27,11 @@ const ModulePath = "github.com/clusterip-operator/clusterip-operator"
 // assets holds one lookup for each selection of programs, so that a process asks build.sh once.
 var assets sync.Map // selection string -> func() (string, error)
 
-// Assets returns the folder with an island's programs of hack/tools, all if none are named, and
+// Assets returns the folder with a tool module's programs, all of them if none are named, and
 // builds what this machine never built. A control plane takes minutes; its progress goes to stderr.
 // The answer, or failure, is remembered for the life of the process. Safe for concurrent use.
-func Assets(island string, programs ...string) (string, error) {
-	selection := island
+func Assets(module string, programs ...string) (string, error) {
+	selection := module
 	if len(programs) > 0 {
 		selection += ":" + strings.Join(programs, ",")
 	}
@@ -39,7 +39,7 @@ func Assets(island string, programs ...string) (string, error) {
 	return lookup.(func() (string, error))()
 }
 
-// buildAssets runs build.sh for a selection, "island" or "island:program,program".
+// buildAssets runs build.sh for a selection, "module" or "module:program,program".
 func buildAssets(selection string) (string, error) {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -57,13 +57,13 @@ func buildAssets(selection string) (string, error) {
 
 // program returns the path of a program. KUBEBUILDER_ASSETS replaces what it contains of the newest
 // control plane, as it does for every project that tests with envtest; the rest is built.
-func program(island, name string) (string, error) {
-	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" && island == island137 {
+func program(module, name string) (string, error) {
+	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" && module == module137 {
 		if path := filepath.Join(dir, name); isFile(path) {
 			return path, nil
 		}
 	}
-	dir, err := Assets(island, name)
+	dir, err := Assets(module, name)
 	if err != nil {
 		return "", err
 	}
@@ -72,8 +72,8 @@ func program(island, name string) (string, error) {
 
 // Programs returns the paths of the zero Version's etcd and API server, for envtest to start.
 func Programs() (etcd, apiServer string, err error) {
-	etcd, etcdErr := program(islandEtcd, "etcd")
-	apiServer, err = program(defaultVersion().island, "kube-apiserver")
+	etcd, etcdErr := program(moduleEtcd, "etcd")
+	apiServer, err = program(defaultVersion().module, "kube-apiserver")
 	return etcd, apiServer, errors.Join(etcdErr, err)
 }
 
@@ -88,7 +88,7 @@ func isDir(path string) bool {
 }
 
 // ModuleRoot walks up from the working directory to this module's folder. It looks for the name,
-// not just a go.mod, because the islands under hack/tools are modules of their own.
+// not just a go.mod, because the tool modules under hack/tools are modules of their own.
 func ModuleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

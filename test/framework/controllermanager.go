@@ -23,7 +23,7 @@ type ControllerManager struct {
 // StartControllerManager starts a kube-controller-manager with only the named controllers.
 func (c *ControlPlane) StartControllerManager(ctx context.Context, controllers ...string) (*ControllerManager, error) {
 	const name = "kube-controller-manager"
-	path, err := program(island137, name)
+	path, err := program(module137, name)
 	if err != nil {
 		return nil, err
 	}

@@ -176,19 +176,19 @@ type Version struct {
 	// NetworkingVersion is the version of networking.k8s.io that serves IPAddress and ServiceCIDR.
 	NetworkingVersion string
 
-	island string
+	module string
 	args   []string
 }
 
 var (
 	// V137 allocates ClusterIPs as IPAddress objects from ServiceCIDRs.
-	V137 = Version{Name: "1.37.2", NetworkingVersion: "v1", island: island137}
+	V137 = Version{Name: "1.37.2", NetworkingVersion: "v1", module: module137}
 
 	// V132 allocates from the bitmap in etcd and serves IPAddress and ServiceCIDR as plain storage.
 	V132 = Version{
 		Name:              "1.32.2",
 		NetworkingVersion: "v1beta1",
-		island:            "kubernetes-1.32",
+		module:            "kubernetes-1.32",
 		args: []string{
 			"--runtime-config=networking.k8s.io/v1beta1=true",
 			"--feature-gates=MultiCIDRServiceAllocator=false",
@@ -196,13 +196,13 @@ var (
 	}
 
 	// V133 allocates from ServiceCIDRs and keeps the bitmap in step.
-	V133 = Version{Name: "1.33.13", NetworkingVersion: "v1", island: "kubernetes-1.33"}
+	V133 = Version{Name: "1.33.13", NetworkingVersion: "v1", module: "kubernetes-1.33"}
 	// V134 keeps the bitmap in step only with the feature gate DisableAllocatorDualWrite=false.
-	V134 = Version{Name: "1.34.4", NetworkingVersion: "v1", island: "kubernetes-1.34"}
+	V134 = Version{Name: "1.34.4", NetworkingVersion: "v1", module: "kubernetes-1.34"}
 	// V135 never keeps the bitmap in step.
-	V135 = Version{Name: "1.35.4", NetworkingVersion: "v1", island: "kubernetes-1.35"}
+	V135 = Version{Name: "1.35.4", NetworkingVersion: "v1", module: "kubernetes-1.35"}
 	// V136 does not either.
-	V136 = Version{Name: "1.36.3", NetworkingVersion: "v1", island: "kubernetes-1.36"}
+	V136 = Version{Name: "1.36.3", NetworkingVersion: "v1", module: "kubernetes-1.36"}
 )
 
 // WithoutDualWrite lets specs give two Services one ClusterIP, as can happen when its IPAddress was
@@ -240,11 +240,11 @@ func (v Version) Minor() string { return v.Name[:strings.LastIndex(v.Name, ".")]
 
 // Assets is [Assets] for programs of this version.
 func (v Version) Assets(programs ...string) (string, error) {
-	return Assets(v.orDefault().island, programs...)
+	return Assets(v.orDefault().module, programs...)
 }
 
 func (v Version) orDefault() Version {
-	if v.island == "" {
+	if v.module == "" {
 		return defaultVersion()
 	}
 	return v

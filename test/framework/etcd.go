@@ -28,7 +28,7 @@ func StartEtcd(ctx context.Context, dir string, args ...string) (*Etcd, error) {
 }
 
 func startEtcd(ctx context.Context, dir string, tls *pki, args []string) (*Etcd, error) {
-	path, err := program(islandEtcd, "etcd")
+	path, err := program(moduleEtcd, "etcd")
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func Kubectl(ctx context.Context, kubeconfig string, args ...string) (string, er
 
 // KubectlWithInput is Kubectl with something to read on stdin, for "apply -f -".
 func KubectlWithInput(ctx context.Context, kubeconfig, stdin string, args ...string) (stdout string, err error) {
-	path, err := program(island137, "kubectl")
+	path, err := program(module137, "kubectl")
 	if err != nil {
 		return "", err
 	}

@@ -30,7 +30,7 @@ type KubeProxy struct{ nodeProxy }
 
 // KubeProxyVersion is what the kube-proxy that StartKubeProxy runs calls itself, "v1.37.2".
 func KubeProxyVersion(ctx context.Context) (string, error) {
-	path, err := program(island137, "kube-proxy")
+	path, err := program(module137, "kube-proxy")
 	if err != nil {
 		return "", err
 	}
@@ -43,7 +43,7 @@ func KubeProxyVersion(ctx context.Context) (string, error) {
 
 // StartKubeProxy starts a kube-proxy and waits until it says it is healthy. Rules may come later.
 func (c *ControlPlane) StartKubeProxy(ctx context.Context, options KubeProxyOptions) (*KubeProxy, error) {
-	path, err := program(island137, "kube-proxy")
+	path, err := program(module137, "kube-proxy")
 	if err != nil {
 		return nil, err
 	}

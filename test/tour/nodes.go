@@ -72,7 +72,7 @@ func (t *tour) deployManager(ctx context.Context) error {
 		return err
 	}
 	for _, args := range [][]string{
-		{"rollout", "status", "deployment/clusterip-operator-manager", "--timeout=90s"},
+		{"rollout", "status", "deployment/" + operatorDeployment, "--timeout=90s"},
 		{"get", "pods", "-o", "wide"},
 	} {
 		if _, err := t.kubectl(ctx, append([]string{"-n", operatorNamespace}, args...)...); err != nil {

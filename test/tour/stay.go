@@ -87,18 +87,46 @@ type process interface {
 
 // revive starts again what has died, in the order in which they need one another.
 func (t *tour) revive(ctx context.Context) error {
-	for _, p := range []process{t.plane.Etcd, t.plane.API, t.controllers, t.manager} {
-		if p.Running() {
-			continue
-		}
-		name := strings.TrimSuffix(filepath.Base(p.LogFile()), ".log")
-		t.say("\n%s ended with exit code %d and is started again. What it said last is in %s.", name, p.ExitCode(), p.LogFile())
-		if err := p.Start(ctx); err != nil {
+	for _, p := range []process{t.plane.Etcd, t.plane.API, t.controllers} {
+		if err := t.restart(ctx, p); err != nil {
 			return err
 		}
-		t.say("%s runs again.", name)
 	}
+	return t.reviveManager(ctx)
+}
+
+// restart starts a process again unless it runs.
+func (t *tour) restart(ctx context.Context, p process) error {
+	if p.Running() {
+		return nil
+	}
+	name := strings.TrimSuffix(filepath.Base(p.LogFile()), ".log")
+	t.say("\n%s ended with exit code %d and is started again. What it said last is in %s.", name, p.ExitCode(), p.LogFile())
+	if err := p.Start(ctx); err != nil {
+		return err
+	}
+	t.say("%s runs again.", name)
 	return nil
+}
+
+// reviveManager starts the manager again where config/default is installed. An admin who took the
+// operator away and applied it again has made another ServiceAccount, so the manager gets a new
+// token.
+func (t *tour) reviveManager(ctx context.Context) error {
+	if t.manager.Running() {
+		return nil
+	}
+	_, err := t.plane.Client().AppsV1().Deployments(operatorNamespace).Get(ctx, operatorDeployment, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // the operator was taken away
+	}
+	if err != nil {
+		return fmt.Errorf("looking whether the operator is installed: %w", err)
+	}
+	if err := t.writeManagerKubeconfig(ctx); err != nil {
+		return err
+	}
+	return t.restart(ctx, t.manager)
 }
 
 // stay acts for nodes, and starts again what died, until ctx ends.

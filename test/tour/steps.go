@@ -45,16 +45,12 @@ func (t *tour) applyConfig(ctx context.Context) error { return t.apply(ctx, "-k"
 
 // startManager runs the manager as a process beside the API server: there is no kubelet for pods.
 func (t *tour) startManager(ctx context.Context) error {
-	account, err := t.plane.ConfigForServiceAccount(ctx, operatorNamespace, operatorAccount)
+	err := t.writeManagerKubeconfig(ctx)
 	if err != nil {
 		return err
 	}
-	kubeconfig := filepath.Join(t.plane.Dir(), "manager.kubeconfig")
-	if err := framework.WriteKubeconfig(kubeconfig, account); err != nil {
-		return err
-	}
 	t.manager, err = t.plane.StartManager(ctx, framework.ManagerOptions{
-		Kubeconfig: kubeconfig, Args: []string{"--leader-elect", "--namespace=" + operatorNamespace}, Webhooks: true,
+		Kubeconfig: t.managerKubeconfig(), Args: []string{"--leader-elect", "--namespace=" + operatorNamespace}, Webhooks: true,
 	})
 	if err != nil {
 		return err
@@ -70,6 +66,20 @@ func (t *tour) startManager(ctx context.Context) error {
 		return err
 	}
 	return t.awaitOperator(ctx)
+}
+
+func (t *tour) managerKubeconfig() string {
+	return filepath.Join(t.plane.Dir(), "manager.kubeconfig")
+}
+
+// writeManagerKubeconfig requests a token of the manager's ServiceAccount. Its tokens end with it:
+// the API server takes none of a former ServiceAccount of the same name.
+func (t *tour) writeManagerKubeconfig(ctx context.Context) error {
+	account, err := t.plane.ConfigForServiceAccount(ctx, operatorNamespace, operatorAccount)
+	if err != nil {
+		return err
+	}
+	return framework.WriteKubeconfig(t.managerKubeconfig(), account)
 }
 
 // awaitOperator waits until the operator has looked at the default range.

@@ -13,9 +13,10 @@ import (
 
 // Where config/default puts the manager.
 const (
-	operatorNamespace = "clusterip-operator-system"
-	operatorAccount   = "clusterip-operator-manager"
-	samples           = "clusterip-operator-samples"
+	operatorNamespace  = "clusterip-operator-system"
+	operatorDeployment = "clusterip-operator-manager"
+	operatorAccount    = "clusterip-operator-manager"
+	samples            = "clusterip-operator-samples"
 )
 
 // tour is one walk. Steps run in order and share the control plane.
@@ -106,7 +107,20 @@ func (t *tour) sayHowToGoOn() error {
 	if err != nil {
 		return err
 	}
-	t.say(`
+	t.say("%s", t.howToGoOn(t.plane.Kubeconfig(), plugin, kubectl))
+	return nil
+}
+
+// howToGoOn says it for a kubeconfig, the plugin's path and kubectl's folder. With nodes there is
+// no word of the console, which a browser of this machine does not reach in the nodes' network, and
+// none of the guides, for which only toStay makes room.
+func (t *tour) howToGoOn(kubeconfig, plugin, kubectl string) string {
+	console := "\n  kubectl clusterip console          # in a browser: it prints the address, and opens it"
+	guides := "\n\nGo on with the guides, from docs/guides/quick-start.md, \"On a cluster\"."
+	if t.prefix != "" {
+		console, guides = "", ""
+	}
+	return fmt.Sprintf(`
 The control plane stays up until Ctrl-C. In another terminal:
 
   export KUBECONFIG=%s
@@ -117,8 +131,7 @@ The plugin, %s:
   kubectl clusterip status
   kubectl clusterip ranges
   kubectl clusterip map kubernetes
-  kubectl clusterip why service/%s/sample-dual-stack
-  kubectl clusterip console          # in a browser: it prints the address, and opens it
+  kubectl clusterip why service/%s/sample-dual-stack%s
 
 And what kubectl shows:
 
@@ -127,11 +140,8 @@ And what kubectl shows:
   kubectl explain scp.spec
   kubectl get events --sort-by=.lastTimestamp
   kubectl create service clusterip mine --tcp=80
-%s
-
-Go on with the guides, from docs/guides/quick-start.md, "On a cluster".`,
-		t.plane.Kubeconfig(), filepath.Dir(plugin), kubectl, t.alias(kubectl), plugin, samples, t.goOn())
-	return nil
+%s%s`,
+		kubeconfig, filepath.Dir(plugin), kubectl, t.alias(kubectl), plugin, samples, console, t.goOn(), guides)
 }
 
 // alias makes kubectl reach an API server that is in another network.

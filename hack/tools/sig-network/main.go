@@ -1,5 +1,6 @@
 // Sig-network runs the [sig-network] specs of Kubernetes' e2e suite, which judge Service proxies.
-// It takes e2e.test's flags; if its name ends in .test, its island's ginkgo runs it in parallel.
+// It takes e2e.test's flags; if its name ends in .test, the ginkgo of its tool module runs it in
+// parallel.
 package main
 
 import (

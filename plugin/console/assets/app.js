@@ -20,18 +20,34 @@ const cluster = document.querySelector('#cluster'), trouble = document.querySele
 
 let open = null // the view that is shown
 let timer = 0
-let asking = 0 // the number of the last question, so that late answers to earlier ones are dropped
-const known = new Map() // by address: the tag of the last answer
+let asking = new AbortController() // of the last questions: the next ones take them back
+const known = new Map() // by address: the tag of the last answer that was shown
 
-// ask gets an answer of a source; undefined if it is the last one again.
-async function ask(path) {
-  const response = await fetch('api/' + path, { headers: known.has(path) ? { 'If-None-Match': known.get(path) } : {} })
-  if (response.status === 304) return undefined
-  if (response.status === 403) throw new TypeError('no console of this address')
-  const answer = await response.json()
+// Ended says that no console answers at this address any more.
+class Ended extends Error {}
+
+// receive gets a whole response. Whatever the browser fails with, unless the question was taken
+// back, the console did not answer, or stopped in the middle.
+async function receive(path, signal) {
+  try {
+    const response = await fetch('api/' + path, { signal, headers: known.has(path) ? { 'If-None-Match': known.get(path) } : {} })
+    return [response, await response.text()]
+  } catch (e) {
+    throw signal.aborted ? e : new Ended()
+  }
+}
+
+// ask hands the answer of a source to take, unless that one is shown already. It is remembered once
+// take has shown it: an answer that came too late, or that take failed at, has to come again.
+async function ask(path, signal, take) {
+  const [response, text] = await receive(path, signal)
+  signal.throwIfAborted()
+  if (response.status === 304) return
+  if (response.status === 403) throw new Ended() // the port is that of another console now
+  const answer = JSON.parse(text)
   if (!response.ok) throw new Error(answer.error)
+  take(answer)
   known.set(path, response.headers.get('ETag'))
-  return answer
 }
 
 function where() {
@@ -80,25 +96,23 @@ function show(name, rest) {
 
 async function poll() {
   clearTimeout(timer)
-  const question = ++asking, view = open, { path, source } = view.constructor
-  const late = () => question !== asking
+  asking.abort()
+  asking = new AbortController()
+  const { signal } = asking, view = open, { path, source } = view.constructor
   let error
-  const asked = ask('state').then(state => {
-    if (late()) return
-    last = state ?? last
+  const asked = ask('state', signal, state => {
+    last = state
     head(error)
-  })
+  }).catch(e => { error = e })
   try {
     const main = path ? path(view.rest) : source
-    const data = main && await ask(main)
-    if (!late() && data !== undefined) view.update(data)
-    const more = !late() && view.also && await ask(view.also)
-    if (!late() && more) view.answer(more)
+    if (main) await ask(main, signal, data => view.update(data))
+    if (view.also) await ask(view.also, signal, data => view.answer(data))
   } catch (e) {
     error = e
   }
-  await asked.catch(e => { error = e })
-  if (late()) return
+  await asked
+  if (signal.aborted) return
   head(error)
   timer = setTimeout(poll, view.constructor.interval ?? interval)
 }
@@ -113,7 +127,7 @@ function say(element, text) {
 // head says which cluster it is, whether it answers, and what else went wrong.
 function head(error) {
   let text = ''
-  if (error instanceof TypeError) text = 'The console does not answer: `kubectl clusterip console` has ended. Start it again, and open the address that it prints.'
+  if (error instanceof Ended) text = 'The console does not answer: `kubectl clusterip console` has ended. Start it again, and open the address that it prints.'
   else if (last?.error) text = `The API server does not answer: ${last.error}. What is shown is as it was last known.`
   else if (error) text = error.message
   say(trouble, text)

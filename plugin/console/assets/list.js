@@ -13,22 +13,27 @@ export class List extends HTMLElement {
   rows(data) { return data }
 
   start() {
-    const options = this.constructor.grid, known = new Set(options.filters?.map(f => f.name))
-    this.grid = new Grid({ ...options, name: this.localName.replace('clusterip-', '') })
+    this.grid = new Grid({ ...this.constructor.grid, name: this.localName.replace('clusterip-', '') })
     this.grid.onfilter = filters => {
       const set = new URLSearchParams(Object.entries(filters).filter(([, value]) => value)).toString()
       history.replaceState(null, '', '#' + this.grid.name + (set ? '/' + set : ''))
     }
     this.note = h('div', { class: 'note' })
     this.replaceChildren(h('h2', {}, this.constructor.title), this.note, this.grid.element)
-    if (this.rest) this.grid.state.filters = Object.fromEntries([...new URLSearchParams(this.rest)].filter(([name]) => known.has(name)))
-    if (this.rest) this.grid.state.search = ''
+    if (this.rest) Object.assign(this.grid.state, { filters: this.named(), search: '' })
     this.grid.tools.show()
   }
 
   // refilter is for an address that changes while the view is open.
   refilter() {
-    if (this.grid && this.rest) this.grid.set(Object.fromEntries(new URLSearchParams(this.rest)))
+    if (this.grid && this.rest) this.grid.set(this.named())
+  }
+
+  // named are the filters of the address. What names no filter is left out, or it would be in every
+  // address that onfilter writes.
+  named() {
+    const known = new Set(this.grid.filters.map(f => f.name))
+    return Object.fromEntries([...new URLSearchParams(this.rest)].filter(([name]) => known.has(name)))
   }
 
   repaint() { this.grid?.repaint() }

@@ -185,7 +185,7 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 		eventually(func() string { return b.text("clusterip-curve .u-legend") }).Should(ContainSubstring("in use"))
 		before := b.text("tr[data-range='10.200.0.0/25']")
 		b.do(chromedp.Evaluate("document.activeElement.mine = true", nil))
-		c.Create(ctx, cluster.Dual("blue", "focus"))
+		Expect(c.Create(ctx, cluster.Dual("blue", "focus")).Spec.ClusterIPs[0]).To(HavePrefix("10.200.0."), "the webhook has drawn it")
 		eventually(func() string { return b.text("tr[data-range='10.200.0.0/25']") }).ShouldNot(Equal(before))
 		Expect(value[bool](b, "document.activeElement.mine === true && document.activeElement.ariaExpanded === 'true'")).To(BeTrue(), "the button that had the focus has it")
 		b.do(chromedp.KeyEvent(kb.End, chromedp.KeyModifiers(input.ModifierCtrl)))

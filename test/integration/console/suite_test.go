@@ -58,6 +58,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	address = open(ctx)
 })
 
+// A replica that could not renew its lease for ten seconds, as on a busy machine, has ended. In a
+// cluster a kubelet would start it again.
+var _ = BeforeEach(func(ctx SpecContext) {
+	if len(c.Replicas()) == 0 {
+		c.StartReplicas(ctx)
+	}
+})
+
 // open starts a console and returns its address.
 func open(ctx context.Context) string {
 	GinkgoHelper()

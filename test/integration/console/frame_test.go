@@ -1,0 +1,95 @@
+package console_test
+
+import (
+	"github.com/chromedp/chromedp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+)
+
+var _ = Describe("the frame of the console's page", Ordered, func() {
+	var b *window
+
+	// run runs statements in the page.
+	run := func(script string) {
+		GinkgoHelper()
+		b.do(chromedp.Evaluate("(() => {"+script+"})()", nil))
+	}
+	rows := func(view string) AsyncAssertion {
+		return eventually(func() string { return b.text("clusterip-" + view + " tr.row") })
+	}
+
+	BeforeAll(func() {
+		b = newWindow()
+		b.open("ranges")
+		rows("ranges").ShouldNot(BeEmpty())
+		// What the page asks passes by a spec, which may answer in the console's place. What is said of
+		// troubles is noted: a text may be gone before a spec looks.
+		run(`window.asked = []
+			window.told = []
+			const fetch = window.fetch
+			window.fetch = (path, options) => {
+				asked.push(path)
+				return window.meddle?.(path, options) ?? fetch(path, options)
+			}
+			const trouble = document.querySelector('#trouble')
+			new MutationObserver(() => told.push(trouble.textContent)).observe(trouble, { childList: true })`)
+	})
+	AfterEach(func() { Expect(b.complaints()).To(BeEmpty(), "the browser's console") })
+
+	It("takes its questions back when the user goes on", func() {
+		run(`window.meddle = (path, { signal }) => path === 'api/addresses' ? new Promise((_, fail) => {
+			signal?.addEventListener('abort', () => {
+				window.back = path
+				fail(signal.reason)
+			})
+		}) : undefined`)
+		b.open("addresses")
+		eventually(func() string { return value[string](b, "asked.join()") }).Should(ContainSubstring("api/addresses"))
+		b.open("policies")
+		eventually(func() string { return value[string](b, "window.back ?? ''") }).Should(Equal("api/addresses"))
+		rows("policies").ShouldNot(BeEmpty())
+		run("delete window.meddle")
+		Expect(value[string](b, "told.join()")).To(BeEmpty(), "nothing is wrong")
+	})
+
+	It("has an answer that it could not show come again, and does not say that the console has ended", func() {
+		b.open("ranges")
+		rows("ranges").ShouldNot(BeEmpty())
+		run(`const view = customElements.get('clusterip-policies').prototype, update = view.update
+			view.update = () => {
+				view.update = update
+				throw new TypeError('too much')
+			}`)
+		b.open("policies")
+		rows("policies").ShouldNot(BeEmpty())
+		eventually(func() string { return b.text("#trouble") }).Should(BeEmpty())
+		Expect(value[string](b, "told.join()")).To(And(ContainSubstring("too much"), Not(ContainSubstring("has ended"))))
+	})
+
+	DescribeTable("says that the console has ended", func(script string) {
+		b.open("ranges")
+		rows("ranges").ShouldNot(BeEmpty())
+		run("window.meddle = () => " + script)
+		eventually(func() string { return b.text("#trouble") }).Should(ContainSubstring("`kubectl clusterip console` has ended"))
+		Expect(b.text("clusterip-ranges tr.row")).NotTo(BeEmpty(), "what was last known stays")
+		run("delete window.meddle")
+		eventually(func() string { return b.text("#trouble") }).Should(BeEmpty())
+	},
+		Entry("when it does not answer", "Promise.reject(new TypeError('Failed to fetch'))"),
+		Entry("when it ends in the middle of an answer", "new Response(new ReadableStream({ start: c => c.error(new TypeError('network error')) }))"),
+		Entry("when another one has its port", "new Response('', { status: 403 })"),
+	)
+
+	It("takes from the address what names a filter, in a view that is open too", func() {
+		filters := func() string {
+			return value[string](b, "JSON.stringify(document.querySelector('clusterip-addresses')?.grid?.state.filters ?? null)")
+		}
+		b.open("addresses/namespace=blue&stranger=1")
+		eventually(filters).Should(Equal(`{"namespace":"blue"}`))
+		b.open("addresses/range=team&stranger=2")
+		eventually(filters).Should(Equal(`{"range":"team"}`))
+		rows("addresses").Should(cluster.ContainAll("team"))
+	})
+})
