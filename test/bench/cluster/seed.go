@@ -196,7 +196,7 @@ func (c *Cluster) cpu() (time.Duration, error) {
 	return api + etcd, err
 }
 
-// Peer runs the island peer-allocation and decodes the JSON that it prints into result.
+// Peer runs the tool module peer-allocation and decodes the JSON that it prints into result.
 func Peer(ctx context.Context, result any, args ...string) error {
 	dir, err := framework.Assets("peer-allocation")
 	if err != nil {

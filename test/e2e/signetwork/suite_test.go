@@ -21,7 +21,7 @@ import (
 var images = []string{"proxyagent", "kube-proxy", "coredns", "agnhost", "regression-issue-74839"}
 
 func TestMain(m *testing.M) {
-	_, err := framework.Assets(island)
+	_, err := framework.Assets(toolModule)
 	network.Isolate(m, err, cluster.Fetch(context.Background(), images))
 }
 

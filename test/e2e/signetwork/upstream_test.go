@@ -18,8 +18,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
-// island has the specs, agnhost, and the ginkgo that runs specs in parallel processes.
-const island = "sig-network"
+// toolModule has the specs, agnhost, and the ginkgo that runs specs in parallel processes.
+const toolModule = "sig-network"
 
 // selected are the specs' labels, but for those whose needs this cluster lacks, as test/conformance
 // explains. skipped has no label for that.
@@ -47,7 +47,7 @@ func nameImages(ctx context.Context, c *cluster.Cluster) {
 func run(ctx context.Context, c *cluster.Cluster, name string) types.Report {
 	GinkgoHelper()
 	kubectl := suite.Must(framework.Assets("kubernetes-1.37", "kubectl"))
-	programs := suite.Must(framework.Assets(island))
+	programs := suite.Must(framework.Assets(toolModule))
 	root := suite.Must(framework.ModuleRoot())
 	folder := filepath.Join(root, "bin", "sig-network")
 	Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
