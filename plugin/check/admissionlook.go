@@ -94,7 +94,7 @@ func settings(file string, pod corev1.PodSpec) webhookSettings {
 var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`)
 
 // otherVersion is the version of a manager, by the tag of its image, if this one is another. It is
-// empty where one of both is not known: in builds without a release, and with images by digest alone.
+// empty where one of both is not known: in builds without a release, with images by digest alone.
 func otherVersion(pod corev1.PodSpec, this string) string {
 	if len(pod.Containers) == 0 {
 		return ""
