@@ -1,10 +1,12 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/clusterip-operator/clusterip-operator/internal/version"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
@@ -43,7 +45,7 @@ func New(out cli.Streams) *cobra.Command {
 		Args:          cli.NoArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 
-		PersistentPreRunE: func(*cobra.Command, []string) error { return a.Validate() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cmp.Or(emptyFlag(cmd), a.Validate()) },
 	}
 	root.SetOut(out.Out)
 	root.SetErr(out.ErrOut)
@@ -55,6 +57,19 @@ func New(out cli.Streams) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("namespace", a.Complete(cli.KindNamespace, 0)) // fails for a flag that there is not
 	root.AddCommand(inspect.NewRanges(a), inspect.NewAddresses(a), inspect.NewMap(a), inspect.NewWhy(a), health.New(a), check.New(a), check.NewRepair(a), console.New(a), renumber.New(a), dualstack.New(a), migrate.New(a), newCompletion(out), newVersion(out))
 	return root
+}
+
+// emptyFlag refuses a flag that is given and empty, as by a script whose variable is not set: the
+// command would go on as if the flag were not there. Those of kubectl, and an empty -o, mean what they
+// mean there.
+func emptyFlag(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		kubectls := f.Name == "output" || cmd.Root().PersistentFlags().Lookup(f.Name) != nil
+		if value := f.Value.String(); !kubectls && (value == "" || value == "[]") {
+			err = cmp.Or(err, fmt.Errorf("--%s is empty; give it a value, or leave it out", f.Name))
+		}
+	})
+	return err
 }
 
 func newVersion(out cli.Streams) *cobra.Command {

@@ -148,7 +148,7 @@ func TestOptionsOfTheWebhooks(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if options(config.Default()).Webhook.Enabled() {
-		t.Error("webhooks are served though nobody asked for them")
+		t.Error("webhooks are served though no flag asks for them")
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,8 +19,8 @@ func TestNewLogger(t *testing.T) {
 		healthy bool
 	}
 	for format, want := range map[string]string{
-		"json": `^{"level":"info","ts":"TIME","msg":"shown","after":"1.5s","statuses":"\[{name:index healthy:false} {name:ping healthy:true}\]","ranges":\["a","b"\],"at":"2026-01-02T03:04:05Z"}\n$`,
-		"text": `^TIME\tINFO\tshown\t{"after": "1.5s", "statuses": "\[{name:index healthy:false} {name:ping healthy:true}\]", "ranges": \["a", "b"\], "at": "2026-01-02T03:04:05Z"}\n$`,
+		"json": `^{"level":"info","ts":"TIME","msg":"shown","after":"1.5s","statuses":"\[{name:index healthy:false} {name:ping healthy:true}\]","ranges":\["a","b"\],"networks":\["10.0.0.0/24","fd00::/64"\],"at":"2026-01-02T03:04:05Z"}\n$`,
+		"text": `^TIME\tINFO\tshown\t{"after": "1.5s", "statuses": "\[{name:index healthy:false} {name:ping healthy:true}\]", "ranges": \["a", "b"\], "networks": \["10.0.0.0/24","fd00::/64"\], "at": "2026-01-02T03:04:05Z"}\n$`,
 	} {
 		file := filepath.Join(t.TempDir(), "stderr")
 		logTo(t, file, config.Log{Format: format}, []status{{"index", false}, {"ping", true}})
@@ -48,6 +49,7 @@ func logTo(t *testing.T, path string, c config.Log, statuses any) {
 		_ = file.Close() // the lines are written unbuffered
 	}()
 	log := newLogger(c)
-	log.Info("shown", "after", 1500*time.Millisecond, "statuses", statuses, "ranges", []string{"a", "b"}, "at", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	log.Info("shown", "after", 1500*time.Millisecond, "statuses", statuses, "ranges", []string{"a", "b"},
+		"networks", []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}, "at", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	log.V(1).Info("hidden")
 }

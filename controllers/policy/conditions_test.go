@@ -114,7 +114,7 @@ func TestConditions(t *testing.T) {
 			in:             inputs{asks: true},
 			wantProgrammed: "False NoRange: The ServiceCIDRs of the policy have no usable range.",
 		},
-		"a reserved address that somebody has": {
+		"a reserved address that a Service has": {
 			in:             inputs{asks: true, ranges: both, reserved: 12, absent: 1, first: []absentee{absent("10.0.0.5", "Service a/b has it")}},
 			wantProgrammed: "False ReservationsNotInPlace: 1 of 12 reserved addresses is not in place: 10.0.0.5 of front (Service a/b has it)." + whenItFrees,
 		},
@@ -123,6 +123,17 @@ func TestConditions(t *testing.T) {
 				absent("10.0.0.5", "Service a/b has it"), absent("10.0.0.6", ""), absent("fd00::6", "")}},
 			wantProgrammed: "False ReservationsNotInPlace: 1000 of 1024 reserved addresses are not in place: 10.0.0.5 of front (Service a/b has it), " +
 				"10.0.0.6 of front (it is being written), fd00::6 of front (it is being written), and 997 more." + whenItFrees,
+		},
+		"a lost range beside a missing one": {
+			in:              inputs{asks: true, policy: &steering.Policy{Missing: []string{"a"}, Conflicts: []string{"b"}, Lost: []string{"b"}}},
+			wantConflicting: "True Outranked: b. Change one of the policies, or the order of their priorities.",
+			wantProgrammed: `False ServiceCIDRNotFound: ServiceCIDR "a" does not exist; create what is missing, or take it out of spec.serviceCIDRs. ` +
+				"The policy does not have all that it asks for: b.",
+		},
+		"no range left, which Conflicting tells": {
+			in:              inputs{asks: true, policy: &steering.Policy{Conflicts: []string{"b"}, Lost: []string{"b"}}},
+			wantConflicting: "True Outranked: b. Change one of the policies, or the order of their priorities.",
+			wantProgrammed:  "False NoRange: The policy has no range left; see the condition Conflicting.",
 		},
 		"reservations that are being written": {
 			in:             inputs{asks: true, ranges: both, reserved: 12, absent: 1, pending: 1, first: []absentee{absent("fd00::5", "")}},

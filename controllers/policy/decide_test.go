@@ -46,11 +46,21 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// kept is a range of which reservations keep so many addresses.
+func kept(cidr string, n uint64) rangeUse {
+	r := aRange(cidr, 0)
+	r.static.kept, r.static.Reserved = n, n
+	return r
+}
+
 // A policy that only reserves has no range, and yet says how many addresses it keeps.
 func TestCountsOfReservationsAlone(t *testing.T) {
-	for want, in := range map[int64]inputs{32: {reserved: 32}, 30: {reserved: 32, absent: 2}, 0: {}} {
+	for want, in := range map[int64]inputs{
+		32: {reserved: 32}, 30: {reserved: 32, absent: 2}, 0: {},
+		4: {reserved: 32, ranges: []rangeUse{kept("10.0.0.0/24", 4)}}, 9: {reserved: 32, ranges: []rangeUse{kept("10.0.0.0/24", 4), kept("fd00::/64", 5)}}, // of its ranges alone
+	} {
 		in.policy = &steering.Policy{}
-		if got := status(in).Summary; got.Reserved != want || got.Ranges != 0 {
+		if got := status(in).Summary; got.Reserved != want || got.Ranges != int32(len(in.ranges)) {
 			t.Errorf("%+v, want %d reserved", got, want)
 		}
 	}
@@ -61,11 +71,11 @@ func TestWhichAbsenteesAreNamed(t *testing.T) {
 		taken string // one letter for each address in order, t for those that are taken
 		want  []string
 	}{
-		"the first":                      {"-----", []string{"10.0.0.0", "10.0.0.1", "10.0.0.2"}},
-		"those first that somebody has":  {"---t-ttt", []string{"10.0.0.3", "10.0.0.5", "10.0.0.6"}},
-		"some that somebody has, if any": {"-----t", []string{"10.0.0.1", "10.0.0.2", "10.0.0.5"}},
-		"fewer than there is room for":   {"t-", []string{"10.0.0.0", "10.0.0.1"}},
-		"the first that somebody has":    {"tttt", []string{"10.0.0.0", "10.0.0.1", "10.0.0.2"}},
+		"the first":                    {"-----", []string{"10.0.0.0", "10.0.0.1", "10.0.0.2"}},
+		"those first that are taken":   {"---t-ttt", []string{"10.0.0.3", "10.0.0.5", "10.0.0.6"}},
+		"some that are taken, if any":  {"-----t", []string{"10.0.0.1", "10.0.0.2", "10.0.0.5"}},
+		"fewer than there is room for": {"t-", []string{"10.0.0.0", "10.0.0.1"}},
+		"the first that are taken":     {"tttt", []string{"10.0.0.0", "10.0.0.1", "10.0.0.2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var in inputs

@@ -24,6 +24,9 @@ func TestReady(t *testing.T) {
 	enforced := func(status metav1.ConditionStatus, generation int64) *metav1.Condition {
 		return &metav1.Condition{Type: v1alpha1.PolicyEnforced, Status: status, Reason: "PolicyMissing", Message: "It is missing.", ObservedGeneration: generation}
 	}
+	pending := &metav1.Condition{Type: v1alpha1.PolicyEnforced, Status: "False", Reason: v1alpha1.ReasonPending, Message: "Soon.", ObservedGeneration: 3}
+	unready := &steering.Policy{Unready: []string{"a"}}
+	const unreadyText = `ServiceCIDR "a" is not ready yet; see the condition Ready there.`
 	for name, tc := range map[string]struct {
 		in   inputs
 		want string
@@ -38,6 +41,18 @@ func TestReady(t *testing.T) {
 		"not enforced":               {inputs{asks: true, ranges: both, enforces: true, enforced: enforced("False", 3)}, "False PolicyMissing: It is missing."},
 		"not enforced, nor programmed": {inputs{asks: true, policy: &steering.Policy{Missing: []string{"a"}}, enforces: true, enforced: enforced("False", 3)},
 			`False ServiceCIDRNotFound: ServiceCIDR "a" does not exist; create what is missing, or take it out of spec.serviceCIDRs.`},
+		"enforcement that is on its way":       {inputs{asks: true, ranges: both, enforces: true, enforced: pending}, "Unknown Pending: Soon."},
+		"a range and enforcement on their way": {inputs{asks: true, ranges: both, policy: unready, enforces: true, enforced: pending}, "Unknown ServiceCIDRNotReady: " + unreadyText},
+		"a mistake, and enforcement on its way": {inputs{policy: &steering.Policy{Invalid: []string{"x"}}, enforces: true, enforced: pending},
+			"False Invalid: x. Correct this in the spec; until then what is wrong is left out."},
+		"a range on its way, and not enforced": {inputs{asks: true, ranges: both, policy: unready, enforces: true, enforced: enforced("False", 3)}, "False PolicyMissing: It is missing."},
+		"a range on its way, and an address that is taken": {inputs{asks: true, ranges: both, policy: unready, reserved: 2, absent: 1, first: []absentee{absent("10.0.0.5", "Service a/b has it")}},
+			"False ReservationsNotInPlace: " + unreadyText + " 1 of 2 reserved addresses is not in place: 10.0.0.5 of front (Service a/b has it). " +
+				"An address is kept as soon as no Service and no IPAddress has it any more."},
+		"a range on its way, and an address that is being written": {inputs{asks: true, ranges: both, policy: unready, reserved: 2, absent: 1, pending: 1, first: []absentee{absent("fd00::5", "")}},
+			"Unknown ServiceCIDRNotReady: " + unreadyText + " 1 of 2 reserved addresses is not in place: fd00::5 of front (it is being written)."},
+		"a range on its way, and another one lost": {inputs{asks: true, ranges: both, policy: &steering.Policy{Unready: []string{"a"}, Conflicts: []string{"b"}, Lost: []string{"b"}}},
+			"False Outranked: " + unreadyText + " The policy does not have all that it asks for: b."},
 		"the last generation was enforced": {inputs{asks: true, ranges: both, enforces: true, enforced: enforced("True", 2)},
 			"Unknown EnforcementPending: The condition Enforced does not speak of this generation yet."},
 		"enforcement has not looked":      {inputs{asks: true, ranges: both, enforces: true}, "Unknown EnforcementPending: The condition Enforced does not speak of this generation yet."},

@@ -30,6 +30,28 @@ func TestEncodedJSONSteersNoTerminal(t *testing.T) {
 	}
 }
 
+// YAML and JSON read alike.
+func TestLoad(t *testing.T) {
+	type plan struct {
+		Head `json:",inline"`
+		Size int64 `json:"size"`
+	}
+	want := plan{Head{"v1", "Plan", "x"}, 1<<62 + 1}
+	for name, text := range map[string]string{
+		"YAML": "# ours\napiVersion: v1\nkind: Plan\ncluster: x\nsize: 4611686018427387905\n", "one document": "---\napiVersion: v1\nkind: Plan\ncluster: x\nsize: 4611686018427387905\n",
+		"JSON": `{"apiVersion": "v1", "kind": "Plan", "cluster": "x", "size": 4611686018427387905}`,
+	} {
+		file := filepath.Join(t.TempDir(), "plan")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var got plan
+		if err := Load(file, Head{APIVersion: "v1", Kind: "Plan"}, &got); err != nil || got != want {
+			t.Errorf("%s: %+v, error %v; want %+v", name, got, err, want)
+		}
+	}
+}
+
 // The kind of a file is looked at before its fields, and no file is read for ever.
 func TestLoadRefuses(t *testing.T) {
 	type plan struct {
@@ -41,15 +63,21 @@ func TestLoadRefuses(t *testing.T) {
 		other bool // a KindError
 		want  string
 	}{
-		"apiVersion: v1\nkind: Report\nfields: [of, it]":     {true, "is of kind Report, not Plan"},
-		`{"apiVersion": "v1", "kind": "Report", "a": 1}`:     {true, "is of kind Report, not Plan"},
-		"apiVersion: v2\nkind: Plan":                         {true, `is of version "v2", not "v1"`},
-		"":                                                   {true, "is no Plan: it names no kind"},
-		"items: [a]":                                         {true, "is no Plan: it names no kind"},
-		"apiVersion: v1\nkind: Plan\nitms: [a]":              {false, `unknown field "itms"`},
-		"apiVersion: v1\nkind: Plan\n---\nitems: [a]":        {false, "more than one document"},
-		`{"apiVersion": "v1", "kind": "Plan", "items": ["a"`: {false, "reading "},
-		"kind: [Plan]":                                       {false, "reading "},
+		"apiVersion: v1\nkind: Report\nfields: [of, it]":       {true, "is of kind Report, not Plan"},
+		`{"apiVersion": "v1", "kind": "Report", "a": 1}`:       {true, "is of kind Report, not Plan"},
+		"apiVersion: v2\nkind: Plan":                           {true, `is of version "v2", not "v1"`},
+		"":                                                     {true, "is no Plan: it names no kind"},
+		"items: [a]":                                           {true, "is no Plan: it names no kind"},
+		"apiVersion: v1\nkind: Plan\nitms: [a]":                {false, `unknown field "itms"`},
+		"apiVersion: v1\nkind: Plan\n---\nitems: [a]":          {false, "more than one document"},
+		`{"apiVersion": "v1", "kind": "Plan", "items": ["a"`:   {false, "reading "},
+		"apiVersion: v1\nkind: Report\n---\nitems: [a]":        {false, "more than one document"},
+		"apiVersion: v1\nkind: Plan\nkind: Plan":               {false, `key "kind" already set`},
+		"apiVersion: v1\nkind: Plan\nItems: [a]":               {false, `unknown field "Items"`},
+		"apiVersion: v1\nKind: Plan":                           {true, "it names no kind"},
+		`{"apiVersion": "v1", "kind": "Plan", "Items": ["a"]}`: {false, `unknown field "Items"`},
+		`{"apiVersion": "v1", "kind": "Plan"} {"items": []}`:   {false, "reading "},
+		"kind: [Plan]":                                         {false, "reading "},
 	} {
 		file := filepath.Join(dir, "plan")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -25,6 +25,9 @@ import (
 type Admission struct {
 	// Namespace is the operator's.
 	Namespace string
+	// Other is the operator's version where it is known to be another one than the plugin's, whose
+	// manifests are then no measure.
+	Other string
 	// Installed: the Deployment of the manager is there. Serves: webhooks belong to the installation.
 	Installed, Serves bool
 	// Name is that of both webhook configurations, ServiceName that of the Service that they name.
@@ -112,9 +115,9 @@ func (a Admission) webhooks(now time.Time) (all []Item) {
 	if !a.Installed {
 		namespace = "" // it may be installed in another one
 	}
-	mutating := configuration{object: "mutatingwebhookconfiguration/" + a.Name, namespace: namespace, service: a.ServiceName, want: shippedMutating,
+	mutating := configuration{object: "mutatingwebhookconfiguration/" + a.Name, namespace: namespace, service: a.ServiceName,
 		without: "Without it the API server does not ask the operator about new Services: policies steer none of them"}
-	validating := configuration{object: "validatingwebhookconfiguration/" + a.Name, namespace: namespace, service: a.ServiceName, want: shippedValidating,
+	validating := configuration{object: "validatingwebhookconfiguration/" + a.Name, namespace: namespace, service: a.ServiceName,
 		without: "Without it the API server does not ask the operator whether an IPAddress in use may be deleted, a ServiceCIDR overlaps a network, a policy makes sense"}
 	if a.Mutating.Object != nil {
 		mutating.has = mutatingHooks(*a.Mutating.Object)
@@ -122,6 +125,7 @@ func (a Admission) webhooks(now time.Time) (all []Item) {
 	if a.Validating.Object != nil {
 		validating.has = validatingHooks(*a.Validating.Object)
 	}
+	mutating.want, validating.want = a.expected(mutating.has, shippedMutating), a.expected(validating.has, shippedValidating)
 	for _, c := range []struct {
 		configuration
 		known, missing bool
@@ -140,6 +144,15 @@ func (a Admission) webhooks(now time.Time) (all []Item) {
 	return append(all, unlike(mutating, validating)...)
 }
 
+// expected are the webhooks that a configuration should have: those of the plugin's manifests. Of
+// another version it is known only that there are some.
+func (a Admission) expected(has, shipped []hook) []hook {
+	if a.Other != "" && len(has) > 0 {
+		return has
+	}
+	return shipped
+}
+
 // enforcement judges what keeps Services out of exclusive ranges without a webhook.
 func (a Admission) enforcement(policies []v1alpha1.ServiceCIDRPolicy) (all []Item) {
 	const policy, keeper = "validatingadmissionpolicy/" + v1alpha1.ExclusiveName, "validatingadmissionpolicybinding/" + v1alpha1.ExclusiveName + "-keeper"
@@ -147,7 +160,7 @@ func (a Admission) enforcement(policies []v1alpha1.ServiceCIDRPolicy) (all []Ite
 	case slices.ContainsFunc(policies, tellsOfEnforcement):
 	case a.Exclusive.missing():
 		all = append(all, Item{Check: "EnforcementMissing", Object: policy, Message: "It is not in the cluster: the webhook alone keeps other Services out of exclusive ranges. " + again})
-	case a.Exclusive.Object != nil && !equality.Semantic.DeepEqual(a.Exclusive.Object.Spec, shippedExclusive.Spec):
+	case a.Exclusive.Object != nil && a.Other == "" && !equality.Semantic.DeepEqual(a.Exclusive.Object.Spec, shippedExclusive.Spec):
 		all = append(all, Item{Check: "EnforcementChanged", Object: policy, Message: "It is not the one of this version: whether the API server keeps other Services out of exclusive ranges cannot be told. " + back})
 	}
 	if a.Keeper.missing() {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/version"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
 
@@ -87,6 +90,23 @@ func settings(file string, pod corev1.PodSpec) webhookSettings {
 	return out
 }
 
+// released is the version of a release, which the tag of its images is.
+var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`)
+
+// otherVersion is the version of a manager, by the tag of its image, if this one is another. It is
+// empty where one of both is not known: in builds without a release, with images by digest alone.
+func otherVersion(pod corev1.PodSpec, this string) string {
+	if len(pod.Containers) == 0 {
+		return ""
+	}
+	image, _, _ := strings.Cut(pod.Containers[0].Image, "@")
+	_, tag, _ := strings.Cut(path.Base(image), ":")
+	if tag == this || !released.MatchString(tag) || !released.MatchString(this) {
+		return ""
+	}
+	return tag
+}
+
 // LookAtAdmission reads the webhook configurations, and what the API server enforces by itself.
 // manager is what Manager returns for the namespace.
 func LookAtAdmission(ctx context.Context, s *cli.Cluster, namespace string, manager *appsv1.Deployment) (a Admission, err error) {
@@ -99,6 +119,7 @@ func LookAtAdmission(ctx context.Context, s *cli.Cluster, namespace string, mana
 		}
 		with := settings(file, manager.Spec.Template.Spec)
 		bind, a.Name, a.ServiceName = with.bind, cmp.Or(with.configuration, a.Name), cmp.Or(with.service, a.ServiceName)
+		a.Other = otherVersion(manager.Spec.Template.Spec, version.String())
 	}
 	for _, read := range []error{
 		look(ctx, s, &a, "MutatingWebhookConfiguration", client.ObjectKey{Name: a.Name}, &a.Mutating),
@@ -112,6 +133,9 @@ func LookAtAdmission(ctx context.Context, s *cli.Cluster, namespace string, mana
 	}
 	if bind == "" && a.Mutating.missing() && a.Validating.missing() {
 		a.Unknown = append(a.Unknown, "namespace "+namespace+" has no manager whose configuration tells whether there should be webhooks (--operator-namespace)")
+	}
+	if a.Other != "" && len(a.hooks()) > 0 {
+		a.Unknown = append(a.Unknown, fmt.Sprintf("whether webhooks are as the manifests of %s have them, which is the operator's version; this plugin is %s", a.Other, version.String()))
 	}
 	a.Serves = bind != "0" && (bind != "" || a.Mutating.Object != nil || a.Validating.Object != nil)
 	if a.byService() {

@@ -101,9 +101,16 @@ Exit status: 0 nothing is wrong, 1 something is, 2 it could not be told.`,
 	return cmd
 }
 
-// NamespaceFlag adds the flag that names the namespace of the operator.
+// NamespaceFlag adds the flag that names the namespace of the operator. The command refuses what
+// can be none, in its PreRunE.
 func NamespaceFlag(cmd *cobra.Command, namespace *string) {
 	cmd.Flags().StringVar(namespace, "operator-namespace", "clusterip-operator-system", "namespace of the operator")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if err := cli.ValidNamespace(*namespace); err != nil {
+			return fmt.Errorf("--operator-namespace: %w", err)
+		}
+		return nil
+	}
 }
 
 func listChecks(a *cli.Session) error {

@@ -86,3 +86,19 @@ func TestAFaultOfAPolicyIsToldOnce(t *testing.T) {
 		})
 	}
 }
+
+// A template may end as the name of a file, and such a name may have a =.
+func TestWhereAReportGoes(t *testing.T) {
+	dir := t.TempDir()
+	for out, want := range map[string]struct{ format, file, err string }{
+		"": {}, "yaml": {format: "yaml"}, "junit": {format: "junit"}, "custom-columns=A:.x.json": {format: "custom-columns=A:.x.json"},
+		dir + "/a=b.yml": {"yaml", dir + "/a=b.yml", ""}, dir + "/report.xml": {"junit", dir + "/report.xml", ""},
+		"custom-columns=A.yaml": {err: `"A.yaml" is no column`}, "jsonpath={.a.json": {err: "--output jsonpath: "}, "report.txt": {err: "or a file name that ends in"},
+		dir + "/none/x.json": {"json", dir + "/none/x.json", "there is no folder"},
+	} {
+		format, file, err := destination(out)
+		if format != want.format || file != want.file || (err == nil) != (want.err == "") || err != nil && !strings.Contains(err.Error(), want.err) {
+			t.Errorf("%q: format %q, file %q, error %v; want %+v", out, format, file, err, want)
+		}
+	}
+}

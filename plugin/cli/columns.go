@@ -11,13 +11,12 @@ import (
 )
 
 // parsePath reads a JSONPath template. What a value lacks prints nothing.
-func parsePath(template string, asJSON bool) (*printers.JSONPathPrinter, error) {
+func parsePath(template string) (*printers.JSONPathPrinter, error) {
 	p, err := printers.NewJSONPathPrinter(template)
 	if err != nil {
 		return nil, fmt.Errorf("%w; write it as {.items[*].address}", err)
 	}
 	p.AllowMissingKeys(true)
-	p.EnableJSONOutput(asJSON)
 	return p, nil
 }
 
@@ -35,7 +34,7 @@ func parseColumns(spec string) (c columns, err error) {
 			return c, fmt.Errorf("%q is no column; write HEAD:PATH,HEAD:PATH", part)
 		}
 		path = "{." + strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(path, "{"), "}"), ".") + "}"
-		p, err := parsePath(path, false)
+		p, err := parsePath(path)
 		if err != nil {
 			return c, err
 		}

@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -33,11 +32,11 @@ func (a *Session) Complete(kind string, most int) cobra.CompletionFunc {
 
 // Names are those of the objects of a kind, behind a prefix, that begin with a word. A cluster that
 // is away, or does not let the user list them, has none.
-func (a *Session) Names(ctx context.Context, kind, prefix, word string) (all []string) {
+func (a *Session) Names(ctx context.Context, kind, prefix, word string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	quiet, flags := *a, *a.kube
-	if flags.overrides.Timeout == "" {
+	if t := flags.overrides.Timeout; t == "" || t == "0" { // the flag's default, none
 		flags.overrides.Timeout = completionTime.String() // discovery knows no context
 	}
 	quiet.kube, quiet.Streams = &flags, Streams{Out: io.Discard, ErrOut: io.Discard} // a shell shows what is said
@@ -45,30 +44,46 @@ func (a *Session) Names(ctx context.Context, kind, prefix, word string) (all []s
 	if err != nil {
 		return nil
 	}
-	list, in := s.listOf(kind)
-	if list == nil || s.List(ctx, list, in...) != nil {
+	return s.names(ctx, kind, prefix, word)
+}
+
+// mostNames is about how many names a shell is given. So many objects are asked for at once.
+const mostNames = 500
+
+// names asks for metadata alone, a page at a time, until there are mostNames or an answer is late.
+func (s *Cluster) names(ctx context.Context, kind, prefix, word string) (all []string) {
+	typed, namespace := s.listOf(kind)
+	if typed == nil {
 		return nil
 	}
-	_ = meta.EachListItem(list, func(o runtime.Object) error { // which returns the errors of the function alone
-		if name := prefix + o.(client.Object).GetName(); strings.HasPrefix(name, word) {
-			all = append(all, name)
+	gvk, err := s.GroupVersionKindFor(typed)
+	list := &metav1.PartialObjectMetadataList{}
+	for more := err == nil; more && len(all) < mostNames; more = list.Continue != "" {
+		list.SetGroupVersionKind(gvk)
+		if s.List(ctx, list, &client.ListOptions{Namespace: namespace, Limit: mostNames, Continue: list.Continue}) != nil {
+			return all
 		}
-		return nil
-	})
+		for i := range list.Items {
+			if name := prefix + list.Items[i].Name; strings.HasPrefix(name, word) {
+				all = append(all, name)
+			}
+		}
+	}
 	return all
 }
 
-// listOf is an empty list of the objects of a kind, and where they are; nil for what is not served.
-func (s *Cluster) listOf(kind string) (client.ObjectList, []client.ListOption) {
+// listOf is a list of the objects of a kind, and the namespace where they are; nil for what is not
+// served.
+func (s *Cluster) listOf(kind string) (list client.ObjectList, namespace string) {
 	switch {
 	case kind == KindRange:
-		return &networkingv1.ServiceCIDRList{}, nil
+		return &networkingv1.ServiceCIDRList{}, ""
 	case kind == KindNamespace:
-		return &corev1.NamespaceList{}, nil
+		return &corev1.NamespaceList{}, ""
 	case kind == KindService:
-		return &corev1.ServiceList{}, []client.ListOption{client.InNamespace(s.Namespace)}
+		return &corev1.ServiceList{}, s.Namespace
 	case kind == KindPolicy && s.Policies:
-		return &v1alpha1.ServiceCIDRPolicyList{}, nil
+		return &v1alpha1.ServiceCIDRPolicyList{}, ""
 	}
-	return nil, nil
+	return nil, ""
 }

@@ -34,9 +34,6 @@ func KindHint(err error) error {
 // ValidFile returns an error if no file can be at a path that a flag names: before the cluster is
 // asked, which may take long.
 func ValidFile(flag, file string) error {
-	if file == "" {
-		return fmt.Errorf("%s names no file", flag)
-	}
 	folder := filepath.Dir(file)
 	info, err := os.Stat(folder)
 	switch {

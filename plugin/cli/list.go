@@ -59,7 +59,7 @@ func (o *Output) Print(w io.Writer, l Listing) error {
 	}
 	for _, row := range l.Table.Rows {
 		for i, cell := range row.Cells {
-			row.Cells[i] = plain.Lines(fmt.Sprint(cell))
+			row.Cells[i] = plain.Text(fmt.Sprint(cell))
 		}
 	}
 	return printers.NewTablePrinter(printers.PrintOptions{Wide: o.Format == "wide", NoHeaders: o.NoHeaders}).PrintObj(&l.Table, w)

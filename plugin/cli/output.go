@@ -72,7 +72,7 @@ func ValidOutput(format string, also ...string) error {
 func AsTable(format string) bool { return format == "" || format == "table" }
 
 // templates are the formats that a user writes, behind a =.
-var templates = []string{"jsonpath", "jsonpath-as-json", "custom-columns"}
+var templates = []string{"jsonpath", "custom-columns"}
 
 // IsTemplate reports whether a format is one of those, or begins as one.
 func IsTemplate(format string) bool { return slices.Contains(templates, kindOf(format)) }
@@ -97,7 +97,7 @@ func printerOf(format string) (p printer, err error) {
 	case "custom-columns":
 		p, err = parseColumns(template)
 	default:
-		p, err = parsePath(template, kind == "jsonpath-as-json")
+		p, err = parsePath(template)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--output %s: %w", kind, err)

@@ -3,14 +3,17 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestValidOutput(t *testing.T) {
 	for format, want := range map[string]bool{
-		"table": true, "": true, "json": true, "yaml": true, "wide": true, "jsonpath={.kind}": true, "jsonpath-as-json={.kind}": true, "custom-columns=A:.a,B:{.b[*].c}": true, "custom-columns=A:a": true,
-		"JSON": false, "name": false, "xml": false, "jsonpath": false, "jsonpath=": false, "jsonpath={.a": false, "jsonpath={.items[}": false, "custom-columns=A": false, "custom-columns=A:,B:b": false,
+		"table": true, "": true, "json": true, "yaml": true, "wide": true, "jsonpath={.kind}": true, "custom-columns=A:.a,B:{.b[*].c}": true, "custom-columns=A:a": true,
+		"JSON": false, "jsonpath-as-json={.kind}": false, "name": false, "xml": false, "jsonpath": false, "jsonpath=": false, "jsonpath={.a": false, "jsonpath={.items[}": false, "custom-columns=A": false, "custom-columns=A:,B:b": false,
 		"custom-columns=A:{{}": false, "json=x": false, "go-template={{.}}": false, "plan.yaml": false,
 	} {
 		err := ValidOutput(format, "wide")
@@ -69,5 +72,25 @@ func TestEncode(t *testing.T) {
 	}
 	if err := Encode(&b, value, "jsonpath={.items[7].name}"); err == nil || strings.ContainsRune(err.Error(), '\n') {
 		t.Errorf("an index out of range: %v", err)
+	}
+}
+
+// What a user writes into an object is one cell of one line, in a table and in columns: it forges
+// neither a line nor a column.
+func TestCellsStayCells(t *testing.T) {
+	const forged = "mine\nweb   free\tyes\x1b[2J\r\u2028\u202e"
+	const want = "mine\ufffdweb   free\ufffdyes\ufffd[2J\ufffd\ufffd\ufffd"
+	var columns, table strings.Builder
+	if err := Encode(&columns, map[string]any{"items": []any{map[string]any{"a": forged, "b": "x"}}}, "custom-columns=A:.a,B:.b"); err != nil {
+		t.Fatal(err)
+	}
+	l := Listing{Table: metav1.Table{ColumnDefinitions: Columns("A", "B"), Rows: []metav1.TableRow{{Cells: []any{forged, "x"}}}}}
+	if err := (&Output{}).Print(&table, l); err != nil {
+		t.Fatal(err)
+	}
+	for what, got := range map[string]string{"columns": columns.String(), "a table": table.String()} {
+		if !regexp.MustCompile(`^A +B\n` + regexp.QuoteMeta(want) + ` +x\n$`).MatchString(got) {
+			t.Errorf("%s: printed %q, want the cell %q", what, got, want)
+		}
 	}
 }

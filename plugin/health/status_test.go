@@ -99,7 +99,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// A full range is no fault of an installation: whoever waits for that would wait for ever.
+// A full range is no fault of an installation: a script that waits for `status` to end with 0 would
+// wait for ever.
 func TestWell(t *testing.T) {
 	full := metav1.Condition{Type: v1alpha1.ConditionDynamicBandFull, Status: metav1.ConditionTrue, Message: "no address is free"}
 	running := found{manager: deployed(1, 1), lease: leased("manager-1_abcdef@", time.Second)}

@@ -111,7 +111,7 @@ func describeAddress(w io.Writer, a view.Address, now time.Time) {
 		cli.Write(w, "  no Service has it in its spec.clusterIPs: if that lasts for more than a minute the IPAddress is deleted\n")
 	}
 	for _, problem := range problems(a) {
-		cli.Write(w, "  problem: %s\n", problem)
+		cli.Write(w, "  problem: %s\n", plain.Text(problem))
 	}
 }
 
@@ -139,17 +139,17 @@ func describeExplanation(w io.Writer, e admission.Explanation, has []view.Addres
 		return
 	}
 	if e.Refused != "" {
-		cli.Write(w, "The Service is refused: %s\n", e.Refused)
+		cli.Write(w, "The Service is refused: %s\n", plain.Text(e.Refused))
 	}
 	switch {
 	case e.Reason == "" || e.Reason == e.Refused:
 	case e.Policy != "":
-		cli.Write(w, "  by ServiceCIDRPolicy %q: %s\n", e.Policy, e.Reason)
+		cli.Write(w, "  by ServiceCIDRPolicy %q: %s\n", e.Policy, plain.Text(e.Reason))
 	default:
-		cli.Write(w, "  for admins: %s\n", e.Reason)
+		cli.Write(w, "  for admins: %s\n", plain.Text(e.Reason))
 	}
 	for _, warning := range e.Warnings {
-		cli.Write(w, "The user is warned: %s\n", warning)
+		cli.Write(w, "The user is warned: %s\n", plain.Text(warning))
 	}
 	if len(e.Drawn) == 0 && e.Refused == "" {
 		cli.Write(w, "The API server chooses: the webhook has nothing to draw for this Service.\n")
@@ -235,7 +235,7 @@ func describeRange(w io.Writer, r rangeAnswer) {
 	for _, c := range r.Conditions {
 		ready := c.Type == networkingv1.ServiceCIDRConditionReady
 		if ready != (c.Status == metav1.ConditionTrue) {
-			cli.Write(w, "%s is %s since %s: %s\n", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Message)
+			cli.Write(w, "%s is %s since %s: %s\n", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), plain.Text(c.Message))
 			said = true
 		}
 	}

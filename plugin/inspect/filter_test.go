@@ -1,14 +1,22 @@
 package inspect
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
+	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
@@ -83,9 +91,73 @@ func TestFiltersThatNoAddressPasses(t *testing.T) {
 		`"a/b/c/d" is none`:                {parent: "a/b/c/d"},
 		"names no service; write":          {parent: "svc/web"},
 		"no namespace can be called":       {parent: "svc/Shop/web"},
+		`--parent: "namespace/x" has no`:   {parent: "namespace/x"},
+		`--parent: "range/x" has no addre`: {parent: "range/x"},
+		`"ip/fd00::1" has no addresses; n`: {parent: "ip/fd00::1"},
+		"--parent: a policy is in no name": {parent: "policy/shop", namespace: "shop"},
 	} {
 		if err := f.validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want %q", f, err, want)
+		}
+	}
+}
+
+// An empty list would say that what is not there has no addresses.
+func TestFiltersThatNameWhatIsNotThere(t *testing.T) {
+	s := &cli.Cluster{Policies: true, WithWatch: interceptor.NewClient(nil, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
+			switch list := into.(type) {
+			case *networkingv1.ServiceCIDRList:
+				list.Items = []networkingv1.ServiceCIDR{*plugintest.ServiceCIDR("blue", "10.96.0.0/24"), *plugintest.ServiceCIDR("red", "fd00::/112")}
+			case *v1alpha1.ServiceCIDRPolicyList:
+				list.Items = somePolicies()
+			}
+			return nil
+		},
+	})}
+	for name, tc := range map[string]struct {
+		filter filter
+		want   string
+	}{
+		"all are there":               {filter{serviceCIDR: "red", policy: "team", parent: "policy/team"}, ""},
+		"a policy, by its name alone": {filter{parent: "team"}, ""},
+		"a Service is not looked for": {filter{parent: "svc/shop/typo"}, ""},
+		"no such range":               {filter{serviceCIDR: "blu"}, `ServiceCIDR "blu": there is no such object; did you mean blue?`},
+		"no such policy":              {filter{policy: "typo"}, `ServiceCIDRPolicy "typo": there is no such object`},
+		"no such parent":              {filter{parent: "policy/typo"}, `ServiceCIDRPolicy "typo": there is no such object`},
+		"no such parent, by its name": {filter{parent: "tem"}, `ServiceCIDRPolicy "tem": there is no such object; did you mean team?`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := tc.filter.validate(); err != nil {
+				t.Fatal(err)
+			}
+			err := tc.filter.known(t.Context(), s)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			var out plugintest.Printed
+			if code := cli.ExitCode(err, out.Streams()); err != nil && code != cli.ExitUnknown {
+				t.Errorf("exit status %d", code)
+			}
+		})
+	}
+}
+
+// A user who may look at one namespace is told of that one, and of no other.
+func TestOwnAnswerOfANamespace(t *testing.T) {
+	s := &cli.Cluster{WithWatch: interceptor.NewClient(nil, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+			if with := (&client.ListOptions{}).ApplyOptions(options); with.Namespace != "rented" {
+				return fmt.Errorf("it lists Services of %q", with.Namespace)
+			}
+			into.(*corev1.ServiceList).Items = []corev1.Service{{Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.9", "fd00::9"}}}}
+			return nil
+		},
+	})}
+	for name, want := range map[string]int{"rented": 2, "other": 0} {
+		got, err := ownAnswer(t.Context(), s, "rented", cli.Subject{Kind: cli.KindNamespace, Name: name})
+		if err != nil || len(got.Addresses) != want {
+			t.Errorf("namespace %s: %d addresses, error %v; want %d", name, len(got.Addresses), err, want)
 		}
 	}
 }

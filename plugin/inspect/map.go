@@ -37,7 +37,7 @@ func NewMap(a *cli.Session) *cobra.Command {
 		Args: cli.OneArgument("NAME or CIDR", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what, err := mapArgument(args[0])
-			if err == nil && cmd.Flags().Changed("svg") {
+			if err == nil && file != "" {
 				err = cli.ValidFile("--svg", file)
 			}
 			if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/plugin/internal/plugintest"
 )
 
-// anybody is an API server that is there and is never asked.
-type anybody struct{ client.Client }
+// unasked is an API server that is there and is never asked.
+type unasked struct{ client.Client }
 
 func TestTellRollback(t *testing.T) {
 	b, err := bitmap.New(netip.MustParsePrefix("10.0.0.0/24"))
@@ -66,7 +66,7 @@ func TestRollbackPermitted(t *testing.T) {
 		"it does, and the admin insists":      {r: flipped, served: true, live: true, want: true},
 		"it serves them and needs the bitmap": {r: safe, served: true, want: true},
 	} {
-		l := &Link{Sources: migration.Sources{API: anybody{}, Served: tc.served}}
+		l := &Link{Sources: migration.Sources{API: unasked{}, Served: tc.served}}
 		if err := (rollingBack{live: tc.live}).permitted(t.Context(), l, tc.r); (err == nil) != tc.want {
 			t.Errorf("%s: %v", name, err)
 		}
