@@ -26,7 +26,7 @@ import (
 
 // Whatever happens to the webhook, Services are created, as without the operator. Afterwards it
 // learns what was allocated without it, steers again, and forgets what never was.
-var _ = Describe("Services are created although", Label("all"), Ordered, ContinueOnFailure, func() {
+var _ = Describe("Services are created although", Label("long"), Ordered, ContinueOnFailure, func() {
 	const (
 		timeout  = 2 * time.Second // of the webhook: a Service waits no longer
 		recovery = cluster.Timeout // until all is consistent; seconds, where nothing else is busy
@@ -128,7 +128,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		Expect(cluster.FailedOpen(ctx, c.Access)-before).To(BeNumerically(">=", some), "the API server was not alone")
 	}
 
-	It("all replicas are down, and their certificate expires meanwhile", Label("long"), func(ctx SpecContext) {
+	It("all replicas are down, and their certificate expires meanwhile", func(ctx SpecContext) {
 		tenant, reserved := tenants(ctx, "leaver"), tenants(ctx, "reserved")
 		Expect(tenant.Spec.ClusterIPs).To(ConsistOf(HavePrefix("10.160.0."), HavePrefix("fd00:10:160::")))
 		Expect(reserved.Spec.ClusterIPs).To(ConsistOf("10.160.0.9", "fd00:10:160::9"))
@@ -145,7 +145,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		expectNormal(ctx)
 	})
 
-	It("all replicas are killed while Services are created", Label("long"), func(ctx SpecContext) {
+	It("all replicas are killed while Services are created", func(ctx SpecContext) {
 		replicas := c.Replicas()
 		killed := make(chan struct{})
 		go func() {
@@ -190,7 +190,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		Entry("the connections are refused", framework.Trouble{Refuse: true}, time.Duration(0), time.Duration(0)),
 	)
 
-	It("the replicas are frozen, and decide when nobody waits any more", Label("long"), func(ctx SpecContext) {
+	It("the replicas are frozen, and decide when nobody waits any more", func(ctx SpecContext) {
 		for _, replica := range c.Replicas() {
 			Expect(replica.Pause()).To(Succeed())
 			DeferCleanup(func() { _ = replica.Resume() })
@@ -203,7 +203,7 @@ var _ = Describe("Services are created although", Label("all"), Ordered, Continu
 		expectNormal(ctx)
 	})
 
-	It("somebody else is in the place of the webhook: a slow one, and one that is waited for, while the API server starts", Label("long"), func(ctx SpecContext) {
+	It("somebody else is in the place of the webhook: a slow one, and one that is waited for, while the API server starts", func(ctx SpecContext) {
 		c.StopReplicas()
 		slow, _ := startOtherWebhook(5 * time.Second)
 		changeWebhooks(ctx, c, admissionregistrationv1.Ignore, slow)
