@@ -60,8 +60,8 @@ func New(out cli.Streams) *cobra.Command {
 }
 
 // emptyFlag refuses a flag that is given and empty, as by a script whose variable is not set: the
-// command would go on as if the flag were not there. Those of kubectl, and an empty -o, mean what they
-// mean there.
+// command would go on as if the flag were not there. Those of kubectl, and an empty -o, mean what
+// they mean there.
 func emptyFlag(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		kubectls := f.Name == "output" || cmd.Root().PersistentFlags().Lookup(f.Name) != nil
