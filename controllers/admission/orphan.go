@@ -78,8 +78,8 @@ func (h *ServiceSteerer) deleteOrphan(ctx context.Context, name types.Namespaced
 	return err == nil, err
 }
 
-// untilFree waits until the watch has shown the deletion, so that the address can be taken. It looks
-// again and again: the index wakes those who wait for any address, and this is one address, once.
+// untilFree waits until the watch has shown the deletion, so that the address can be taken. It
+// looks again and again: the index wakes who waits for any address, and this is one address, once.
 func (h *ServiceSteerer) untilFree(ctx context.Context, a netip.Addr) {
 	const look = 5 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, busyFor)

@@ -74,8 +74,8 @@ func conflicting(in inputs) metav1.Condition {
 		listed(in.policy.Conflicts, "; ")+". Change one of the policies, or the order of their priorities.")
 }
 
-// programmed says what is still missing. The reason is that of the first thing that does not come by
-// itself.
+// programmed says what is still missing. The reason is that of the first thing that does not come
+// by itself.
 func programmed(in inputs) metav1.Condition {
 	var reasons, texts []string
 	add := func(reason, text string) { reasons, texts = append(reasons, reason), append(texts, text) }
