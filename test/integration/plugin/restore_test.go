@@ -35,7 +35,7 @@ func forget(o metav1.Object) {
 
 // Restores in every order that is known to happen. The plugin is asked in the middle of each, and
 // finds nothing wrong after it.
-var _ = Describe("A restore", Ordered, ContinueOnFailure, Label("long"), func() {
+var _ = Describe("A restore", Ordered, ContinueOnFailure, Label("soak"), func() {
 	var r *cluster.Cluster
 
 	BeforeAll(func(ctx SpecContext) {
