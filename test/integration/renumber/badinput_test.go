@@ -78,7 +78,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 			return other
 		}
 		for _, tc := range []struct{ want, file string }{
-			{"give the plan: --from FILE", ""},
+			{"--from is empty", ""},
 			{"no such file", "/nowhere/plan.yaml"},
 			{"the plan is of cluster another", changed(string(ns.UID), "another")},
 			{`unknown field "services[0].label"`, changed("- name: s0", "- label: s0")},
