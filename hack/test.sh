@@ -59,8 +59,8 @@ suites() {
 	[ "$what" != version ] || { go run ./test/versions suites "$minor"; return; }
 	packages ginkgo | while read -r package dir; do
 		case $what in
-		core) ! grep -qsE 'RunSpecs\(.*Label\("(all|soak)"' "$dir"/*_test.go ;;
-		all) ! grep -qsE 'RunSpecs\(.*Label\("soak"' "$dir"/*_test.go ;;
+		core) ! grep -qsE 'RunSpecs\(.*Label\("(all|long|soak)"' "$dir"/*_test.go ;;
+		all) ! grep -qsE 'RunSpecs\(.*Label\("(long|soak)"' "$dir"/*_test.go ;;
 		soak) grep -qsE 'Label\("(long|soak)"|LabelsOf\(' "$dir"/*_test.go ;;
 		cluster) grep -qs 'cluster\.Fetch(' "$dir"/*_test.go ;;
 		esac && echo "$package" || true

@@ -29,7 +29,7 @@ import (
 // which change as it goes, is for test/e2e/renumber.
 var _ = Describe("A Service that is given other ClusterIPs", func() {
 	for _, mode := range []string{"nft", environment.Native} {
-		It("loses no connection, with "+mode, Label("all"), func(ctx SpecContext) {
+		It("loses no connection, with "+mode, Label("long"), func(ctx SpecContext) {
 			env := &fixture{Environment: environment.Open(ctx, environment.Cluster, mode)}
 			env.pod2 = environment.Endpoint{Of: env.Pod2}
 			env.StartAgent(ctx)

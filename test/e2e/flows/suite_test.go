@@ -103,7 +103,7 @@ var rounds = []struct {
 
 var (
 	_ = Describe(string(oursNFT), func() { specs(oursNFT) })
-	_ = Describe(string(oursLegacy), Label("all"), func() { specs(oursLegacy) })
+	_ = Describe(string(oursLegacy), Label("long"), func() { specs(oursLegacy) })
 	_ = Describe(string(oursNative), func() { specs(oursNative) })
 	_ = Describe(string(oursIPVS), Label("ipvs"), func() { specs(oursIPVS) })
 	_ = Describe(string(withIPTables), Label("soak"), func() { specs(withIPTables) })

@@ -36,7 +36,7 @@ const (
 )
 
 // Two replicas with nothing mounted: each reads its certificate from the API server.
-var _ = Describe("Certificates of our own", Label("all"), Ordered, func() {
+var _ = Describe("Certificates of our own", Label("long"), Ordered, func() {
 	var c *cluster.Cluster
 
 	BeforeAll(func(ctx SpecContext) { c = cluster.Start(ctx, cluster.Options{Installed: true, Replicas: 2}) })
@@ -143,8 +143,8 @@ var _ = Describe("Certificates of our own", Label("all"), Ordered, func() {
 
 // As with cert-manager, which writes the files after the manager starts, and renews them. A kubelet
 // mounts them as links to a folder, which it replaces.
-var _ = Describe("Certificates from files", Label("all"), func() {
-	It("may come late, change and expire, and we neither ask for a Secret nor touch the webhook configurations", Label("long"), func(ctx SpecContext) {
+var _ = Describe("Certificates from files", Label("long"), func() {
+	It("may come late, change and expire, and we neither ask for a Secret nor touch the webhook configurations", func(ctx SpecContext) {
 		c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
 		Expect(c.InstallCRDs(ctx)).To(Succeed())
 		dir := filepath.Join(GinkgoT().TempDir(), "certificate")

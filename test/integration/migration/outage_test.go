@@ -18,7 +18,7 @@ import (
 const absence = 2 * time.Second
 
 // A server goes away while a command works, and comes back. The command then goes on by itself.
-var _ = Describe("In the middle of a command", Ordered, ContinueOnFailure, func() {
+var _ = Describe("In the middle of a command", Label("long"), Ordered, ContinueOnFailure, func() {
 	var (
 		w      *environment
 		all    int

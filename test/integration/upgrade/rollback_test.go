@@ -55,7 +55,7 @@ func (s *environment) liveOn(ctx context.Context) {
 //  4. Two hundred new Services get free addresses, and the repair agrees at the next start.
 //  5. And forward again.
 var _ = Describe("A cluster that goes back to the bitmap", func() {
-	It("makes the old API server repair everything, without rollback", Label("long"), func(ctx SpecContext) {
+	It("makes the old API server repair everything, without rollback", func(ctx SpecContext) {
 		s := fewFlipped.open(ctx, oldest)
 		Eventually(func(g Gomega) { // events and words are written beside the work
 			g.Expect(len(s.snapshot(ctx).repairsSince(snapshot{}))).To(BeNumerically(">", 30))
@@ -99,7 +99,7 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 			s.expectWhole(ctx)
 			s.expectNew(ctx, "forth", 20)
 		},
-		Entry("which serves IPAddresses", Label("long"), old, func(ctx context.Context, s *environment) {
+		Entry("which serves IPAddresses", old, func(ctx context.Context, s *environment) {
 			listed := suite.Must(framework.Kubectl(ctx, s.Kubeconfig(), "get", "ipaddresses", "--no-headers"))
 			Expect(strings.Count(listed, "\n")).To(Equal(len(s.snapshot(ctx).addresses)))
 			listed = suite.Must(framework.Kubectl(ctx, s.Kubeconfig(), "get", "servicecidrs", "--no-headers"))
@@ -111,7 +111,7 @@ var _ = Describe("A cluster that goes back to the bitmap", func() {
 			}
 			s.migrate(ctx, done, "run")
 		}),
-		Entry("which does not serve IPAddresses", Label("long"), oldest, seed),
+		Entry("which does not serve IPAddresses", oldest, seed),
 	)
 
 	It("is refused while a Service has an address of which no bitmap can tell", func(ctx SpecContext) {

@@ -54,7 +54,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		},
 		Entry("with three thousand Services", manyServices, Label("soak")),
 		Entry("with IPv4 alone", Label("soak"), fewIPv4),
-		Entry("with IPv6 before IPv4", Label("long"), fewIPv6First),
+		Entry("with IPv6 before IPv4", fewIPv6First),
 	)
 
 	// Seed leaves notes in etcd about what it has written. They go, too.
@@ -75,7 +75,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 		Expect(cmp.Diff(keys, s.keys(ctx))).To(BeEmpty())
 	})
 
-	It("is not unseeded once API servers allocate, and keeps no note of it after finalize", Label("long"), func(ctx SpecContext) {
+	It("is not unseeded once API servers allocate, and keeps no note of it after finalize", func(ctx SpecContext) {
 		s := fewIPv4.open(ctx, oldest)
 		s.migrate(ctx, done, "seed", "--etcd")
 		Expect(s.keys(ctx)).To(ContainElement(HavePrefix(noteKeys)))

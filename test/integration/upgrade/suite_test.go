@@ -16,7 +16,7 @@ import (
 
 func TestUpgrade(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "upgrade", Label("all", "1.32"))
+	RunSpecs(t, "upgrade", Label("long", "1.32"))
 }
 
 // storeroom keeps the fixtures of this run.
