@@ -192,6 +192,22 @@ func TestAConditionTellsOfEnforcementAlready(t *testing.T) {
 	}
 }
 
+// What is not compared is told, also where the API server alone enforces.
+func TestUncompared(t *testing.T) {
+	enforced := Admission{Other: "v1.3.0"}
+	enforced.Exclusive.Object = &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	if got := enforced.uncompared("v1.2.3"); len(got) != 1 || !strings.Contains(got[0], "manifests of v1.3.0") || !strings.Contains(got[0], "this plugin is v1.2.3") {
+		t.Errorf("without webhooks: %q", got)
+	}
+	if got := (Admission{Other: "v1.3.0"}).uncompared("v1.2.3"); got != nil {
+		t.Errorf("of nothing: %q", got)
+	}
+	enforced.Other = ""
+	if got := enforced.uncompared("v1.2.3"); got != nil {
+		t.Errorf("of one version: %q", got)
+	}
+}
+
 // Neighbouring versions of the operator and the plugin may run: see docs/versions.md.
 func TestOtherVersion(t *testing.T) {
 	for image, want := range map[string]string{

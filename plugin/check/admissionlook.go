@@ -107,6 +107,14 @@ func otherVersion(pod corev1.PodSpec, this string) string {
 	return tag
 }
 
+// uncompared says that the plugin, of version this, has no manifests to compare what is there with.
+func (a Admission) uncompared(this string) []string {
+	if a.Other == "" || len(a.hooks()) == 0 && a.Exclusive.Object == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("whether webhooks and the ValidatingAdmissionPolicy are as the manifests of %s have them, which is the operator's version; this plugin is %s", a.Other, this)}
+}
+
 // LookAtAdmission reads the webhook configurations, and what the API server enforces by itself.
 // manager is what Manager returns for the namespace.
 func LookAtAdmission(ctx context.Context, s *cli.Cluster, namespace string, manager *appsv1.Deployment) (a Admission, err error) {
@@ -134,9 +142,7 @@ func LookAtAdmission(ctx context.Context, s *cli.Cluster, namespace string, mana
 	if bind == "" && a.Mutating.missing() && a.Validating.missing() {
 		a.Unknown = append(a.Unknown, "namespace "+namespace+" has no manager whose configuration tells whether there should be webhooks (--operator-namespace)")
 	}
-	if a.Other != "" && len(a.hooks()) > 0 {
-		a.Unknown = append(a.Unknown, fmt.Sprintf("whether webhooks are as the manifests of %s have them, which is the operator's version; this plugin is %s", a.Other, version.String()))
-	}
+	a.Unknown = append(a.Unknown, a.uncompared(version.String())...)
 	a.Serves = bind != "0" && (bind != "" || a.Mutating.Object != nil || a.Validating.Object != nil)
 	if a.byService() {
 		err = look(ctx, s, &a, "Service", client.ObjectKey{Namespace: namespace, Name: a.ServiceName}, &a.Service)

@@ -76,7 +76,7 @@ func TestNames(t *testing.T) {
 }
 
 // A shell waits for a cluster that is away no longer than completionTime: discovery would wait for
-// half a minute.
+// half a minute. The limit between them is generous: a busy machine is no finding.
 func TestNamesOfAClusterThatIsAway(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // which accepts nothing
@@ -91,7 +91,7 @@ func TestNamesOfAClusterThatIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	if got := a.Names(t.Context(), KindRange, "", ""); len(got) > 0 || time.Since(start) > 3*completionTime {
+	if got := a.Names(t.Context(), KindRange, "", ""); len(got) > 0 || time.Since(start) > 20*time.Second {
 		t.Errorf("names %q after %s", got, time.Since(start))
 	}
 	if got := a.kube.overrides.Timeout; got != "0" {

@@ -20,6 +20,7 @@ import (
 // the value, that leaves the setting alone.
 type key struct{ path, unset string }
 
+// String implements fmt.Stringer.
 func (k key) String() string { return k.path }
 
 var (
