@@ -118,11 +118,10 @@ var scenarios = map[string]scenario{
 	"many cooling addresses":  {series: addresses(16, 0, 0, 100, 138), near: "ServiceCIDRBandFull"},
 	"one beside cooling ones": {series: addresses(8, 8, 0, 108, 130), near: "ClusterIPCoolDownStarvation"},
 
-	"deletion blocked":            {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300"}), fires: []string{"ServiceCIDRDeletionBlocked warning"}},
-	"deletion blocked for 50 min": {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300"}), minute: 50, near: "ServiceCIDRDeletionBlocked"},
-	"two deletions blocked": {series: and(half, series{`clusterip_operator_blocked_deletions{servicecidr="a"}`: "3x300", `clusterip_operator_blocked_deletions{servicecidr="b"}`: "5x300"}),
-		fires: []string{"ServiceCIDRDeletionBlocked warning"}},
-	"drift":                        {series: and(half, series{`clusterip_operator_drift{type="missing"}`: "1x300"}), fires: []string{"ClusterIPDrift warning"}},
+	"deletion blocked":             {series: and(half, blocked("a", 3)), fires: []string{"ServiceCIDRDeletionBlocked warning"}},
+	"deletion blocked for 50 min":  {series: and(half, blocked("a", 3)), minute: 50, near: "ServiceCIDRDeletionBlocked"},
+	"two deletions blocked":        {series: and(half, blocked("a", 3), blocked("b", 5)), fires: []string{"ServiceCIDRDeletionBlocked warning"}},
+	"drift":                        {series: and(half, series{`clusterip_operator_drift{type="missing"}`: "1x300"}.by("pod", "m-0", "m-1")), fires: []string{"ClusterIPDrift warning"}},
 	"drift that is repaired":       {series: and(half, series{`clusterip_operator_drift{type="missing"}`: "1x5 0x300"}), near: "ClusterIPDrift"},
 	"repaired again and again":     {series: and(half, series{`clusterip_operator_drift_repaired_total{type="missing"}`: "0+1x300"}), fires: []string{"ClusterIPDriftKeepsComingBack info"}},
 	"repaired now and then":        {series: and(half, series{`clusterip_operator_drift_repaired_total{type="missing"}`: "0+0.1x300"}), near: "ClusterIPDriftKeepsComingBack"},
@@ -156,7 +155,7 @@ var scenarios = map[string]scenario{
 	"affinity too dear":   {series: and(half, degraded("SessionAffinityTooDear", "1x300")), fires: []string{"ClusterIPAgentDegraded info"}},
 	"no such scheduler":   {series: and(half, degraded("SchedulerUnavailable", "1x300")), fires: []string{"ClusterIPAgentDegraded info"}},
 	"nothing is degraded": {series: and(half, degraded("RulesRefused", "0x300")), near: "ClusterIPAgentDegraded"},
-	"disputed":            {series: and(half, series{`clusterip_proxyagent_disputed_addresses{instance="n",ip_family="IPv4",reason="NotAllocated"}`: "1x300"}), fires: []string{"ClusterIPAgentDisputedAddresses warning"}},
+	"disputed":            {series: and(half, series{`clusterip_proxyagent_disputed_addresses{ip_family="IPv4",reason="NotAllocated"}`: "1x300"}.by("instance", "n", "m")), fires: []string{"ClusterIPAgentDisputedAddresses warning"}},
 	"disputed a moment":   {series: and(half, series{`clusterip_proxyagent_disputed_addresses{instance="n",ip_family="IPv4",reason="NotAllocated"}`: "1x5 0x300"}), near: "ClusterIPAgentDisputedAddresses"},
 	"fought over":         {series: and(half, series{`clusterip_proxyagent_drift_repairs_total{instance="n",ip_family="IPv4",what="chains"}`: "0+1x300"}), fires: []string{"ClusterIPAgentRulesFoughtOver warning"}},
 	"table hidden":        {series: and(half, series{`clusterip_proxyagent_degraded_tables{instance="n",ip_family="IPv4",table="filter",reason="TableUnreadable"}`: "1x300"}), fires: []string{"ClusterIPAgentTableUnreadable warning"}},
@@ -182,6 +181,23 @@ func moves(s series, to string) series {
 		}
 	}
 	return s
+}
+
+// by has each series once for each value of one more label: replicas of the manager, and agents,
+// count the same things, which are not to be added up. A series needs another label.
+func (s series) by(label string, values ...string) series {
+	all := series{}
+	for name, samples := range s {
+		for _, value := range values {
+			all[fmt.Sprintf("%s,%s=%q}", strings.TrimSuffix(name, "}"), label, value)] = samples
+		}
+	}
+	return all
+}
+
+// blocked is what two replicas say of a ServiceCIDR that waits to be deleted.
+func blocked(cidr string, n int) series {
+	return series{fmt.Sprintf(`clusterip_operator_blocked_deletions{servicecidr=%q}`, cidr): fmt.Sprintf("%dx300", n)}.by("pod", "m-0", "m-1")
 }
 
 func synced(queued, last string) series {
