@@ -249,7 +249,8 @@ type ServiceCIDRPolicyStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Summary is the sum over all ranges.
+	// Summary is the sum over all ranges. Reserved also counts the addresses that the reservations of
+	// this policy keep in other ranges.
 	// +optional
 	Summary PolicySummary `json:"summary,omitempty"`
 	// Ranges are the ranges that the policy has, in the order of their CIDRs.

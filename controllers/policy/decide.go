@@ -26,6 +26,8 @@ type inputs struct {
 	// place, pending those absent ones that nothing holds. first are the first of the absent.
 	reserved, absent, pending int
 	first                     []absentee
+	// elsewhere counts the reserved addresses that the policy keeps and that no range of its own has.
+	elsewhere int
 	// enforces: the API server is to keep other Services out. enforced is the condition Enforced,
 	// which another controller writes, nil without one.
 	enforces bool
@@ -89,9 +91,7 @@ func status(in inputs) v1alpha1.ServiceCIDRPolicyStatus {
 			addTo(&out.Summary.BandStatus, one.Dynamic)
 		}
 	}
-	if len(in.ranges) == 0 { // it may keep addresses in the ranges of other policies
-		out.Summary.Reserved = int64(in.reserved - in.absent)
-	}
+	addTo(&out.Summary.BandStatus, v1alpha1.BandStatus{Reserved: int64(in.elsewhere)})
 	return out
 }
 

@@ -53,11 +53,13 @@ func kept(cidr string, n uint64) rangeUse {
 	return r
 }
 
-// A policy that only reserves has no range, and yet says how many addresses it keeps.
-func TestCountsOfReservationsAlone(t *testing.T) {
+// RESERVED counts what reservations keep in the policy's ranges, and what its own keep elsewhere: a
+// policy that only reserves has no range.
+func TestCountsOfReservations(t *testing.T) {
 	for want, in := range map[int64]inputs{
-		32: {reserved: 32}, 30: {reserved: 32, absent: 2}, 0: {},
-		4: {reserved: 32, ranges: []rangeUse{kept("10.0.0.0/24", 4)}}, 9: {reserved: 32, ranges: []rangeUse{kept("10.0.0.0/24", 4), kept("fd00::/64", 5)}}, // of its ranges alone
+		0: {reserved: 7, absent: 7}, 32: {reserved: 32, elsewhere: 32}, 30: {reserved: 32, absent: 2, elsewhere: 30},
+		9:  {reserved: 5, ranges: []rangeUse{kept("10.0.0.0/24", 4), kept("fd00::/64", 5)}}, // four of them of another policy
+		28: {reserved: 24, elsewhere: 19, ranges: []rangeUse{kept("10.0.0.0/24", 4), kept("fd00::/64", 5)}},
 	} {
 		in.policy = &steering.Policy{}
 		if got := status(in).Summary; got.Reserved != want || got.Ranges != int32(len(in.ranges)) {

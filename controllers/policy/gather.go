@@ -49,12 +49,20 @@ func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
 	for _, reservation := range p.Reservations {
 		for a := range reservation.Addresses() {
 			in.reserved++
-			if why, missing := r.obstacle(cidrs, reservation, a); missing {
+			switch why, missing := r.obstacle(cidrs, reservation, a); {
+			case missing:
 				in.addAbsent(absentee{address: a, reservation: reservation.Name, why: why})
+			case r.Index.State(a) == allocator.Reserved && !has(p.Ranges, a): // not while its Service has it
+				in.elsewhere++
 			}
 		}
 	}
 	return in, true
+}
+
+// has reports whether one of the ranges has an address that Services can have.
+func has(ranges []steering.PolicyRange, a netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(r steering.PolicyRange) bool { return r.Range.Contains(a) })
 }
 
 // anIPAddress stands for a holder that nameHolders looks up.
