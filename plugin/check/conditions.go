@@ -70,31 +70,51 @@ func Conditions(now time.Time, ranges []networkingv1.ServiceCIDR, policies []v1a
 	return all
 }
 
-// failing are the conditions of an object that fail a check.
+// RangeFaults are the conditions of a ServiceCIDR that say what is wrong with it, each fault once,
+// in their order.
+func RangeFaults(all []metav1.Condition) []metav1.Condition { return faults(all, rangeCheck) }
+
+// failing are the findings about an object, by its conditions.
 func failing(object string, conditions []metav1.Condition, check func(metav1.Condition) string) (all []Item) {
+	for _, c := range faults(conditions, check) {
+		all = append(all, Item{Check: check(c), Object: object, Message: c.Message})
+	}
+	return all
+}
+
+// faults are the conditions of an object that fail a check and of which no other one tells.
+func faults(conditions []metav1.Condition, check func(metav1.Condition) string) (all []metav1.Condition) {
 	fails := map[string]bool{}
 	for _, c := range conditions {
 		fails[check(c)] = true
 	}
 	for _, c := range conditions {
-		if name := check(c); name != "" && !toldBy(name, c, fails) {
-			all = append(all, Item{Check: name, Object: object, Message: c.Message})
+		if name := check(c); name != "" && !ToldBy(name, c, fails) {
+			all = append(all, c)
 		}
 	}
 	return all
 }
 
-// toldBy reports whether another condition of the object tells of the same fault, with its reason.
-func toldBy(check string, c metav1.Condition, fails map[string]bool) bool {
+// ToldBy reports whether another condition of the object tells of the same fault, with its reason.
+// check is the check that the condition fails, fails are all that the object fails.
+func ToldBy(check string, c metav1.Condition, fails map[string]bool) bool {
 	switch check {
 	case "RangeNotReady":
 		return c.Reason == networkingv1.ServiceCIDRReasonTerminating && fails["RangeDeletionBlocked"]
-	case "RangeNearlyFull": // new Services look for an address in the dynamic band, and then in the static one
-		return fails["RangeDynamicBandFull"]
+	case "RangeNearlyFull": // it names bands that are full, of which the others tell, and those that will be
+		return (fails["RangeDynamicBandFull"] || fails["RangeStaticBandFull"]) && ofFullBands(c.Message)
 	case "PolicyNotProgrammed": // its words lead to the condition that says why, and say nothing else
 		return fails["PolicyConflicting"] && strings.HasSuffix(c.Message, "; see the condition Conflicting.") ||
 			fails["PolicyNotAccepted"] && strings.HasSuffix(c.Message, "; see the condition Accepted.")
 	default:
 		return false
 	}
+}
+
+// ofFullBands reports whether the message of NearlyFull names no band but full ones. The last
+// sentence says what to do.
+func ofFullBands(message string) bool {
+	sentences := strings.Split(message, ". ")
+	return len(sentences) > 1 && !slices.ContainsFunc(sentences[:len(sentences)-1], func(s string) bool { return !strings.HasSuffix(s, " is full") })
 }

@@ -31,7 +31,10 @@ func TestEachFaultOfARangeIsToldOnce(t *testing.T) {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 	terminating := condition(networkingv1.ServiceCIDRConditionReady, no, networkingv1.ServiceCIDRReasonTerminating, "it is being deleted")
 	blocked := condition(v1alpha1.ConditionDeletionBlocked, yes, "AddressesInUse", "10.0.0.1")
-	nearly := condition(v1alpha1.ConditionNearlyFull, yes, "FewFree", "nearly")
+	scarce := func(bands string) metav1.Condition {
+		return condition(v1alpha1.ConditionNearlyFull, yes, "FewFree", bands+". Create another ServiceCIDR before allocation fails.")
+	}
+	nearly := scarce("The dynamic band of 10.0.0.0/24 is over 90 % in use")
 	dynamic, static := condition(v1alpha1.ConditionDynamicBandFull, yes, "NoAddressFree", "full"), condition(v1alpha1.ConditionStaticBandFull, yes, "NoAddressFree", "full")
 	for name, tc := range map[string]struct {
 		conditions []metav1.Condition
@@ -43,8 +46,12 @@ func TestEachFaultOfARangeIsToldOnce(t *testing.T) {
 		"held, in another order":    {[]metav1.Condition{blocked, terminating}, []string{"RangeDeletionBlocked"}},
 		"not ready for a reason":    {[]metav1.Condition{condition(networkingv1.ServiceCIDRConditionReady, no, "Other", ""), blocked}, []string{"RangeDeletionBlocked", "RangeNotReady"}},
 		"nearly full":               {[]metav1.Condition{nearly}, []string{"RangeNearlyFull"}},
-		"full":                      {[]metav1.Condition{nearly, dynamic}, []string{"RangeDynamicBandFull"}},
+		"full":                      {[]metav1.Condition{scarce("The dynamic band of fd00::/120 is full"), dynamic}, []string{"RangeDynamicBandFull"}},
+		"both bands are full":       {[]metav1.Condition{dynamic, scarce("The static band of 10.0.0.0/24 is full. The dynamic band of 10.0.0.0/24 is full"), static}, []string{"RangeDynamicBandFull", "RangeStaticBandFull"}},
+		"no static one":             {[]metav1.Condition{scarce("The static band of 10.0.0.0/24 is full"), static}, []string{"RangeStaticBandFull"}},
 		"no static one, soon none":  {[]metav1.Condition{nearly, static}, []string{"RangeNearlyFull", "RangeStaticBandFull"}},
+		"full, and soon in IPv6":    {[]metav1.Condition{scarce("The dynamic band of 10.0.0.0/24 is full. The dynamic band of fd00::/120 is over 90 % in use, full in 2 days"), dynamic}, []string{"RangeDynamicBandFull", "RangeNearlyFull"}},
+		"in words of another time":  {[]metav1.Condition{condition(v1alpha1.ConditionNearlyFull, yes, "FewFree", "nearly"), dynamic}, []string{"RangeDynamicBandFull", "RangeNearlyFull"}},
 		"a mismatch of the default": {[]metav1.Condition{condition(v1alpha1.ConditionDefaultRangeMismatch, yes, "Inconsistent", "")}, []string{"RangeDefaultRangeMismatch"}},
 	} {
 		t.Run(name, func(t *testing.T) {

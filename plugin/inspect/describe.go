@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -231,15 +230,11 @@ func describeRange(w io.Writer, r rangeAnswer) {
 	if len(r.Ranges) > 0 && r.Ranges[0].Terminating {
 		cli.Write(w, "It is being deleted, and held by the finalizers %s\n", strings.Join(r.Finalizers, ", "))
 	}
-	said := false
-	for _, c := range r.Conditions {
-		ready := c.Type == networkingv1.ServiceCIDRConditionReady
-		if ready != (c.Status == metav1.ConditionTrue) {
-			cli.Write(w, "%s is %s since %s: %s\n", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), plain.Text(c.Message))
-			said = true
-		}
+	wrong := check.RangeFaults(r.Conditions)
+	for _, c := range wrong {
+		cli.Write(w, "%s is %s since %s: %s\n", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), plain.Text(c.Message))
 	}
-	if !said {
+	if len(wrong) == 0 {
 		cli.Write(w, "Nothing is wrong with it.\n")
 	}
 }

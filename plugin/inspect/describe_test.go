@@ -19,6 +19,43 @@ func heldBy(services ...string) view.Address {
 	return view.Address{Address: netip.MustParseAddr("fd00::1"), State: "allocated", Services: services}
 }
 
+// conditionsAt are conditions of a ServiceCIDR, as TYPE STATUS REASON: MESSAGE.
+func conditionsAt(t time.Time, all ...string) (out []metav1.Condition) {
+	for _, text := range all {
+		head, message, _ := strings.Cut(text, ": ")
+		part := strings.Fields(head)
+		out = append(out, metav1.Condition{Type: part[0], Status: metav1.ConditionStatus(part[1]), Reason: part[2], Message: message, LastTransitionTime: metav1.NewTime(t)})
+	}
+	return out
+}
+
+// Each fault of a range is told once, as check and status tell it.
+func TestDescribeWhatIsWrongWithARange(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	const nearly, full = v1alpha1.ConditionNearlyFull, v1alpha1.ConditionDynamicBandFull
+	const six = "The dynamic band of fd00::/120 is over 90 % in use"
+	for name, tc := range map[string]struct {
+		conditions []string
+		want       string
+	}{
+		"nothing": {[]string{"Ready True a: fine", nearly + " False EnoughFree: fine", "example.com/Watched True a: by a program of the platform"}, "Nothing is wrong with it.\n"},
+		"a full band": {[]string{nearly + " True FewFree: The dynamic band of 10.97.0.0/29 is full. Create another ServiceCIDR before allocation fails.", full + " True NoAddressFree: create one."},
+			full + " is True since 2023-11-14T22:13:20Z: create one.\n"},
+		"a full band, and one that will be": {[]string{nearly + " True FewFree: The dynamic band of 10.97.0.0/29 is full. " + six + ". Create another ServiceCIDR.", full + " True NoAddressFree: create one."},
+			nearly + " is True since 2023-11-14T22:13:20Z: The dynamic band of 10.97.0.0/29 is full. " + six + ". Create another ServiceCIDR.\n" + full + " is True since 2023-11-14T22:13:20Z: create one.\n"},
+		"held": {[]string{"Ready False Terminating: it is being deleted", v1alpha1.ConditionDeletionBlocked + " True AddressesInUse: 10.97.0.1"},
+			v1alpha1.ConditionDeletionBlocked + " is True since 2023-11-14T22:13:20Z: 10.97.0.1\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			Answer{Range: &rangeAnswer{Conditions: conditionsAt(now, tc.conditions...)}}.Describe(&out, now)
+			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // What a status has of refusals is told in one line each, whatever an earlier version stored there.
 // The user's text and the reason for admins stand apart.
 func TestDescribeRefusals(t *testing.T) {

@@ -50,6 +50,32 @@ calm   10.99.0.0/24   254    3 (1%)      251    0          0         0%       <n
 	}
 }
 
+// What why says of when a range is full are words, not the cells of a table.
+func TestOutlook(t *testing.T) {
+	few, one, many := int64(0), int64(1), int64(19)
+	for name, tc := range map[string]struct {
+		static, dynamic v1alpha1.BandUsage
+		want            string
+	}{
+		"full":                         {counted(0, 0, nil), counted(14, 14, &few), "full"},
+		"full, and nothing is known":   {counted(0, 0, nil), counted(14, 14, nil), "full"},
+		"it grows":                     {counted(16, 16, nil), counted(238, 200, &many), "full in 2d"},
+		"the static band alone grows":  {counted(16, 14, &one), counted(14, 14, nil), "full in 2d"},
+		"nothing is known":             {counted(16, 0, nil), counted(238, 3, nil), "and it is not known how it grows"},
+		"it does not grow":             {counted(16, 0, nil), counted(238, 3, &few), "and it does not grow"},
+		"one band is known not to":     {counted(16, 0, &few), counted(238, 3, nil), "and it does not grow"},
+		"of IPv6, nothing is known":    {counted(256, 1, nil), counted(1<<63-1, 1, nil), "and it is not known how it grows"},
+		"of IPv6, further than a life": {counted(256, 1, nil), counted(1<<63-1, 1, &many), "full in 10y"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewRange(plugintest.ServiceCIDR("a", "10.97.0.0/24"), v1alpha1.RangeUsage{CIDR: "10.97.0.0/24", Static: tc.static, Dynamic: tc.dynamic}, nil)
+			if got := r.outlook(); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestRangesInAllFormats(t *testing.T) {
 	for format, pieces := range map[string][]string{
 		"wide": {"POLICIES", "IPv4     team (exclusive)   3d    <none>", "IPv6     <none>             3d    one address"},
