@@ -1,23 +1,18 @@
 package inspect
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
@@ -61,18 +56,24 @@ func NewAddresses(a *cli.Session) *cobra.Command {
 }
 
 func newShow(a *cli.Session) *cobra.Command {
-	return &cobra.Command{
+	var format string
+	cmd := &cobra.Command{
 		Use:   "show ADDRESS",
 		Short: "Who has an address, since when, what is wrong with it, and its last events",
 		Args:  cli.OneArgument("ADDRESS", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := cli.ValidOutput(format); err != nil {
+				return err
+			}
 			address, err := parseAddress(args[0])
 			if err != nil {
 				return fmt.Errorf("%.300q is no address; write one as 10.96.0.10 or fd00::10", args[0])
 			}
-			return show(cmd.Context(), a, address)
+			return show(cmd.Context(), a, address, format)
 		},
 	}
+	cli.AddOutput(cmd, &format)
+	return cmd
 }
 
 // parseAddress reads an address, be it written as -o name prints it. A zone is of no Service.
@@ -135,68 +136,4 @@ func listAddresses(all []view.Address, now time.Time, nothing string) cli.Listin
 		}})
 	}
 	return l
-}
-
-// lastEvents is how many events are shown.
-const lastEvents = 5
-
-func show(ctx context.Context, a *cli.Session, address netip.Addr) error {
-	s, err := a.Open()
-	if err != nil {
-		return err
-	}
-	own, err := tenantOf(ctx, s, a.Namespace())
-	switch {
-	case err != nil:
-		return err
-	case own:
-		return showOwn(ctx, a, s, address)
-	}
-	out, err := whyAddress(ctx, s, address)
-	if err != nil {
-		return err
-	}
-	about := []client.ObjectKey{{Namespace: metav1.NamespaceDefault, Name: address.String()}} // events of objects without a namespace are there
-	events, err := events(ctx, s, address, append(about, servicesOf(out.Addresses[0])...))
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(a.Out)
-	now := time.Now()
-	out.Describe(w, now)
-	describeEvents(w, events, now)
-	return w.Flush()
-}
-
-func describeEvents(w io.Writer, all []corev1.Event, now time.Time) {
-	for _, e := range all {
-		cli.Write(w, "  %s ago: %s: %s\n", duration.HumanDuration(now.Sub(seen(e))), plain.Text(e.Reason), plain.Text(e.Message))
-	}
-}
-
-// events returns the last events about an address: those of the objects that name it.
-func events(ctx context.Context, s *cli.Cluster, address netip.Addr, about []client.ObjectKey) (all []corev1.Event, err error) {
-	for _, o := range about {
-		list := &corev1.EventList{}
-		if err := s.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingFields{"involvedObject.name": o.Name}); err != nil {
-			return nil, fmt.Errorf("listing events of %s: %w", o.Name, cli.Permission(err))
-		}
-		all = append(all, list.Items...)
-	}
-	text := address.String()
-	all = slices.DeleteFunc(all, func(e corev1.Event) bool { return e.InvolvedObject.Name != text && !strings.Contains(e.Message, text) })
-	slices.SortFunc(all, func(a, b corev1.Event) int { return seen(b).Compare(seen(a)) })
-	return all[:min(len(all), lastEvents)], nil
-}
-
-// seen is when an event was last seen. Those of events.k8s.io have a time of their own.
-func seen(e corev1.Event) time.Time {
-	last := e.LastTimestamp.Time
-	if e.EventTime.After(last) {
-		last = e.EventTime.Time
-	}
-	if e.Series != nil && e.Series.LastObservedTime.After(last) {
-		last = e.Series.LastObservedTime.Time
-	}
-	return last
 }

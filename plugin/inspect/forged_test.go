@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -22,9 +21,7 @@ import (
 func TestTextsOfObjectsForgeNoLine(t *testing.T) {
 	const forged, want = "10.96.0.9\n10.96.0.1 is free\x1b[2J\r\u202e", "10.96.0.9\ufffd10.96.0.1 is free\ufffd[2J\ufffd\ufffd"
 	now := time.Unix(1_700_000_000, 0)
-	event := func(reason, message string) corev1.Event {
-		return corev1.Event{Reason: reason, Message: message, LastTimestamp: metav1.NewTime(now.Add(-time.Minute))}
-	}
+	event := func(reason, message string) pastEvent { return pastEvent{now.Add(-time.Minute), reason, message} }
 	notReady := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Message: forged}
 	programmed := metav1.Condition{Type: v1alpha1.PolicyProgrammed, Status: metav1.ConditionFalse, Message: forged}
 	var drift view.Drift
@@ -33,8 +30,8 @@ func TestTextsOfObjectsForgeNoLine(t *testing.T) {
 		print func(w io.Writer)
 		lines int
 	}{
-		"the reason of an event":      {func(w io.Writer) { describeEvents(w, []corev1.Event{event(forged, "x")}, now) }, 1},
-		"the message of an event":     {func(w io.Writer) { describeEvents(w, []corev1.Event{event("x", forged), event("y", "z")}, now) }, 2},
+		"the reason of an event":      {func(w io.Writer) { describeEvents(w, []pastEvent{event(forged, "x")}, now) }, 1},
+		"the message of an event":     {func(w io.Writer) { describeEvents(w, []pastEvent{event("x", forged), event("y", "z")}, now) }, 2},
 		"what is wrong with a policy": {func(w io.Writer) { describePolicy(w, policyAnswer{Wrong: []check.Item{{Check: "x", Message: forged}}}) }, 2},
 		"a condition of a policy": {func(w io.Writer) {
 			describePolicy(w, policyAnswer{Status: v1alpha1.ServiceCIDRPolicyStatus{Conditions: []metav1.Condition{programmed}}})

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -24,7 +23,7 @@ const mapWidth, mapBits = 64, 11
 
 // NewMap returns the command `map`.
 func NewMap(a *cli.Session) *cobra.Command {
-	var file string
+	var file, format string
 	cmd := &cobra.Command{
 		Use:   "map NAME | CIDR",
 		Short: "Draw the address space of a ServiceCIDR, or of a part of it",
@@ -33,22 +32,37 @@ func NewMap(a *cli.Session) *cobra.Command {
   .  free    ░ ▒ ▓ █  allocated, the darker the more of the cell    R  reserved    c  cooling    !  something is wrong
   |  before the first cell of the dynamic band`,
 		Example: `  kubectl clusterip map kubernetes
-  kubectl clusterip map 10.96.4.0/24 --svg map.svg`,
+  kubectl clusterip map 10.96.4.0/24 --svg map.svg
+  kubectl clusterip map kubernetes -o json`,
 		Args: cli.OneArgument("NAME or CIDR", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what, err := mapArgument(args[0])
-			if err == nil && file != "" {
-				err = cli.ValidFile("--svg", file)
+			if err == nil {
+				err = validDrawing(file, format)
 			}
 			if err != nil {
 				return err
 			}
-			return drawMap(cmd.Context(), a, what, file)
+			return drawMap(cmd.Context(), a, what, file, format)
 		},
 	}
 	cmd.ValidArgsFunction = a.Complete(cli.KindRange, 1)
 	cmd.Flags().StringVar(&file, "svg", "", "write a picture into this file instead")
+	cli.AddOutput(cmd, &format)
 	return cmd
+}
+
+// validDrawing returns an error if nothing can be drawn so.
+func validDrawing(file, format string) error {
+	switch err := cli.ValidOutput(format); {
+	case err != nil:
+		return err
+	case file == "":
+		return nil
+	case !cli.AsTable(format):
+		return fmt.Errorf("--svg writes a picture, and --output %s prints none; leave one of both out", format)
+	}
+	return cli.ValidFile("--svg", file)
 }
 
 // mapArgument reads the name of a ServiceCIDR, or a CIDR.
@@ -98,7 +112,7 @@ func (c Chart) each() string {
 	return number(math.Exp2(float64(c.Bits))) + " addresses"
 }
 
-func drawMap(ctx context.Context, a *cli.Session, what, file string) error {
+func drawMap(ctx context.Context, a *cli.Session, what, file, format string) error {
 	s, err := a.Open()
 	if err != nil {
 		return err
@@ -107,28 +121,26 @@ func drawMap(ctx context.Context, a *cli.Session, what, file string) error {
 	if err != nil {
 		return err
 	}
-	var charts []Chart
+	var d drawn
 	if own {
-		if charts, err = ownCharts(ctx, s, a.Namespace(), what); err == nil {
-			cli.Write(a.ErrOut, "Only ClusterIPs of namespace %s are drawn; more is told by %s\n", a.Namespace(), unread)
-		}
+		d.partial = fmt.Sprintf("Only ClusterIPs of namespace %s are drawn; more is told by %s", a.Namespace(), unread)
+		d.charts, err = ownCharts(ctx, s, a.Namespace(), what)
 	} else {
-		charts, err = chartsOf(ctx, s, what)
+		d.charts, err = chartsOf(ctx, s, what)
 	}
 	if err != nil {
 		return err
 	}
-	if file != "" {
-		if err := batch.Replace(file, func(w io.Writer) error { return drawSVG(w, charts) }); err != nil {
-			return fmt.Errorf("writing --svg %s: %w", file, err)
-		}
-		return nil
+	if own {
+		cli.Write(a.ErrOut, "%s\n", d.partial)
 	}
-	w := bufio.NewWriter(a.Out)
-	for _, c := range charts {
-		c.draw(w)
+	if file == "" {
+		return d.print(a.Out, format)
 	}
-	return w.Flush()
+	if err := batch.Replace(file, func(w io.Writer) error { return drawSVG(w, d.charts) }); err != nil {
+		return fmt.Errorf("writing --svg %s: %w", file, err)
+	}
+	return nil
 }
 
 // chartsOf draws what is asked for, with all that is known of the cluster.

@@ -49,6 +49,40 @@ func TestMap(t *testing.T) {
 	}
 }
 
+func TestMapForPrograms(t *testing.T) {
+	for name, tc := range map[string]struct{ cidr, part, format, want string }{
+		"cells": {"10.96.0.0/25", "10.96.0.0/25", "jsonpath={.kind} {.items[*].cidr} {.items[0].cells[0:3].cidr}", "AddressMap 10.96.0.0/25 10.96.0.0/32 10.96.0.1/32 10.96.0.2/32"},
+		"one that is allocated": {"10.96.0.0/25", "10.96.0.0/25", "jsonpath={.items[0].cells[?(@.allocated>0)]}",
+			`{"allocated":1,"band":"static","cidr":"10.96.0.1/32","cooling":0,"free":0,"reserved":0} {"allocated":1,"band":"dynamic","cidr":"10.96.0.40/32","cooling":0,"free":0,"reserved":0,"wrong":true}`},
+		"the network address": {"10.96.0.0/25", "10.96.0.0/32", "jsonpath={.items[0].cells}", `[{"allocated":0,"cidr":"10.96.0.0/32","cooling":0,"free":1,"reserved":0}]`},
+		"cells of a /64, of which the first begins with an address of no band": {"fd00::/64", "fd00::/64", "jsonpath={.items[0].cells[0:2]}",
+			`{"allocated":1,"cidr":"fd00::/75","cooling":0,"free":9007199254740991,"reserved":0} {"allocated":0,"band":"dynamic","cidr":"fd00::20:0:0:0/75","cooling":0,"free":9007199254740992,"reserved":0}`},
+		"columns": {"fd00::/112", "fd00::/127", "custom-columns=CIDR:.cidr,SECOND:.cells[1].cidr", "CIDR         SECOND\nfd00::/127   fd00::1/128\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			if err := (drawn{charts: []Chart{chartOf(t, tc.cidr, tc.part)}}).print(&b, tc.format); err != nil || b.String() != tc.want {
+				t.Errorf("error %v, got\n%s\nwant\n%s", err, b.String(), tc.want)
+			}
+		})
+	}
+	var b strings.Builder
+	if err := (drawn{partial: "some"}).print(&b, "yaml"); err != nil || b.String() != "items: []\nkind: AddressMap\npartial: some\n" {
+		t.Errorf("error %v:\n%s", err, b.String())
+	}
+}
+
+func TestHowAMapIsDrawn(t *testing.T) {
+	for _, tc := range []struct{ file, format, want string }{
+		{"", "", ""}, {"", "yaml", ""}, {t.TempDir() + "/map.svg", "table", ""},
+		{"map.svg", "json", "--svg writes a picture, and --output json prints none"}, {"", "wide", `--output "wide" is none of`}, {"/none/map.svg", "", "there is no folder /none"},
+	} {
+		if err := validDrawing(tc.file, tc.format); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("--svg=%s -o %s: error %v, want %q", tc.file, tc.format, err, tc.want)
+		}
+	}
+}
+
 func TestMapAsAPicture(t *testing.T) {
 	var b strings.Builder
 	if err := drawSVG(&b, []Chart{chartOf(t, "10.96.0.0/25", "10.96.0.0/25"), chartOf(t, "fd00::/64", "fd00::/64")}); err != nil {

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -116,26 +115,6 @@ func (o Answer) describePartial(w io.Writer) {
 		cli.Write(w, "No Service of yours has an address to tell of here.\n")
 	}
 	cli.Write(w, "%s\n", o.Partial)
-}
-
-// showOwn tells of an address by the Services and events of a namespace.
-func showOwn(ctx context.Context, a *cli.Session, s *cli.Cluster, address netip.Addr) error {
-	out, err := ownAnswer(ctx, s, a.Namespace(), cli.Subject{Kind: cli.KindAddress, Name: address.String()})
-	if err != nil {
-		return err
-	}
-	var about []client.ObjectKey
-	for _, one := range out.Addresses {
-		about = append(about, servicesOf(one)...)
-	}
-	events, err := events(ctx, s, address, about)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(a.Out)
-	out.describePartial(w)
-	describeEvents(w, events, time.Now())
-	return w.Flush()
 }
 
 // servicesOf are the Services that have an address.

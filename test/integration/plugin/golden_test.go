@@ -17,7 +17,7 @@ import (
 
 // formats are those of each command that golden compares: the table, and what -o takes besides.
 var formats = map[string][]string{
-	"ranges": {"", "wide", "json"}, "addresses": {"", "wide", "json"}, "show": {""}, "map": {""}, "why-service": {"", "json"}, "why-range": {"", "json"},
+	"ranges": {"", "wide", "json"}, "addresses": {"", "wide", "json"}, "show": {""}, "map": {"", "json"}, "why-service": {"", "json"}, "why-range": {"", "json"},
 	"check": {"", "json"}, "status": {"", "json"},
 }
 
