@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -89,6 +90,17 @@ var _ = Describe("check and repair", Ordered, func() {
 		} {
 			golden(prints(ctx), "damaged/"+name, strings.Fields(args))
 		}
+	})
+
+	It("is well for status in spite of findings, unless they are to count", func(ctx SpecContext) {
+		Expect(admin(ctx, "status").ExitCode).To(BeZero())
+		strict := admin(ctx, "status", "--strict")
+		Expect(strict.ExitCode).To(Equal(1), strict.String())
+		Expect(strict.Stdout).To(MatchRegexp(`(?m)^finding +false +servicecidr/small: RangeDynamicBandFull`))
+		begin := time.Now()
+		Expect(admin(ctx, "status", "--wait=1m").ExitCode).To(BeZero())
+		Expect(time.Since(begin)).To(BeNumerically("<", 30*time.Second), "it waits for the operator's own parts alone")
+		Expect(admin(ctx, "status", "--strict", "--wait=1s").ExitCode).To(Equal(1))
 	})
 
 	It("finds drift while the operator is away, and mends what can be mended", func(ctx SpecContext) {

@@ -29,7 +29,7 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var audit []string
-	reader, audit = cluster.NewReader()
+	reader, audit = cluster.NewReader("tenant")
 	c = cluster.Start(ctx, cluster.Options{
 		Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/25,fd00:10:96::/121", Args: audit}, Installed: true, Replicas: 1,
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,20 +13,31 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 )
 
-// Reader is a user with the roles for looking alone. The API server logs what it answers.
+// Reader is a user of whom the API server logs what it answers: by NewReader one with the roles for
+// looking alone.
 type Reader struct {
 	// Kubeconfig is a file.
 	Kubeconfig string
+	user       string
 	log        audit.Log
 	settled    int // answers from before RBAC knew the reader
 }
 
-// NewReader returns a reader, and the flags that its API server has to be started with.
-func NewReader() (r *Reader, args []string) {
+// NewReader returns a reader, and the flags that its API server has to be started with. others are
+// users whose answers are logged, too.
+func NewReader(others ...string) (r *Reader, args []string) {
 	GinkgoHelper()
-	r = &Reader{}
-	r.log, args = audit.New("{level: Metadata, users: [reader]}")
+	r = &Reader{user: "reader"}
+	r.log, args = audit.New("{level: Metadata, users: [" + strings.Join(append(others, r.user), ", ") + "]}")
 	return r, args
+}
+
+// Other returns one of the other users. What it was answered before does not count.
+func (r *Reader) Other(user, kubeconfig string) *Reader {
+	GinkgoHelper()
+	other := &Reader{Kubeconfig: kubeconfig, user: user, log: r.log}
+	other.settled = len(other.answers())
+	return other
 }
 
 // Admit gives the reader its roles, and waits until the API server knows them.
@@ -60,10 +73,11 @@ func (r *Reader) Refused() (all []string) {
 // answer is a line of the API server's audit log.
 type answer struct {
 	Verb, RequestURI string
+	User             struct{ Username string }
 	ResponseStatus   struct{ Code int }
 }
 
 func (r *Reader) answers() []answer {
 	GinkgoHelper()
-	return audit.Read[answer](r.log)
+	return slices.DeleteFunc(audit.Read[answer](r.log), func(a answer) bool { return a.User.Username != r.user })
 }
