@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -51,6 +52,42 @@ var _ = It("Band labels that the platform refuses are not tried for each IPAddre
 	By("the platform allows it", func() {
 		c.Kubectl(ctx, "delete", "validatingadmissionpolicybinding", "platform")
 		Eventually(c.Warning(ctx, "kubernetes", cluster.WritesRefused)).WithTimeout(time.Minute).Should(BeEmpty())
+	})
+})
+
+// noRanges is a policy of a platform that lets no user create ServiceCIDRs.
+const noRanges = `
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [networking.k8s.io], apiVersions: ["*"], resources: [servicecidrs], operations: [CREATE]}]
+  validations: [{expression: "false", message: the platform keeps ServiceCIDRs}]`
+
+// A platform may forbid to create ServiceCIDRs, as OpenShift does: growth is a finding then, of
+// both families in one, and goes on once it is allowed.
+var _ = It("Growth that the platform refuses is found by check", Label("all"), func(ctx SpecContext) {
+	c := cluster.Start(ctx, cluster.Options{Installed: true, Replicas: 1})
+	c.Forbid(ctx, "platform", noRanges)
+	Eventually(func() error {
+		_, err := c.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR("probe", "10.202.0.0/28"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}).Should(MatchError(ContainSubstring("the platform keeps ServiceCIDRs")))
+	c.ApplyPolicy(ctx, "grows", `{serviceCIDRSelector: {matchLabels: {pool: grows}}, namespaceSelector: {matchLabels: {tenant: grows}},
+		growth: {from: [{cidr: 10.201.0.0/24, prefixLength: 26}, {cidr: "fd00:10:201::/120", prefixLength: 122}]}}`)
+	c.WaitCondition(ctx, "grows", cluster.Growing, metav1.ConditionFalse, "10.201.0.0/26", "fd00:10:201::/122", "the platform keeps ServiceCIDRs")
+
+	check := func() string {
+		GinkgoHelper()
+		return suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Args: []string{"check"}})).Stdout
+	}
+	Expect(check()).To(And(
+		MatchRegexp(`(?m)^PolicyGrowthRefused +servicecidrpolicy/grows .*10\.201\.0\..*fd00:10:201::.*the platform keeps ServiceCIDRs.*let the operator's ServiceAccount create ServiceCIDRs`),
+		WithTransform(func(text string) int { return strings.Count(text, "PolicyGrowthRefused") }, Equal(1)),
+	))
+
+	By("the platform allows it", func() {
+		c.Kubectl(ctx, "delete", "validatingadmissionpolicybinding", "platform")
+		Eventually(c.PolicyCondition).WithArguments(ctx, "grows", cluster.Growing).WithTimeout(2 * time.Minute).Should(HaveField("Reason", "EnoughFree"))
+		Expect(check()).NotTo(ContainSubstring("PolicyGrowthRefused"))
 	})
 })
 
