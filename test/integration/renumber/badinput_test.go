@@ -59,6 +59,9 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 				}
 			})
 		}
+		of := []string{"plan", "--range=kubernetes", "--to=new", "--keep=externalIPs", "-o", "json", "-n", "kube-system"}
+		Expect(renumber(ctx, of...).Stdout).NotTo(ContainSubstring(namespace))
+		Expect(renumber(ctx, append(of, "-A")...).Stdout).To(ContainSubstring(namespace))
 	})
 
 	It("plans that somebody has changed, and those of another cluster", func(ctx SpecContext) {
