@@ -21,7 +21,7 @@ import (
 // toStay are the steps after the tour on loopback: they leave a cluster in which the guides work.
 func (t *tour) toStay() []step {
 	return []step{
-		{"Run kube-controller-manager, which ends namespaces", t.startControllers},
+		{"Run kube-controller-manager, which ends namespaces, and rolls out DaemonSets, on no node", t.startControllers},
 		{"Take away what the tour filled, kept and reserved, for the guides want some of it", t.tidy},
 		{"Ask the plugin whether all is well", t.askPlugin},
 	}
@@ -30,7 +30,7 @@ func (t *tour) toStay() []step {
 // startControllers starts those controllers that need no nodes.
 func (t *tour) startControllers(ctx context.Context) (err error) {
 	t.controllers, err = t.plane.StartControllerManager(ctx,
-		"namespace-controller", "garbage-collector-controller", framework.ServiceCIDRController)
+		"namespace-controller", "garbage-collector-controller", "daemonset-controller", framework.ServiceCIDRController)
 	return err
 }
 

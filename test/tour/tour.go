@@ -116,7 +116,7 @@ func (t *tour) sayHowToGoOn() error {
 // none of the guides, for which only toStay makes room.
 func (t *tour) howToGoOn(kubeconfig, plugin, kubectl string) string {
 	console := "\n  kubectl clusterip console          # in a browser: it prints the address, and opens it"
-	guides := "\n\nGo on with the guides, from docs/guides/quick-start.md, \"On a cluster\"."
+	guides := "\n\n" + goOnWithGuides
 	if t.prefix != "" {
 		console, guides = "", ""
 	}
@@ -143,6 +143,10 @@ And what kubectl shows:
 %s%s`,
 		kubeconfig, filepath.Dir(plugin), kubectl, t.alias(kubectl), plugin, samples, console, t.goOn(), guides)
 }
+
+// goOnWithGuides names those that start API servers again with other flags, which this does not do.
+const goOnWithGuides = `Go on with the guides, from docs/guides/quick-start.md, "On a cluster". These need another control plane, whose API servers you
+start again with other flags: docs/migration.md, docs/guides/dual-stack.md, and docs/guides/renumber.md from "Replacing the default range" on.`
 
 // alias makes kubectl reach an API server that is in another network.
 func (t *tour) alias(folder string) string {

@@ -17,6 +17,7 @@ func TestHowToGoOn(t *testing.T) {
 		"tail -f LOG":                              {true, true},
 		"kubectl clusterip console":                {true, false},
 		"Go on with the guides":                    {true, false},
+		"need another control plane":               {true, false},
 		"alias kubectl='nsenter /kubectl/kubectl'": {false, true},
 		"%!": {false, false},
 	} {

@@ -2,9 +2,11 @@ package deployment_test
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,11 +17,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/guide"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
@@ -200,5 +204,124 @@ var _ = Describe("The NetworkPolicy of the manager", func() {
 		Expect(rule.Ports).To(ConsistOf(HaveField("Port.IntVal", int32(9443))))
 		Expect(rule.From).To(HaveLen(3))
 		c.Kubectl(ctx, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", dir)
+	})
+})
+
+// yamlBlock is one of a page; its lines may be indented, as those of a list are.
+var yamlBlock = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$")
+
+// platform returns the section of docs/platforms.md with this heading.
+func platform(name string) string {
+	GinkgoHelper()
+	page := string(suite.Must(os.ReadFile("../../../docs/platforms.md")))
+	_, section, found := strings.Cut(page, "\n## "+name+"\n")
+	Expect(found).To(BeTrue(), name)
+	section, _, _ = strings.Cut(section, "\n## ")
+	return section
+}
+
+// No test runs on these platforms. What can be known here: that an overlay does what the page says.
+var _ = Describe("docs/platforms.md", func() {
+	// names are the objects that differ.
+	names := func(changed, from manifests.Manifests) (all []string) {
+		for i, object := range changed {
+			Expect(object.GetName()).To(Equal(from[i].GetName()))
+			if !equality.Semantic.DeepEqual(object.Object, from[i].Object) {
+				all = append(all, object.GetKind())
+			}
+		}
+		return all
+	}
+	deployed := func(m manifests.Manifests) corev1.PodTemplateSpec {
+		GinkgoHelper()
+		return manifests.Only[appsv1.Deployment](m, "Deployment").Spec.Template
+	}
+
+	DescribeTable("shows an overlay that config/default takes", func(ctx SpecContext, name string, kinds []string, look func(context.Context, manifests.Manifests)) {
+		blocks := yamlBlock.FindAllStringSubmatch(platform(name), -1)
+		Expect(blocks).To(HaveLen(1))
+		dir := overlay("\n" + regexp.MustCompile("(?m)^"+blocks[0][1]).ReplaceAllString(blocks[0][2], ""))
+		m := manifests.Render(ctx, dir)
+		Expect(names(m, manifests.Render(ctx, defaults))).To(ConsistOf(kinds), "what it changes")
+		c.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-k", dir)
+		look(ctx, m)
+	},
+		Entry("on EKS: the network of the node, and a namespace that admits it", "EKS", []string{"Deployment", "Namespace"}, func(ctx context.Context, m manifests.Manifests) {
+			template := deployed(m)
+			Expect(template.Spec.HostNetwork).To(BeTrue())
+			Expect(manifests.Admit(ctx, c.Client(), cluster.OperatorNamespace, template)).To(MatchError(ContainSubstring("host namespaces (hostNetwork=true)")))
+			c.CreateNamespace(ctx, "eks", manifests.Only[corev1.Namespace](m, "Namespace").Labels)
+			Expect(manifests.Admit(ctx, c.Client(), "eks", template)).To(Succeed())
+		}),
+		Entry("on GKE: no webhook asks about Services of kube-system, and those about the rest are the same", "GKE", []string{"MutatingWebhookConfiguration"}, func(ctx context.Context, m manifests.Manifests) {
+			asked := func(m manifests.Manifests, namespace string) (webhooks []string) {
+				GinkgoHelper()
+				mutating, _ := configurationsOf(m)
+				for _, w := range mutating.Webhooks {
+					selector := labels.Everything() // what the API server makes of none
+					if w.NamespaceSelector != nil {
+						selector = suite.Must(metav1.LabelSelectorAsSelector(w.NamespaceSelector))
+					}
+					if selector.Matches(labels.Set{corev1.LabelMetadataName: namespace}) {
+						webhooks = append(webhooks, w.Name)
+					}
+				}
+				return webhooks
+			}
+			before := manifests.Render(ctx, defaults)
+			for _, namespace := range []string{"kube-system", "kube-node-lease"} {
+				Expect(asked(before, namespace)).NotTo(BeEmpty())
+				Expect(asked(m, namespace)).To(BeEmpty())
+			}
+			for _, namespace := range []string{"default", "shop"} {
+				Expect(asked(before, namespace)).To(HaveLen(2))
+				Expect(asked(m, namespace)).To(Equal(asked(before, namespace)))
+			}
+		}),
+		Entry("on OpenShift: any user but root", "OpenShift", []string{"Deployment"}, func(ctx context.Context, m manifests.Manifests) {
+			template := deployed(m)
+			Expect(*template.Spec.SecurityContext).To(And(HaveField("RunAsUser", BeNil()), HaveField("RunAsGroup", BeNil()), HaveField("RunAsNonRoot", HaveValue(BeTrue()))))
+			Expect(*template.Spec.Containers[0].SecurityContext).To(And(HaveField("RunAsUser", BeNil()), HaveField("RunAsGroup", BeNil())))
+			Expect(manifests.Admit(ctx, c.Client(), cluster.OperatorNamespace, template)).To(Succeed())
+		}),
+	)
+
+	It("has no overlay that is not looked at", func() {
+		page := string(suite.Must(os.ReadFile("../../../docs/platforms.md")))
+		Expect(yamlBlock.FindAllString(page, -1)).To(HaveLen(3))
+	})
+
+	// The admissions enforcer of AKS is played here: it writes a selector into webhooks without the
+	// label, whose field it owns then.
+	It("ends on AKS the conflict of the next apply, for good", func(ctx SpecContext) {
+		enforce := func() {
+			GinkgoHelper()
+			for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
+				object := c.Kubectl(ctx, "get", kind, cluster.WebhookConfiguration, "-o", "json")
+				if strings.Contains(object, `"admissions.enforcer/disabled": "true"`) {
+					continue
+				}
+				for i := range strings.Count(object, `"clientConfig"`) {
+					c.Kubectl(ctx, "patch", kind, cluster.WebhookConfiguration, "--type=json", "--field-manager=admissionsenforcer", "-p", fmt.Sprintf(
+						`[{"op": "add", "path": "/webhooks/%d/namespaceSelector", "value": {"matchExpressions": [{"key": "control-plane", "operator": "DoesNotExist"}]}}]`, i))
+				}
+			}
+		}
+		shell := guide.Shell{Name: "docs/platforms.md", Dir: "../../..", Env: []string{
+			"KUBECONFIG=" + c.Kubeconfig(), "HOME=" + GinkgoT().TempDir(), "PATH=" + suite.Must(framework.Assets("kubernetes-1.37", "kubectl")) + ":/usr/bin:/bin",
+		}}
+		c.Kubectl(ctx, "label", "mutatingwebhookconfiguration,validatingwebhookconfiguration", cluster.WebhookConfiguration, "admissions.enforcer/disabled-")
+		enforce()
+		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "apply", "--server-side", "-k", defaults)
+		Expect(err).To(MatchError(ContainSubstring(`conflicts with "admissionsenforcer"`)))
+
+		_, commands, _ := strings.Cut(platform("AKS"), "\n```\n")
+		commands, _, _ = strings.Cut(commands, "\n```\n")
+		Expect(commands).To(HavePrefix("kubectl delete "))
+		Expect(shell.Run(ctx, guide.Block{Line: 1, Commands: commands})).To(Succeed())
+		enforce()
+		install(ctx, c, defaults)
+		Expect(c.Kubectl(ctx, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", cluster.WebhookConfiguration, "-o", "yaml", "--show-managed-fields")).
+			NotTo(Or(ContainSubstring("admissionsenforcer"), ContainSubstring("DoesNotExist")))
 	})
 })

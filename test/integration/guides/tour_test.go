@@ -3,10 +3,13 @@ package guides_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,6 +27,12 @@ import (
 
 // exported are the variables that a terminal is to be given.
 var exported = regexp.MustCompile(`(?m)^ +export ([A-Z]+)=(.*)$`)
+
+// followed are the guides that work in what `make run` leaves, in a reader's order.
+var followed = []string{
+	"docs/guides/quick-start.md", "docs/guides/full-range.md", "docs/guides/team-range.md", "docs/guides/install.md", "docs/plugin.md",
+	"docs/guides/troubleshooting.md", "docs/guides/security.md", "docs/guides/how-it-works.md", "docs/guides/kube-proxy.md",
+}
 
 // A newcomer goes on with the guides in what `make run` leaves. It runs here as in a terminal, and
 // a reader's shell knows no more than what it has printed.
@@ -55,24 +64,38 @@ var _ = Describe("What make run leaves", Ordered, Label("long"), func() {
 		}
 	}, NodeTimeout(5*time.Minute))
 
-	follow := func(ctx context.Context, name string) {
+	// follow runs the commands of a guide that stand above the heading, empty for all.
+	follow := func(ctx context.Context, name, heading string) {
 		GinkgoHelper()
 		shell.Name = name
 		for _, block := range suite.Must(guide.Read(filepath.Join(cluster.Repository, name))) {
+			if heading != "" && block.Heading == heading {
+				return
+			}
 			if block.NotHere == "" {
 				Expect(shell.Run(ctx, block)).To(Succeed())
 			}
 		}
 	}
 
-	DescribeTable("is a cluster in which the guides work", func(ctx SpecContext, name string) { follow(ctx, name) },
-		Entry("quick start", "docs/guides/quick-start.md"),
-		Entry("a full range", "docs/guides/full-range.md"),
-		Entry("a team's own range", "docs/guides/team-range.md"),
-		Entry("installation", "docs/guides/install.md"),
-		Entry("the plugin", "docs/plugin.md"),
-		Entry("troubleshooting", "docs/guides/troubleshooting.md"),
-	)
+	for _, name := range followed {
+		It("is a cluster in which "+name+" works", func(ctx SpecContext) { follow(ctx, name, "") })
+	}
+
+	It("is a cluster in which docs/guides/renumber.md works but for the default range", func(ctx SpecContext) {
+		follow(ctx, "docs/guides/renumber.md", "# Replacing the default range")
+	})
+
+	It("says which guides need another control plane", func() {
+		_, told, _ := strings.Cut(string(output.Contents()), "These need another control plane")
+		all := []string{"docs/migration.md"}
+		for _, file := range suite.Must(filepath.Glob(filepath.Join(cluster.Repository, "docs/guides/*.md"))) {
+			all = append(all, "docs/guides/"+filepath.Base(file))
+		}
+		for _, name := range all {
+			Expect(strings.Contains(told, name)).NotTo(Equal(slices.Contains(followed, name)), name)
+		}
+	})
 
 	run := func(ctx context.Context, commands string, exit int) {
 		GinkgoHelper()
@@ -85,17 +108,52 @@ var _ = Describe("What make run leaves", Ordered, Label("long"), func() {
 		run(ctx, "kubectl diff --server-side -k config/default >diff || test $? -eq 1", 0) // above 1 is an error
 	})
 
-	It("is whole again soon when a program has died, and says so", func(ctx SpecContext) {
-		Expect(syscall.Kill(childOf(tour.Process.Pid, "manager"), syscall.SIGKILL)).To(Succeed())
-		Eventually(output, "30s").Should(gbytes.Say(`manager\S* ended with exit code -1 and is started again`))
-		Eventually(output, "60s").Should(gbytes.Say("runs again"))
-		run(ctx, "kubectl clusterip status --wait=60s", 0)
+	It("opens the console by the command that it prints", func(ctx SpecContext) {
+		command := regexp.MustCompile(`(?m)^ +(kubectl clusterip console) +#`).FindStringSubmatch(string(output.Contents()))
+		Expect(command).To(HaveLen(2))
+		printed := gbytes.NewBuffer()
+		console := exec.Command("bash", "-c", "exec "+command[1]+" --no-browser")
+		console.Dir, console.Env, console.Stdout, console.Stderr = shell.Dir, shell.Env, printed, printed
+		Expect(console.Start()).To(Succeed())
+		DeferCleanup(func() {
+			Expect(console.Process.Signal(os.Interrupt)).To(Succeed())
+			Expect(console.Wait()).To(Succeed())
+		})
+		Eventually(printed, "30s").Should(gbytes.Say("Ctrl-C"))
+		address := regexp.MustCompile(`http://\S+/`).FindString(string(printed.Contents()))
+		get := func(path string) string {
+			GinkgoHelper()
+			request := suite.Must(http.NewRequestWithContext(ctx, http.MethodGet, address+path, http.NoBody))
+			answer := suite.Must(http.DefaultClient.Do(request))
+			defer func() { _ = answer.Body.Close() }()
+			Expect(answer).To(HaveHTTPStatus(http.StatusOK), path)
+			return string(suite.Must(io.ReadAll(answer.Body)))
+		}
+		Expect(get("")).To(ContainSubstring("<title>clusterip console</title>"))
+		Expect(get("api/ranges")).To(ContainSubstring("10.96.0.0/16"))
 	})
+
+	// The API server's admission, the namespace controller and the operator have to work again.
+	DescribeTable("is whole again soon when a program has died, and says so", func(ctx SpecContext, program string) {
+		Expect(syscall.Kill(childOf(tour.Process.Pid, program), syscall.SIGKILL)).To(Succeed())
+		Eventually(output, "30s").Should(gbytes.Say(program + `\S* ended with exit code -1 and is started again`))
+		Eventually(output, "90s").Should(gbytes.Say(program + `\S* runs again`))
+		run(ctx, "kubectl clusterip status --wait=60s", 0)
+		run(ctx, "kubectl create namespace revived && kubectl -n revived create service clusterip web --tcp=80 && kubectl delete namespace revived --timeout=60s", 0)
+		run(ctx, "kubectl clusterip check", 0)
+	},
+		Entry("the manager", "manager"),
+		Entry("kube-controller-manager", "kube-controller-manager"),
+		Entry("kube-apiserver", "kube-apiserver"),
+		Entry("etcd", "etcd"),
+	)
 })
 
-// childOf is the process of a program that another process has started.
+// childOf is the process of a program that another process has started. Linux keeps fifteen
+// characters of its name.
 func childOf(parent int, program string) int {
 	GinkgoHelper()
+	comm := "(" + program[:min(15, len(program))] + ")"
 	for _, file := range suite.Must(filepath.Glob("/proc/[0-9]*/stat")) {
 		stat, err := os.ReadFile(file)
 		if err != nil {
@@ -103,7 +161,7 @@ func childOf(parent int, program string) int {
 		}
 		var pid, of int
 		var name, state string
-		if _, err := fmt.Sscanf(string(stat), "%d %s %s %d", &pid, &name, &state, &of); err == nil && name == "("+program+")" && of == parent {
+		if _, err := fmt.Sscanf(string(stat), "%d %s %s %d", &pid, &name, &state, &of); err == nil && name == comm && of == parent {
 			return pid
 		}
 	}
