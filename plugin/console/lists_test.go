@@ -111,11 +111,11 @@ func TestRenumberings(t *testing.T) {
 
 func TestSuggestions(t *testing.T) {
 	in := names{
-		namespaces: []string{"shop", "eshop", "default"}, services: []string{"shop/web", "shop/api", "eshop/web"}, ranges: []string{"kubernetes", "team"},
+		namespaces: []string{"shop", "eshop", "default"}, services: []string{"shop/web", "shop/api", "eshop/web"}, ranges: []string{"kubernetes", "team"}, policies: []string{"blue", "team"},
 		addresses: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")},
 	}
 	for text, want := range map[string][]string{
-		"":                 {"namespace/", "range/", "service/"},
+		"":                 {"namespace/", "policy/", "range/", "service/"},
 		"s":                {"service/eshop/web", "service/shop/api", "service/shop/web", "namespace/shop"},
 		"service/":         {"service/default/", "service/eshop/", "service/shop/"},
 		"service/sh":       {"service/shop/"},
@@ -123,6 +123,9 @@ func TestSuggestions(t *testing.T) {
 		"service/shop/w":   {"service/shop/web"},
 		"web":              {"service/eshop/web", "service/shop/web"},
 		"range/t":          {"range/team"},
+		"policy/":          {"policy/blue", "policy/team"},
+		"pol":              {"policy/blue", "policy/team"},
+		"team":             {"policy/team", "range/team"},
 		"namespace/":       {"namespace/default", "namespace/eshop", "namespace/shop"},
 		"10.96":            {"10.96.0.10"},
 		"fd00::":           {"fd00::a"},
@@ -131,5 +134,29 @@ func TestSuggestions(t *testing.T) {
 		if diff := cmp.Diff(want, suggest(text, in, 4)); diff != "" {
 			t.Errorf("%q: %s", text, diff)
 		}
+	}
+}
+
+// What one fault does to several conditions stands in a row once, as `check` reports it.
+func TestTroublesOfARange(t *testing.T) {
+	of := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: kind}
+	}
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	nearly, dynamic, static := of(v1alpha1.ConditionNearlyFull, yes, "FewFree"), of(v1alpha1.ConditionDynamicBandFull, yes, "NoAddressFree"), of(v1alpha1.ConditionStaticBandFull, yes, "NoAddressFree")
+	terminating, blocked := of(networkingv1.ServiceCIDRConditionReady, no, networkingv1.ServiceCIDRReasonTerminating), of(v1alpha1.ConditionDeletionBlocked, yes, "AddressesInUse")
+	for name, tc := range map[string]struct{ conditions, want []metav1.Condition }{
+		"none":                          {nil, []metav1.Condition{}},
+		"well":                          {[]metav1.Condition{of(networkingv1.ServiceCIDRConditionReady, yes, ""), of(v1alpha1.ConditionNearlyFull, no, ""), of(v1alpha1.ConditionMigrated, yes, "")}, []metav1.Condition{}},
+		"full":                          {[]metav1.Condition{nearly, dynamic, static}, []metav1.Condition{dynamic, static}},
+		"held":                          {[]metav1.Condition{terminating, blocked}, []metav1.Condition{blocked}},
+		"not ready, for another reason": {[]metav1.Condition{of(networkingv1.ServiceCIDRConditionReady, no, "Other"), nearly}, []metav1.Condition{of(networkingv1.ServiceCIDRConditionReady, no, "Other"), nearly}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: networkingv1.ServiceCIDRStatus{Conditions: tc.conditions}}
+			if diff := cmp.Diff(tc.want, troubles(o, time.Unix(0, 0))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }

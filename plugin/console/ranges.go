@@ -6,10 +6,15 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/inspect"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
@@ -23,7 +28,25 @@ type allocations struct {
 // row is a row of the ranges.
 type row struct {
 	inspect.Range
-	Conditions []metav1.Condition `json:"conditions"`
+	// Troubles are the conditions that `check` reports. Migrated tells how far a migration is.
+	Troubles []metav1.Condition `json:"troubles"`
+	Migrated *metav1.Condition  `json:"migrated,omitempty"`
+}
+
+// troubles are the conditions of a ServiceCIDR that fail a check, each fault once.
+func troubles(o *networkingv1.ServiceCIDR, now time.Time) []metav1.Condition {
+	failing := map[string]bool{}
+	for _, i := range check.Conditions(now, []networkingv1.ServiceCIDR{*o}, nil) {
+		failing[i.Check] = true
+	}
+	out := []metav1.Condition{} // never nil: the page expects a list
+	for _, c := range o.Status.Conditions {
+		name := "Range" + strings.TrimPrefix(c.Type, v1alpha1.Prefix+"/")
+		if failing[name] || c.Type == networkingv1.ServiceCIDRConditionReady && failing["RangeNotReady"] {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 func (d *data) ranges(ctx context.Context, _ url.Values) (any, error) {
@@ -35,11 +58,12 @@ func (d *data) ranges(ctx context.Context, _ url.Values) (any, error) {
 	for i := range cidrs.Items {
 		o := &cidrs.Items[i]
 		told, _ := inspect.ToldUsage(o)
+		wrong := troubles(o, time.Now())
 		for j, u := range inspect.CountedUsage(o, d.view).Ranges {
 			if j < len(told.Ranges) { // the view counts now, only the operator knows growth
 				u.Static.GrowthPerDay, u.Dynamic.GrowthPerDay = told.Ranges[j].Static.GrowthPerDay, told.Ranges[j].Dynamic.GrowthPerDay
 			}
-			all = append(all, row{inspect.NewRange(o, u, policies.Items), append([]metav1.Condition{}, o.Status.Conditions...)})
+			all = append(all, row{inspect.NewRange(o, u, policies.Items), wrong, meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionMigrated)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b row) int { return inspect.BySoonestFull(a.Range, b.Range) })

@@ -23,8 +23,8 @@ func (d *data) suggestions(ctx context.Context, query url.Values) (any, error) {
 
 // names are what can be asked about: Services as namespace/name.
 type names struct {
-	namespaces, services, ranges []string
-	addresses                    []netip.Addr
+	namespaces, services, ranges, policies []string
+	addresses                              []netip.Addr
 }
 
 func (d *data) names(ctx context.Context) (out names, err error) {
@@ -47,7 +47,7 @@ func (d *data) names(ctx context.Context) (out names, err error) {
 	for i := range cidrs.Items {
 		out.ranges = append(out.ranges, cidrs.Items[i].Name)
 	}
-	out.addresses = d.view.Known()
+	out.policies, out.addresses = d.view.Policies(), d.view.Known()
 	return out, nil
 }
 
@@ -78,7 +78,7 @@ func suggest(text string, in names, most int) []string {
 func offerNames(text string, in names, offer func(subject string)) {
 	kind, rest, typed := strings.Cut(text, "/")
 	if text == "" {
-		for _, each := range []string{"namespace/", "range/", "service/"} {
+		for _, each := range []string{"namespace/", "policy/", "range/", "service/"} {
 			offer(each)
 		}
 		return
@@ -91,6 +91,9 @@ func offerNames(text string, in names, offer func(subject string)) {
 	}
 	for _, name := range in.ranges {
 		offer("range/" + name)
+	}
+	for _, name := range in.policies {
+		offer("policy/" + name)
 	}
 	if kind != "service" || strings.Contains(rest, "/") {
 		for _, name := range in.services {

@@ -141,6 +141,15 @@ func (v *View) List(ctx context.Context, into client.ObjectList) error {
 // Bitmap reports whether the API server allocates from the bitmap in etcd.
 func (v *View) Bitmap() bool { return v.bitmap }
 
+// Policies are the names of all ServiceCIDRPolicies, the one that goes first at the top; none where
+// they are not served.
+func (v *View) Policies() (names []string) {
+	for _, p := range v.policies.Current().Policies() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
 // Known are all addresses that have an IPAddress or a Service, in no order.
 func (v *View) Known() []netip.Addr { return v.index.Known() }
 

@@ -7,8 +7,8 @@ const parents = a => (a.parents ?? []).join(', ')
 const services = a => (a.parents ?? []).filter(p => p.startsWith('service/')).map(p => p.slice('service/'.length))
 const names = a => (a.parents ?? []).map(p => p.slice(p.indexOf('/') + 1))
 
-// parentLink leads to the answer about a Service; `why` takes no policies.
-const parentLink = p => p.startsWith('service/') ? why(p) : h('span', {}, p)
+// parentLink leads to the answer about a Service or a policy; `why` takes no objects of other managers.
+const parentLink = p => p.startsWith('service/') || p.startsWith('policy/') ? why(p) : h('span', {}, p)
 
 function detail(a, old) {
   const out = old ?? h('section', { 'aria-label': a.address })

@@ -1,8 +1,6 @@
 // The use of a range until now, and how it goes on.
 import { colour, h } from './dom.js'
-
-// sum adds up what the two bands of a range have.
-export const sum = (r, what) => (r.static[what] ?? 0) + (r.dynamic[what] ?? 0)
+import { room, sum } from './usage.js'
 
 class Curve extends HTMLElement {
   connectedCallback() {
@@ -51,24 +49,24 @@ class Curve extends HTMLElement {
 
 // plot draws until now, and the forecast at the present growth for as long again at most.
 function plot(r, past, holder, width) {
-  const size = sum(r, 'size'), [now, used] = past.at(-1), grows = sum(r, 'growthPerDay') / 86400
+  const most = room(r), [now, used] = past.at(-1), grows = sum(r, 'growthPerDay') / 86400
   const until = now + Math.max(60, Math.min(r.fullInSeconds ?? Infinity, now - past[0][0]))
-  const then = Math.min(used + grows * (until - now), size)
+  const then = Math.min(used + grows * (until - now), most)
   const times = [...past.map(p => p[0]), until]
   const gaps = past.slice(1).map(() => null)
-  const near = Math.max(used, then) > size / 4 // a line far above would flatten the curve
+  const near = Math.max(used, then) > most / 4 // a line far above would flatten the curve
   const series = [
     {},
     { label: 'in use', stroke: colour('allocated'), width: 2, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
     { label: 'forecast', stroke: colour('wrong'), width: 2, dash: [6, 5], points: { show: false } },
-    ...(near ? [{ label: 'size', stroke: colour('weak'), width: 1, dash: [2, 4], points: { show: false } }] : []),
+    ...(near ? [{ label: 'full', stroke: colour('weak'), width: 1, dash: [2, 4], points: { show: false } }] : []),
   ]
   const axis = { size: 60, stroke: colour('weak'), grid: { stroke: colour('line'), width: 1 }, ticks: { stroke: colour('line') } }
   const day = { month: 'short', day: 'numeric' }, hour = { hour: '2-digit', minute: '2-digit', hour12: false }, second = { ...hour, second: '2-digit' }
   const words = step => step < 60 ? second : step < 86400 ? hour : day
   const clock = (_u, ticks, _axis, _space, step) => ticks.map(t => new Date(t * 1000).toLocaleString([], words(step)))
   const whole = (_u, ticks) => ticks.map(t => Number.isInteger(t) ? t.toLocaleString('en') : '')
-  const data = [times, [...past.map(p => p[1]), null], [...gaps, used, grows > 0 ? then : null], ...(near ? [times.map(() => size)] : [])]
+  const data = [times, [...past.map(p => p[1]), null], [...gaps, used, grows > 0 ? then : null], ...(near ? [times.map(() => most)] : [])]
   return new uPlot({
     width, height: 220, series, axes: [{ ...axis, size: 40, values: clock }, { ...axis, values: whole }],
     scales: { y: { range: (_, _min, max) => [0, Math.max(1, max * 1.05)] } }, cursor: { drag: { x: false } },

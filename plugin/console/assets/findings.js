@@ -3,7 +3,7 @@ import { facts, h, show } from './dom.js'
 import { List, why } from './list.js'
 
 // subject is what `why` can say more about.
-const subject = i => i.object.startsWith('service/') ? i.object : i.object.startsWith('servicecidr/') ? i.object.replace('servicecidr/', 'range/') : i.address
+const subject = i => /^(service|servicecidr|servicecidrpolicy)\//.test(i.object) ? i.object : i.address
 
 function detail(i, old) {
   const out = old ?? h('section', { 'aria-label': i.check })

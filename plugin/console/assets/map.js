@@ -20,6 +20,7 @@ class AddressMap extends HTMLElement {
   update(data) {
     const anew = data.cidr !== this.data?.cidr, ranges = JSON.stringify(data.ranges)
     if (anew) {
+      this.asking?.abort()
       this.cursor = 0
       this.answer = null
     }
@@ -50,7 +51,10 @@ class AddressMap extends HTMLElement {
     this.sizes.observe(this.holder)
   }
 
-  disconnectedCallback() { this.sizes?.disconnect() }
+  disconnectedCallback() {
+    this.sizes?.disconnect()
+    this.asking?.abort()
+  }
 
   repaint() {
     if (!this.data) return
@@ -177,15 +181,17 @@ class AddressMap extends HTMLElement {
     this.move(Math.max(0, Math.min(this.columns - 1, column)) + Math.floor(e.offsetY / this.side) * this.columns)
   }
 
-  // zoom draws the cell at the cursor, or asks who has the address.
+  // zoom draws the cell at the cursor, or asks who has the address. The next question takes back the last one.
   async zoom() {
     if (this.data.bits > 0) {
       location.hash = 'map/' + this.cidr(this.cursor)
       return
     }
-    const subject = this.at(this.cursor), cidr = this.data.cidr
-    const answer = await fetch('api/why?subject=' + encodeURIComponent(subject)).then(r => r.json()).catch(e => ({ error: e.message }))
-    if (this.data.cidr !== cidr) return // the user has gone on
+    this.asking?.abort()
+    this.asking = new AbortController()
+    const { signal } = this.asking
+    const answer = await fetch('api/why?subject=' + encodeURIComponent(this.at(this.cursor)), { signal }).then(r => r.json()).catch(e => ({ error: e.message }))
+    if (signal.aborted) return // the user has gone on
     this.answer = h('pre', { tabindex: 0, 'data-key': 'answer' }, answer.text ?? answer.error)
     this.said.replaceChildren(this.answer)
   }

@@ -3,17 +3,19 @@ import { age, count, facts, h, show, verdict } from './dom.js'
 import { link, List, why } from './list.js'
 
 const condition = (p, type) => p.status.conditions?.find(c => c.type === type)
-const yes = (p, type) => condition(p, type)?.status === 'True'
-const programmed = p => yes(p, 'Programmed') ? 'True' : condition(p, 'Programmed')?.message ?? 'not looked at yet'
-const lost = p => yes(p, 'Conflicting') ? condition(p, 'Conflicting').message : ''
+// status is that of a condition. The operator has not looked at a policy without conditions.
+const status = (p, type) => condition(p, type)?.status ?? 'Unknown'
+const told = (p, type) => verdict(status(p, type) === 'True', status(p, type))
+const lost = p => status(p, 'Conflicting') === 'True' ? condition(p, 'Conflicting').message : ''
 const ranges = p => (p.status.ranges ?? []).map(r => `${r.cidr} (${r.serviceCIDR})`)
 
 function policyDetail(p, old) {
   const out = old ?? h('section', { 'aria-label': p.name })
   show(out, facts(['Ranges that it has', ranges(p).join(', ')], ['Namespaces', p.namespaces], ['Services', p.services]),
+    (p.status.conditions ?? []).length === 0 && h('p', { class: 'bad' }, 'The operator has not looked at it yet.'),
     (p.status.conditions ?? []).map(c => h('p', {}, h('strong', {}, `${c.type} is ${c.status}`), ` for ${age(c.lastTransitionTime)}: ${c.message}`)),
     h('p', { class: 'links' }, link('refusals/policy=' + encodeURIComponent(p.name), `Refused in its name: ${refusalsOf(p).reduce((n, r) => n + r.times, 0)}`),
-      link('ranges/policy=' + encodeURIComponent(p.name), 'Ranges')))
+      link('ranges/policy=' + encodeURIComponent(p.name), 'Ranges'), why('policy/' + p.name, 'Why')))
   return out
 }
 
@@ -23,18 +25,20 @@ class Policies extends List {
   static grid = {
     caption: 'ServiceCIDRPolicies, the one that goes first at the top', key: p => p.name, detail: policyDetail,
     columns: [
-      { title: 'Policy', text: p => p.name, width: 10 },
-      { title: 'Priority', number: true, text: p => p.priority, sort: p => p.priority, width: 5 },
-      { title: 'Namespaces', text: p => p.namespaces, width: 10 },
-      { title: 'Services', text: p => p.services, width: 7, narrow: 'away' },
-      { title: 'Ranges that it has', text: p => ranges(p).join(', '), width: 15, narrow: 'away' },
-      { title: 'Lost', text: lost, cell: p => h('span', { class: 'bad' }, lost(p)), width: 8, narrow: 'away' },
+      { title: 'Policy', text: p => p.name, width: 9 },
+      { title: 'Ready', text: p => status(p, 'Ready'), cell: p => told(p, 'Ready'), width: 5, narrow: 'beside' },
+      { title: 'Priority', number: true, text: p => p.priority, sort: p => p.priority, width: 4.5 },
+      { title: 'Namespaces', text: p => p.namespaces, width: 9 },
+      { title: 'Services', text: p => p.services, width: 6.5, narrow: 'away' },
+      { title: 'Ranges that it has', text: p => ranges(p).join(', '), width: 12, narrow: 'away' },
+      { title: 'Lost', text: lost, cell: p => h('span', { class: 'bad' }, lost(p)), width: 6.5, narrow: 'away' },
       { title: 'Exclusive', text: p => p.exclusive ? 'yes' : 'no', width: 5.5 },
-      { title: 'When full', text: p => p.onFull, width: 6 },
+      { title: 'When full', text: p => p.onFull, width: 5.5 },
       { title: 'Free', number: true, text: p => count(p.status.summary?.free ?? 0), sort: p => p.status.summary?.free ?? 0, width: 4.5 },
-      { title: 'Programmed', text: programmed, cell: p => verdict(yes(p, 'Programmed'), programmed(p)), width: 8 },
+      { title: 'Reserved', number: true, text: p => count(p.status.summary?.reserved ?? 0), sort: p => p.status.summary?.reserved ?? 0, width: 5.5 },
+      { title: 'Programmed', text: p => status(p, 'Programmed'), cell: p => told(p, 'Programmed'), width: 7, narrow: 'away' },
     ],
-    filters: [{ name: 'only', label: 'Only', values: p => [p.exclusive && 'exclusive', (!yes(p, 'Programmed') || lost(p)) && 'wrong', refusalsOf(p).length > 0 && 'refused'],
+    filters: [{ name: 'only', label: 'Only', values: p => [p.exclusive && 'exclusive', (status(p, 'Ready') !== 'True' || lost(p)) && 'wrong', refusalsOf(p).length > 0 && 'refused'],
       options: [['exclusive', 'exclusive'], ['wrong', 'with something wrong'], ['refused', 'that refused Services']] }],
   }
 }

@@ -1,18 +1,16 @@
 // Ranges with their use, over time and as it is forecast.
-import { sum } from './curve.js'
+import './curve.js'
 import { age, count, facts, h, show, span, verdict } from './dom.js'
 import { link, List, why } from './list.js'
 import { fill, paintBox } from './pattern.js'
-
-const share = (part, whole) => whole === 0 ? 100 : Math.floor(part / whole * 100)
-const usedShare = r => share(sum(r, 'size') - sum(r, 'free'), sum(r, 'size'))
+import { full, sum, used } from './usage.js'
 
 // parts are all that a bar shows: it is drawn anew when one of them has changed.
 const parts = r => ['allocated', 'reserved', 'cooling', 'free'].map(what => sum(r, what)).join(' ')
 
 // bar draws how much of a range is used for what.
 function bar(r) {
-  const canvas = h('canvas', { class: 'bar', width: 270, height: 21, role: 'img', 'aria-label': `${usedShare(r)} % in use` })
+  const canvas = h('canvas', { class: 'bar', width: 270, height: 21, role: 'img', 'aria-label': `${used(r)} % in use` })
   const c = canvas.getContext('2d'), box = paintBox(c), size = sum(r, 'size')
   fill(c, box, 'free', 0, 0, 270, 21)
   let x = 0
@@ -27,13 +25,13 @@ function bar(r) {
 const grows = r => r.static.growthPerDay !== undefined || r.dynamic.growthPerDay !== undefined
 
 function forecast(r) {
-  if (sum(r, 'free') === 0) return 'full'
+  if (full(r)) return 'full'
   if (r.fullInSeconds !== undefined) return span(r.fullInSeconds)
   return grows(r) ? 'not growing' : 'unknown'
 }
 
 function forecastClass(r) {
-  if (sum(r, 'free') === 0) return 'bad'
+  if (full(r)) return 'bad'
   if (r.fullInSeconds === undefined) return 'weak'
   return r.fullInSeconds < 7 * 86400 ? 'bad' : null
 }
@@ -44,23 +42,24 @@ function ready(r) {
   return r.ready ? 'True' : 'False'
 }
 
-const troubles = r => r.conditions.filter(c => (c.type === 'Ready') !== (c.status === 'True') && !c.type.endsWith('/Migrated'))
 const policies = r => (r.policies ?? []).map(p => (r.exclusivePolicies ?? []).includes(p) ? p + ' (exclusive)' : p)
 const id = r => r.serviceCIDR + ' ' + r.cidr
 
-const trouble = r => troubles(r).map(c => `${typeOf(c)} is ${c.status}: ${c.message}`).join('; ')
+const trouble = r => r.troubles.map(c => `${typeOf(c)} is ${c.status}: ${c.message}`).join('; ')
 // typeOf is the part of a condition's type that tells it apart.
 const typeOf = c => c.type.split('/').at(-1)
 
 // conditionTexts says what conditions say, and since when.
 const conditionTexts = r => [
-  ...r.conditions.filter(c => c.type.endsWith('/Migrated')).map(c => h('p', {}, `Migrated is ${c.status}: ${c.message}`)),
-  ...troubles(r).map(c => h('p', { class: 'bad' }, `${typeOf(c)} is ${c.status} for ${age(c.lastTransitionTime)}: ${c.message}`)),
+  r.migrated && h('p', {}, `Migrated is ${r.migrated.status}: ${r.migrated.message}`),
+  ...r.troubles.map(c => h('p', { class: 'bad' }, `${typeOf(c)} is ${c.status} for ${age(c.lastTransitionTime)}: ${c.message}`)),
 ]
+
+const band = b => `${count(b.allocated)} of ${count(b.size)} used, ${count(b.free)} free`
 
 function detailFacts(r) {
   return [
-    facts(['Static band', r.static.size ? `${share(r.static.size - r.static.free, r.static.size)} % of ${count(r.static.size)}` : 'none'], ['Dynamic band', `${share(r.dynamic.size - r.dynamic.free, r.dynamic.size)} % of ${count(r.dynamic.size)}`],
+    facts(['Static band', r.static.size ? band(r.static) : 'none'], ['Dynamic band', band(r.dynamic)],
       ['Growth', grows(r) ? `${count(sum(r, 'growthPerDay'))} a day` : 'unknown'], ['Policies', policies(r).join(', ')], ['Age', age(r.created)]),
     ...conditionTexts(r),
     h('p', { class: 'links' }, link('map/' + r.cidr, 'Map'), link('addresses/range=' + encodeURIComponent(r.serviceCIDR), 'Addresses'), why('range/' + r.serviceCIDR, 'Why')),
@@ -78,12 +77,12 @@ function detail(r, old) {
 const columns = [
   { title: 'Range', text: r => r.cidr, width: 13 },
   { title: 'ServiceCIDR', text: r => r.serviceCIDR, width: 8, narrow: 'beside' },
-  { title: 'In use', text: parts, cell: bar, sort: usedShare, search: false, width: 8, narrow: 'whole' },
-  { title: 'Used', number: true, text: r => `${sum(r, 'allocated')} (${usedShare(r)} %)`, sort: r => sum(r, 'allocated'), search: false, width: 7.5 },
+  { title: 'In use', text: parts, cell: bar, sort: used, search: false, width: 8, narrow: 'whole' },
+  { title: 'Used', number: true, text: r => `${sum(r, 'allocated')} (${used(r)} %)`, sort: r => sum(r, 'allocated'), search: false, width: 7.5 },
   { title: 'Free', number: true, text: r => count(sum(r, 'free')), sort: r => sum(r, 'free'), search: false, width: 6 },
   { title: 'Reserved', number: true, text: r => sum(r, 'reserved'), sort: r => sum(r, 'reserved'), search: false, width: 6 },
   { title: 'Cooling', number: true, text: r => sum(r, 'cooling'), sort: r => sum(r, 'cooling'), search: false, width: 5.5 },
-  { title: 'Full in', number: true, text: forecast, cell: r => h('span', { class: forecastClass(r) }, forecast(r)), sort: r => sum(r, 'free') === 0 ? 0 : r.fullInSeconds, width: 6.5 },
+  { title: 'Full in', number: true, text: forecast, cell: r => h('span', { class: forecastClass(r) }, forecast(r)), sort: r => full(r) ? 0 : r.fullInSeconds, width: 6.5 },
   { title: 'Ready', text: ready, cell: r => verdict(ready(r) === 'True', ready(r)), width: 5.5 },
   { title: 'Policies', text: r => policies(r).join(', '), width: 7.5, narrow: 'away' },
   { title: 'Trouble', text: trouble, cell: r => h('span', { class: 'bad' }, trouble(r)), width: 7.5, narrow: 'away' },
@@ -92,7 +91,7 @@ const columns = [
 const filters = [
   { name: 'family', label: 'Family', values: r => r.family, options: [['IPv4', 'IPv4'], ['IPv6', 'IPv6']] },
   { name: 'only', label: 'Only', options: [['nearly', 'three quarters used'], ['full', 'full'], ['wrong', 'with something wrong']],
-    values: r => [usedShare(r) >= 75 && 'nearly', sum(r, 'free') === 0 && 'full', (ready(r) !== 'True' || troubles(r).length > 0) && 'wrong'] },
+    values: r => [used(r) >= 75 && 'nearly', full(r) && 'full', (ready(r) !== 'True' || r.troubles.length > 0) && 'wrong'] },
   { name: 'policy', label: 'Policy', values: r => r.policies ?? [] },
 ]
 

@@ -1,10 +1,10 @@
 // Completes what is typed into the question, from what the command has read of the cluster: ARIA's combobox with a list.
 import { h } from './dom.js'
 
-// suggestions puts a list below an input; ask is called when a whole subject is chosen.
-export function suggestions(input, ask) {
+// suggestions puts a list below an input; ask is called when a whole subject is chosen. left ends with the view.
+export function suggestions(input, ask, left) {
   const list = h('ul', { id: 'suggestions', role: 'listbox', 'aria-label': 'Suggestions', hidden: true })
-  let chosen = -1, asking = 0
+  let chosen = -1, asking = new AbortController() // of the last question: what is typed next takes it back
   for (const [name, value] of Object.entries({ role: 'combobox', 'aria-autocomplete': 'list', 'aria-controls': list.id, 'aria-expanded': 'false' })) input.setAttribute(name, value)
 
   // open shows what there is to choose from; without anything the list is closed.
@@ -21,16 +21,23 @@ export function suggestions(input, ask) {
     input.value = text
     if (text.endsWith('/')) look()
     else {
-      open([])
-      asking++
+      close()
       ask()
     }
   }
 
+  // close also takes back what is being asked.
+  function close() {
+    asking.abort()
+    open([])
+  }
+
   async function look() {
-    const question = ++asking
-    const all = await fetch('api/suggestions?text=' + encodeURIComponent(input.value.slice(0, 512))).then(r => r.ok ? r.json() : []).catch(() => [])
-    if (question === asking && document.activeElement === input) open(all.length === 1 && all[0] === input.value.trim() ? [] : all)
+    asking.abort()
+    asking = new AbortController()
+    const signal = AbortSignal.any([asking.signal, left])
+    const all = await fetch('api/suggestions?text=' + encodeURIComponent(input.value.slice(0, 512)), { signal }).then(r => r.ok ? r.json() : []).catch(() => [])
+    if (!signal.aborted) open(all.length === 1 && all[0] === input.value.trim() ? [] : all)
   }
 
   function choose(i) {
@@ -45,14 +52,14 @@ export function suggestions(input, ask) {
   }
 
   input.addEventListener('input', look)
-  input.addEventListener('blur', () => open([]))
+  input.addEventListener('blur', close)
   input.addEventListener('keydown', e => {
     if (e.key === 'ArrowDown' && list.hidden) look()
     else if (e.key === 'ArrowDown') choose(chosen + 1)
     else if (e.key === 'ArrowUp' && !list.hidden) choose(chosen < 0 ? -1 : chosen - 1)
     else if (e.key === 'Enter' && chosen >= 0) take(list.children[chosen].textContent)
-    else if (e.key === 'Enter') return open([], asking++)
-    else if (e.key === 'Escape' && !list.hidden) open([])
+    else if (e.key === 'Enter') return close()
+    else if (e.key === 'Escape' && !list.hidden) close()
     else return
     e.preventDefault()
   })

@@ -111,4 +111,4 @@ func (b *window) picture(name, theme string) {
 }
 
 // eventually waits until what is on the screen is so.
-func eventually(get func() string) AsyncAssertion { return Eventually(get).WithTimeout(patience) }
+func eventually[T any](get func() T) AsyncAssertion { return Eventually(get).WithTimeout(patience) }

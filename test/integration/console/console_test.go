@@ -42,12 +42,48 @@ var _ = Describe("console", Ordered, func() {
 			n := inUse(ctx, cidr)
 			eventually(func() string { return b.text("tr[data-range='" + cidr + "']") }).Should(ContainSubstring(fmt.Sprintf("\t%d (", n)), cidr)
 		}
+		for _, cidr := range []string{"10.200.0.0/25", "fd00:200::/121"} {
+			Expect(b.text("tr[data-range='"+cidr+"']")).To(ContainSubstring("\t2 (1 %)\t"), "2 of 126 or 127: what is reserved or cools down is not used")
+			Expect(value[string](b, "document.querySelector(\"tr[data-range='"+cidr+"'] canvas.bar\").ariaLabel")).To(Equal("1 % in use"))
+		}
 		Expect(b.text("tr[data-range='10.200.0.0/25']")).To(cluster.ContainAll("team", "\t16\t", "blue (exclusive)", "True"), "16 are reserved")
 		Expect(b.text("tr[data-range='10.96.0.0/12']")).To(ContainSubstring("kubernetes"))
 		Expect(b.text("#cluster")).To(ContainSubstring("v1.37"))
 		b.do(chromedp.Click("tr[data-range='10.200.0.0/25'] td", chromedp.ByQuery))
 		Eventually(func() int { return value[int](b, "document.querySelectorAll('clusterip-ranges .uplot canvas').length") }).WithTimeout(patience).Should(Equal(1), "the use over time is drawn")
 		Expect(value[string](b, "document.querySelector('tr.details').previousElementSibling.dataset.range")).To(Equal("10.200.0.0/25"), "where the user looks")
+		now := "document.querySelector('clusterip-curve')?.points?.at(-1)?.[1] ?? -1"
+		eventually(func() int { return value[int](b, now) }).Should(Equal(2), "the curve ends with what is in use: 16 addresses are reserved, and one cools down")
+		b.do(chromedp.Click("tr[data-range='fd00:200::/121'] td", chromedp.ByQuery))
+		eventually(func() string { return b.text("clusterip-ranges h3") }).Should(HavePrefix("fd00:200::/121: "))
+		eventually(func() int { return value[int](b, now) }).Should(Equal(2), "of IPv6 too")
+	})
+
+	It("counts as used what Services have, and as left what cools down too", func() {
+		// Of each: used, the bar's words, when it is full, and which of the choices "only" take it.
+		script := `(() => {
+			const { columns, filters } = customElements.get('clusterip-ranges').grid
+			const column = title => columns.find(c => c.title === title), only = filters.find(f => f.name === 'only')
+			const says = r => [column('Used').text(r), column('In use').cell(r).ariaLabel, column('In use').sort(r), column('Full in').text(r), column('Full in').cell(r).className,
+				only.values(r).filter(Boolean).join()].join('; ')
+			const range = (dynamic, more) => says({ static: { size: 16, allocated: 0, free: 0, reserved: 16 }, dynamic: { size: 110, ...dynamic }, ready: true, troubles: [], ...more })
+			return [
+				range({ allocated: 2, free: 105, cooling: 3 }),
+				range({ allocated: 107, free: 0, cooling: 3 }),
+				range({ allocated: 110, free: 0 }, { fullInSeconds: 0 }),
+				range({ allocated: 0, free: 0, reserved: 109, cooling: 1 }, { fullInSeconds: 3600 }),
+				says({ static: { size: 0, allocated: 0, free: 0 }, dynamic: { size: 2 ** 63, allocated: 3, free: 2 ** 63 }, ready: true, troubles: [] }),
+			]
+		})()`
+		b.open("ranges")
+		eventually(func() string { return b.text("clusterip-ranges table") }).ShouldNot(BeEmpty())
+		Expect(value[[]string](b, script)).To(Equal([]string{
+			"2 (1 %); 1 % in use; 1; unknown; weak; ",
+			"107 (84 %); 84 % in use; 84; unknown; weak; nearly",
+			"110 (87 %); 87 % in use; 87; full; bad; nearly,full",
+			"0 (0 %); 0 % in use; 0; 60m; bad; ",
+			"3 (0 %); 0 % in use; 0; unknown; weak; ",
+		}))
 	})
 
 	It("is used by the keyboard alone, down to a single address", func() {
@@ -57,7 +93,6 @@ var _ = Describe("console", Ordered, func() {
 		eventually(func() string { return b.text("clusterip-map h2") }).Should(ContainSubstring("Map of"))
 		b.open("map/10.96.0.0/12")
 		eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of 10.96.0.0/12"))
-		b.picture("map", "light")
 		tabTo(b, "map")
 		eventually(func() string { return b.text("#cell") }).Should(HavePrefix("10.96.0.0/24: "))
 		b.press(kb.ArrowRight)
@@ -78,6 +113,11 @@ var _ = Describe("console", Ordered, func() {
 
 		b.press("4")
 		eventually(func() string { return b.text("clusterip-policies") }).Should(cluster.ContainAll("blue", "tenant=blue", "10.200.0.0/25 (team)", "late"))
+		for name, want := range map[string][]string{"blue": {"True", "16"}, "late": {"False", "0"}} {
+			eventually(func() []string {
+				return value[[]string](b, "[...document.querySelectorAll(\"tr[data-row='"+name+"'] td\")].filter(c => ['Ready', 'Reserved'].includes(c.dataset.title)).map(c => c.innerText)")
+			}).Should(Equal(want), name)
+		}
 		b.picture("policies", "light")
 		b.press("7")
 		eventually(func() string { return b.text("clusterip-findings") }).Should(ContainSubstring("PolicyConflicting"))
@@ -86,6 +126,11 @@ var _ = Describe("console", Ordered, func() {
 		b.press("9")
 		eventually(func() string { return b.text("clusterip-why h2") }).Should(Equal("Why"))
 		tabTo(b, "subject")
+		b.press("policy/")
+		eventually(func() string { return b.text("#suggestions") }).Should(cluster.ContainAll("policy/blue", "policy/late"))
+		b.press(kb.ArrowDown, kb.Enter)
+		eventually(func() string { return b.text("clusterip-why pre") }).Should(ContainSubstring("it has 10.200.0.0/25 of ServiceCIDR team"))
+		b.do(chromedp.Evaluate("document.querySelector('#subject').select()", nil))
 		b.press("service/blue/web", kb.Enter)
 		eventually(func() string { return b.text("clusterip-why pre") }).Should(cluster.ContainAll("is the ClusterIP of Service blue/web", "policy blue"))
 		b.picture("why", "light")
@@ -108,6 +153,41 @@ var _ = Describe("console", Ordered, func() {
 			n, err := strconv.Atoi(strings.Fields(rest)[0])
 			Expect(err).NotTo(HaveOccurred(), text)
 			Expect(n).To(Equal(want[netip.MustParsePrefix(cidr)]), text)
+		}
+	})
+
+	It("writes in front of the map's rows which address each begins with", func() {
+		b.open("map/10.96.0.0/12")
+		eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of 10.96.0.0/12"))
+		b.picture("map", "light")
+		b.do(chromedp.Evaluate(`(proto => {
+			const write = proto.fillText
+			proto.fillText = function (text, x, y) {
+				if (this.canvas.matches('.map')) (window.written ??= []).push([text, y])
+				return write.apply(this, arguments)
+			}
+		})(CanvasRenderingContext2D.prototype)`, nil))
+		for view, want := range map[string][]string{ // the first address of each row, by its place
+			"10.96.0.0/12":     {0: "10.96.0.0", 2: "10.96.128.0", 4: "10.97.0.0", 62: "10.111.128.0"},
+			"10.96.0.0/24":     {0: "10.96.0.0", 1: "10.96.0.16", 15: "10.96.0.240"},
+			"fd00:10:96::/108": {0: "fd00:10:96::", 2: "fd00:10:96::8000", 4: "fd00:10:96::1:0", 62: "fd00:10:96::f:8000"},
+		} {
+			b.open("map/" + view)
+			eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of " + view))
+			rows := value[map[int]string](b, `(m => {
+				window.written = []
+				m.draw()
+				return Object.fromEntries(written.map(([text, y]) => [Math.floor(y / m.side), text]))
+			})(document.querySelector('clusterip-map'))`)
+			for row, text := range want {
+				if text != "" {
+					Expect(rows).To(HaveKeyWithValue(row, text), view)
+				}
+			}
+			lines := value[[]float64](b, "written.map(([, y]) => y)")
+			for i := range lines[1:] {
+				Expect(lines[i+1]-lines[i]).To(BeNumerically(">=", 11), "a line over another one")
+			}
 		}
 	})
 
@@ -219,27 +299,25 @@ func cellText(b *window, cell int) string {
 	return value[string](b, fmt.Sprintf("(m => m?.data ? m.words(%d) : '')(document.querySelector('clusterip-map'))", cell))
 }
 
-// tabTo presses Tab until an element has the focus.
-func tabTo(b *window, key string) {
+// tabTo presses Tab until the element of a key has the focus.
+func tabTo(b *window, key string) { tabInto(b, fmt.Sprintf("[data-key=%q]", key)) }
+
+// tabInto presses Tab until what has the focus fits a selector, or lies in what does.
+func tabInto(b *window, selector string) {
 	GinkgoHelper()
 	for range 40 {
-		if value[string](b, "document.activeElement.dataset.key ?? ''") == key {
+		if value[bool](b, fmt.Sprintf("document.activeElement.closest(%q) !== null", selector)) {
 			return
 		}
 		b.press(kb.Tab)
 	}
-	Fail("Tab does not come to " + key)
+	Fail("Tab does not come to " + selector)
 }
 
 // rowTo presses Tab until a table has the focus, and then arrows until a row has it.
 func rowTo(b *window, key string) {
 	GinkgoHelper()
-	for range 40 {
-		if value[bool](b, "document.activeElement.closest('[role=grid]') !== null") {
-			break
-		}
-		b.press(kb.Tab)
-	}
+	tabInto(b, "[role=grid]")
 	b.do(chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(input.ModifierCtrl)))
 	for range 40 {
 		if value[string](b, "document.activeElement.dataset.key ?? ''") == key {

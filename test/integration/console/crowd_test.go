@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,6 +40,13 @@ func createCrowd(ctx context.Context) {
 	Expect(group.Wait()).To(Succeed())
 }
 
+func otherTheme(theme string) string {
+	if theme == "dark" {
+		return "light"
+	}
+	return "dark"
+}
+
 // atMost is how many rows of a table are in the page, however many it has.
 const atMost = 80
 
@@ -54,23 +62,48 @@ func inPage(b *window) int {
 	return value[int](b, "document.querySelectorAll('tr.row').length")
 }
 
-// answersTo is how many milliseconds a search takes until the next picture is painted.
-func answersTo(b *window, text string) float64 {
-	GinkgoHelper()
-	return value[float64](b, fmt.Sprintf(`(async () => {
-		const search = document.querySelector('[data-search]'), begin = performance.now()
-		search.value = %q
-		search.dispatchEvent(new Event('input'))
-		await new Promise(done => requestAnimationFrame(() => setTimeout(done)))
-		return performance.now() - begin
-	})()`, text))
+// act is something that a user does: how it is done in the page, and what it is called.
+type act struct{ script, what string }
+
+// typed is a text in the element of a selector, chosen one of its options.
+func typed(selector, text string) act  { return set(selector, text, "input") }
+func chosen(selector, text string) act { return set(selector, text, "change") }
+
+func set(selector, text, event string) act {
+	return act{fmt.Sprintf("const e = document.querySelector(%q); e.value = %q; e.dispatchEvent(new Event(%q))", selector, text, event), fmt.Sprintf("%q in %s", text, selector)}
 }
 
-// quickly takes the best of several attempts: a busy machine is no finding.
-func quickly(measure func() float64, milliseconds float64, what string) {
-	GinkgoHelper()
-	Eventually(measure).WithTimeout(patience).WithPolling(0).Should(BeNumerically("<", milliseconds), what)
+// clicked is a click on the head of a column.
+func clicked(column string) act {
+	return act{fmt.Sprintf("[...document.querySelectorAll('thead button')].find(b => b.innerText === %q).click()", column), "a click on " + column}
 }
+
+// answersTo is how many milliseconds an act takes until the next picture is painted.
+func answersTo(b *window, a act) float64 {
+	GinkgoHelper()
+	return value[float64](b, fmt.Sprintf(`(async () => {
+		const begin = performance.now(); { %s }
+		await new Promise(done => requestAnimationFrame(() => setTimeout(done)))
+		return performance.now() - begin
+	})()`, a.script))
+}
+
+// promptly has acts made in turns, and judges each by the median of five: one that a busy machine
+// was late with is no finding, and one that was fast once no proof.
+func promptly(b *window, acts ...act) {
+	GinkgoHelper()
+	times := make([][]float64, len(acts))
+	for range 5 {
+		for i, one := range acts {
+			times[i] = append(times[i], answersTo(b, one))
+		}
+	}
+	for i, one := range acts {
+		Expect(median(times[i])).To(BeNumerically("<", 100), "%s, in milliseconds: %v", one.what, times[i])
+	}
+}
+
+func median(all []float64) float64 { return slices.Sorted(slices.Values(all))[len(all)/2] }
 
 // resize has the window be of a width.
 func (b *window) resize(width int64) {
@@ -97,12 +130,14 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 	AfterEach(func() { Expect(b.complaints()).To(BeEmpty(), "the browser's console") })
 
 	It("paints within a second, and has in the page what can be seen", func() {
-		quickly(func() float64 {
+		var times []float64
+		for range 5 {
 			b.do(chromedp.Reload())
 			var ms float64
 			b.do(chromedp.Poll("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0", &ms))
-			return ms
-		}, 1000, "first contentful paint")
+			times = append(times, ms)
+		}
+		Expect(median(times)).To(BeNumerically("<", 1000), "first contentful paint, in milliseconds: %v", times)
 		eventually(func() string { return shown(b) }).Should(Equal(strconv.Itoa(2 * (crowd + 2))))
 		Expect(inPage(b)).To(And(BeNumerically(">", 10), BeNumerically("<", atMost)))
 	})
@@ -133,7 +168,8 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 		b.shortcut("/")
 		b.press("z-4")
 		eventually(func() string { return shown(b) }).Should(Equal("200 of 1004"))
-		b.do(chromedp.SetValue("[data-filter=family]", "IPv6", chromedp.ByQuery), chromedp.Evaluate("document.querySelector('[data-filter=family]').dispatchEvent(new Event('change'))", nil))
+		tabInto(b, "[data-filter=family]")
+		b.press(kb.End) // the last of them is IPv6
 		Expect(shown(b)).To(Equal("100 of 1004"))
 		first := func() string { return value[string](b, "document.querySelector('tr.row').cells[1].innerText") }
 		Expect(first()).To(Equal("z-400"))
@@ -147,9 +183,9 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 		eventually(func() string { return shown(b) }).Should(Equal("100 of 1004"), "they stay while another view is open")
 		b.do(chromedp.Reload())
 		eventually(func() string { return shown(b) }).Should(Equal("1004"))
-		for _, text := range []string{"z-1", "fd00:210", "z-499 ipv", ""} {
-			quickly(func() float64 { return answersTo(b, text) }, 100, "a search for "+text)
-		}
+		promptly(b, typed("[data-search]", "z-1"), typed("[data-search]", "fd00:210"), typed("[data-search]", "z-499 ipv"), typed("[data-search]", ""),
+			chosen("[data-filter=family]", "IPv6"), chosen("[data-filter=family]", "IPv4"), chosen("[data-filter=family]", ""),
+			clicked("Used"), clicked("ServiceCIDR"), clicked("Range"))
 	})
 
 	It("lists the addresses, by range, namespace and parent", func(ctx SpecContext) {
@@ -157,9 +193,10 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 		all := len(c.IPAddresses(ctx))
 		eventually(func() string { return shown(b) }).Should(Equal(strconv.Itoa(all)))
 		Expect(inPage(b)).To(And(BeNumerically(">", 10), BeNumerically("<", atMost)))
-		for _, text := range []string{"s", "service-0012", "10.96 default", "none of them", ""} {
-			quickly(func() float64 { return answersTo(b, text) }, 100, "a search for "+text)
-		}
+		promptly(b, typed("[data-search]", "s"), typed("[data-search]", "service-0012"), typed("[data-search]", "10.96 default"), typed("[data-search]", "none of them"), typed("[data-search]", ""),
+			typed("[data-filter=namespace]", "blue"), typed("[data-filter=namespace]", ""), chosen("[data-filter=state]", "allocated"), chosen("[data-filter=state]", ""),
+			clicked("Parent"), clicked("Age"), clicked("Address"))
+		b.do(chromedp.Reload())
 		for address, n := range map[string]int{
 			"range=team":     inUse(ctx, "10.200.0.0/25") + inUse(ctx, "fd00:200::/121") + len(c.KeptBy(ctx, "blue")),
 			"namespace=blue": inUse(ctx, "10.200.0.0/25") + inUse(ctx, "fd00:200::/121"), "parent=blue/web": 2, "parent=" + cluster.Namespace + "/" + cluster.StockName(17): 2,
@@ -172,14 +209,29 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 		eventually(func() string { return b.text("tr.row") }).Should(cluster.ContainAll("service/blue/web", "team", "blue"))
 	})
 
-	It("keeps focus, open rows, the skip link and the theme while the cluster changes, and goes by the keyboard alone", func(ctx SpecContext) {
+	DescribeTable("keeps focus, open rows, the skip link and the theme while the cluster changes, and goes by the keyboard alone", func(ctx SpecContext, width int64) {
+		b.resize(width)
+		DeferCleanup(func() { b.do(emulation.ClearDeviceMetricsOverride()) })
+		theme := func() string { return value[string](b, "document.documentElement.dataset.theme ?? 'light'") }
 		b.open("ranges")
 		b.do(chromedp.Reload())
+		eventually(func() string { return shown(b) }).Should(Equal("1004"))
+		other := otherTheme(theme())
+		tabInto(b, "#theme")
+		b.press(kb.Enter)
+		Expect(theme()).To(Equal(other))
+		b.do(chromedp.Reload())
+		eventually(theme).Should(Equal(other), "it is kept")
 		eventually(func() string { return shown(b) }).Should(Equal("1004"))
 		b.press(kb.Tab)
 		Expect(value[string](b, "document.activeElement.className")).To(Equal("skip"))
 		b.press(kb.Enter)
 		Expect(value[string](b, "document.activeElement.id + location.hash")).To(Equal("main#ranges"))
+		tabInto(b, "[data-filter=family]")
+		b.press(kb.End)
+		eventually(func() string { return shown(b) }).Should(Equal("502 of 1004"), "IPv6")
+		b.press(kb.Home)
+		eventually(func() string { return shown(b) }).Should(Equal("1004"))
 		rowTo(b, "team 10.200.0.0/25")
 		b.press(kb.Enter)
 		eventually(func() string { return b.text("clusterip-curve .u-legend") }).Should(ContainSubstring("in use"))
@@ -192,13 +244,15 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 		Expect(value[string](b, "document.activeElement.closest('tr').ariaRowIndex")).To(Equal("1005"), "the head is the first row")
 		Expect(inPage(b)).To(BeNumerically("<", atMost))
 		b.press(kb.PageUp)
-		Expect(value[int](b, "Number(document.activeElement.closest('tr').ariaRowIndex)")).To(And(BeNumerically("<", 1000), BeNumerically(">", 950)))
+		Expect(value[int](b, "Number(document.activeElement.closest('tr').ariaRowIndex)")).To(And(BeNumerically("<", 1005), BeNumerically(">", 950)))
 		b.press(kb.Escape)
 		Expect(value[string](b, "document.activeElement.dataset.key + document.activeElement.ariaExpanded")).To(Equal("team 10.200.0.0/25false"))
-		b.do(chromedp.Evaluate("while (document.documentElement.dataset.theme !== 'dark') document.querySelector('#theme').click()", nil), chromedp.Reload())
-		Eventually(func() string { return value[string](b, "document.documentElement.dataset.theme ?? ''") }).WithTimeout(patience).Should(Equal("dark"))
 		Expect(c.Client().CoreV1().Services("blue").Delete(ctx, "focus", metav1.DeleteOptions{})).To(Succeed())
-	})
+	},
+		Entry("400 pixels wide", int64(400)),
+		Entry("1280 pixels wide", int64(1280)),
+		Entry("1920 pixels wide", int64(1920)),
+	)
 
 	It("shows what a tenant is refused, and renumberings in progress", func(ctx SpecContext) {
 		c.CreateNamespace(ctx, "red", nil)
@@ -234,6 +288,8 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 	})
 
 	It("fits windows of 400, 1280 and 1920 pixels", func() {
+		b.open("ranges")
+		b.do(chromedp.Reload()) // without the filters of other specs
 		for _, width := range []int64{400, 1280, 1920} {
 			b.resize(width)
 			for _, view := range []string{"ranges", "addresses", "map/10.96.0.0/12", "policies", "refusals", "renumberings", "findings", "health", "why/service/blue/web"} {
@@ -243,7 +299,8 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 				eventually(func() string { return b.text("main > *") }).ShouldNot(Or(BeEmpty(), ContainSubstring("Reading …")), what)
 				Expect(value[int64](b, "Math.max(...[...document.querySelectorAll('html, main, .rows')].map(e => innerWidth + e.scrollWidth - e.clientWidth))")).To(BeNumerically("<=", width), what)
 				if name == "ranges" {
-					b.do(chromedp.Evaluate("document.querySelector(\"tr[data-range='10.200.0.0/25'] button[aria-expanded=false]\")?.click()", nil))
+					rowTo(b, "team 10.200.0.0/25")
+					b.press(kb.Enter)
 					eventually(func() string { return b.text("clusterip-curve .u-legend") }).ShouldNot(BeEmpty(), what)
 					Expect(value[[]string](b, fmt.Sprintf(`[...document.querySelector("tr[data-range='10.200.0.0/25']").cells]
 						.filter(c => ['Used', 'Free', 'Reserved', 'Cooling', 'Full in', 'Ready'].includes(c.dataset.title))
@@ -254,6 +311,10 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 					rowTo(b, "team 10.200.0.0/25")
 					b.press(strings.Repeat(kb.ArrowRight, 12))
 					Expect(value[string](b, "document.activeElement.dataset.title")).To(Equal("Ready"), "the last column that a narrow window has")
+				}
+				if name == "ranges" {
+					b.press(kb.Escape)
+					Expect(b.text("clusterip-curve")).To(BeEmpty(), "the row is closed")
 				}
 			}
 		}

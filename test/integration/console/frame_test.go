@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -52,6 +53,42 @@ var _ = Describe("the frame of the console's page", Ordered, func() {
 		rows("policies").ShouldNot(BeEmpty())
 		run("delete window.meddle")
 		Expect(value[string](b, "told.join()")).To(BeEmpty(), "nothing is wrong")
+	})
+
+	It("takes back what is asked while one types, and about an address of the map", func() {
+		run(`window.back = []
+			window.meddle = (path, { signal }) => /^api\/(suggestions|why)/.test(path) ? new Promise((_, fail) => {
+				signal.addEventListener('abort', () => {
+					back.push(path)
+					fail(signal.reason)
+				})
+			}) : undefined`)
+		back := func() AsyncAssertion { return eventually(func() []string { return value[[]string](b, "window.back") }) }
+		b.open("why")
+		tabTo(b, "subject")
+		b.press("a")
+		eventually(func() string { return value[string](b, "asked.at(-1)") }).Should(HaveSuffix("suggestions?text=a"))
+		b.press("b")
+		back().Should(Equal([]string{"api/suggestions?text=a"}), "another key")
+		b.open("map/10.96.0.0/24")
+		eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of 10.96.0.0/24"))
+		back().Should(Equal([]string{"api/suggestions?text=a", "api/suggestions?text=ab"}), "the view is left")
+		run("back.length = 0")
+		tabTo(b, "map")
+		b.press(kb.Enter)
+		eventually(func() string { return value[string](b, "asked.at(-1)") }).Should(HaveSuffix("why?subject=10.96.0.0"))
+		b.press(kb.ArrowRight, kb.Enter)
+		back().Should(Equal([]string{"api/why?subject=10.96.0.0"}), "another address")
+		b.open("map/10.96.1.0/24")
+		back().Should(HaveLen(2), "another part of the map")
+		eventually(func() string { return b.text("clusterip-map h2") }).Should(Equal("Map of 10.96.1.0/24"))
+		tabTo(b, "map")
+		b.press(kb.Enter)
+		eventually(func() string { return value[string](b, "asked.at(-1)") }).Should(HaveSuffix("why?subject=10.96.1.0"))
+		b.open("policies")
+		back().Should(HaveLen(3), "another view")
+		rows("policies").ShouldNot(BeEmpty())
+		run("delete window.meddle")
 	})
 
 	It("has an answer that it could not show come again, and does not say that the console has ended", func() {
