@@ -22,7 +22,7 @@ const (
 	// Reserved addresses are kept for a Service that does not exist yet.
 	Reserved
 	// Cooling addresses were given back recently and are kept from other Services, so that a client
-	// that still has one in a cache does not reach a stranger.
+	// that still has one in a cache does not reach another Service.
 	Cooling
 )
 

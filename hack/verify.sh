@@ -36,7 +36,7 @@ comments() {
 # names: whose an IPAddress is decides what is deleted, and "ours" was said of the API server's here and of the operator's there (internal/upstream/whose.go).
 names() {
 	local ambiguous
-	ambiguous=$(sources 'api/*.go' 'controllers/*.go' 'internal/*.go' 'plugin/*.go' | grep -v _test.go | xargs -r grep -nE '^[^/]*\bours\b' | grep -vE '"[^"]*\bours\b[^"]*"' || true)
+	ambiguous=$(sources 'api/*.go' 'cmd/*.go' 'controllers/*.go' 'internal/*.go' 'plugin/*.go' | grep -v _test.go | xargs -r grep -nE '^[^/]*\bours\b' | grep -vE '"[^"]*\bours\b[^"]*"' || true)
 	[ -z "$ambiguous" ] || { printf 'say whose, not "ours":\n%s\n' "$ambiguous" >&2; return 1; }
 }
 

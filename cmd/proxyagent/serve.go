@@ -121,16 +121,9 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	events := newEvents(ctx, client, c.NodeName, source.Tells)
 	health := healthz.New(served, b.mode(), m.Answered)
 	checks := healthz.NewServices(health.Healthy, events.healthCheckFailed)
-	var localAddrs func() ([]netip.Addr, error) // no other setting needs them
-	if len(c.NodePortAddresses) > 0 {
-		localAddrs = conntrack.LocalAddrs
-		if b.backend == balanced {
-			localAddrs = ipvs.NodeAddrs
-		}
-	}
 	agent := proxyagent.New(proxyagent.Options{
 		NodeName: c.NodeName, Source: source, Families: families, Health: health, HealthChecks: checks, Events: events,
-		Metrics: m, LocalAddrs: localAddrs,
+		Metrics: m, LocalAddrs: localAddrs(c, b.backend),
 		MinSyncPeriod: c.MinSyncPeriod.Duration, ProbePeriod: c.ProbePeriod.Duration,
 	})
 	events.started()
@@ -149,6 +142,19 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	err = group.Wait()
 	log.Info("Stopping; the rules stay")
 	return err
+}
+
+// localAddrs returns what lists the node's addresses. No other setting than nodePortAddresses needs
+// them.
+func localAddrs(c v1alpha1.ProxyAgentConfiguration, b backend) func() ([]netip.Addr, error) {
+	switch {
+	case len(c.NodePortAddresses) == 0:
+		return nil
+	case b == balanced:
+		return ipvs.NodeAddrs
+	default:
+		return conntrack.LocalAddrs
+	}
 }
 
 // silence is how often an API server that listed nothing is reported, among client-go's own errors.

@@ -108,14 +108,14 @@ func (r *Reconciler) write(ctx context.Context, in inputs, at slot, a netip.Addr
 	ip.Labels[networkingv1.LabelManagedBy] = v1alpha1.ManagedByOperator
 	ip.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeAdditional
 	ip.Annotations = map[string]string{v1alpha1.AnnotationServiceCIDR: at.serviceCIDR, v1alpha1.AnnotationServiceUID: string(in.service.uid)}
-	pace := r.paceOf(in.name.Namespace)
+	limit := r.limitsOf(in.name.Namespace)
 	// A Service that gets all its addresses at once overdraws; the next of the namespace waits.
-	pace.draws.ReserveN(in.now, 1)
+	limit.draws.ReserveN(in.now, 1)
 	if err := r.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerAdditional)); err != nil {
 		return r.Index.NotWritten(a, holder, fmt.Errorf("creating IPAddress %s: %w", a, err))
 	}
 	r.Index.EndWrite(a, ip, "")
-	if pace.news.AllowN(in.now, 1) {
+	if limit.news.AllowN(in.now, 1) {
 		r.Events.Eventf(reference(in), upstream.Named(a.String()), corev1.EventTypeNormal, "AdditionalIPAllocated", action,
 			"Additional address %s from ServiceCIDR %s", a, at.serviceCIDR)
 	}
@@ -131,7 +131,7 @@ const action = "AdditionalIPAllocation"
 // The rate is bounded per namespace, and the excess dropped: the webhook told the Service's author.
 func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 	isNew := func(text string) bool { return !slices.Contains(w.told, text) }
-	if !slices.ContainsFunc(complaints, isNew) || !r.paceOf(in.name.Namespace).complaints.AllowN(in.now, 1) {
+	if !slices.ContainsFunc(complaints, isNew) || !r.limitsOf(in.name.Namespace).complaints.AllowN(in.now, 1) {
 		return
 	}
 	w.told = complaints
@@ -139,19 +139,19 @@ func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 		"%s", wording.Cut("No additional address: "+strings.Join(complaints, "; "), wording.NoteLimit))
 }
 
-// pace bounds, per namespace, events of what Services lack and got, and the IPAddresses written.
-type pace struct{ complaints, news, draws *rate.Limiter }
+// limits bound, per namespace, events of what Services lack and got, and the IPAddresses written.
+type limits struct{ complaints, news, draws *rate.Limiter }
 
-// paceOf returns the limits of a namespace. If two workers make them at once, the second ones stay.
-func (r *Reconciler) paceOf(namespace string) *pace {
-	if known, ok := r.paces.Get(namespace); ok {
-		return known.(*pace)
+// limitsOf returns the limits of a namespace. If two workers make them at once, the second ones stay.
+func (r *Reconciler) limitsOf(namespace string) *limits {
+	if known, ok := r.limits.Get(namespace); ok {
+		return known.(*limits)
 	}
-	p := &pace{
+	p := &limits{
 		complaints: rate.NewLimiter(rate.Every(tellEvery), tellBurst), news: rate.NewLimiter(rate.Every(tellEvery), newsBurst),
 		draws: rate.NewLimiter(rate.Every(drawEvery), drawBurst),
 	}
-	r.paces.Add(namespace, p)
+	r.limits.Add(namespace, p)
 	return p
 }
 

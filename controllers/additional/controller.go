@@ -51,7 +51,7 @@ const (
 	// drawEvery and drawBurst bound the IPAddresses written, and so those deleted or cooling down. The
 	// burst serves many Services at once that ask for eight addresses, the most that one may.
 	drawEvery, drawBurst = 200 * time.Millisecond, 128
-	// namespaces is how many have their pace remembered: those that were served last.
+	// namespaces is how many have their limits remembered: those that were served last.
 	namespaces = 1024
 )
 
@@ -72,7 +72,7 @@ type Reconciler struct {
 	// Additional address -> name of its Service, which the address index forgets with the IPAddress.
 	owners  sync.Map
 	waiting sync.Map   // name of a Service that lacks an address -> *wait
-	paces   *lru.Cache // namespace -> *pace
+	limits   *lru.Cache // namespace -> *limits
 }
 
 // wait is what is known of a Service that lacks an address.
@@ -90,7 +90,7 @@ type wait struct {
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	r.paces = lru.New(namespaces)
+	r.limits = lru.New(namespaces)
 	return builder.ControllerManagedBy(mgr).
 		Named("additional").
 		For(&corev1.Service{}, builder.WithPredicates(predicate.NewPredicateFuncs(r.concerns))).
@@ -190,7 +190,7 @@ func (r *Reconciler) pause(in inputs) time.Duration {
 // spent returns how long a Service waits because its namespace was given so many addresses of late.
 // Meanwhile the API server is not asked. A mere release is never held back.
 func (r *Reconciler) spent(in inputs, d decision) time.Duration {
-	if len(d.draw)+len(d.complaints) == 0 || r.paceOf(in.name.Namespace).draws.TokensAt(in.now) >= 1 {
+	if len(d.draw)+len(d.complaints) == 0 || r.limitsOf(in.name.Namespace).draws.TokensAt(in.now) >= 1 {
 		return 0
 	}
 	return r.waitOf(in).pause(in.now)

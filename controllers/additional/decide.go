@@ -88,8 +88,8 @@ func decide(in inputs) decision {
 	if in.service == nil || in.service.deleting {
 		return d // nothing is begun for a Service that goes, and what it has it has to the end
 	}
-	d.unreadable(v1alpha1.AnnotationAdditionalFrom, in.service.asks.Junk)
-	d.unreadable(v1alpha1.AnnotationFormerIPs, in.service.asks.FormerJunk)
+	d.unreadable(v1alpha1.AnnotationAdditionalFrom, in.service.asks.FromError)
+	d.unreadable(v1alpha1.AnnotationFormerIPs, in.service.asks.FormerError)
 	for _, name := range in.service.asks.From {
 		d.fill(in, name, filled)
 	}
@@ -185,9 +185,9 @@ func full(at slot) string {
 	return fmt.Sprintf("no %s address is left in ServiceCIDR %s", at.family, at.serviceCIDR)
 }
 
-func (d *decision) unreadable(annotation string, junk error) {
-	if junk != nil {
-		d.complain(fmt.Sprintf("the annotation %s cannot be read: %v", annotation, junk))
+func (d *decision) unreadable(annotation string, err error) {
+	if err != nil {
+		d.complain(fmt.Sprintf("the annotation %s cannot be read: %v", annotation, err))
 	}
 }
 

@@ -102,7 +102,7 @@ var letGo = time.Unix(1_700_000_000, 0)
 
 func younger(s *service) { s.created = letGo.Add(time.Second) }
 
-func formerJunk(s *service) { s.asks.FormerJunk = errors.New("bla") }
+func formerJunk(s *service) { s.asks.FormerError = errors.New("bla") }
 
 func renumbering(s *service) { s.asks.Renumbering = true }
 
@@ -113,7 +113,7 @@ func (s *cluster) with(do func(*service)) *cluster {
 
 func deleted(s *service) { s.deleting = true }
 
-func junk(s *service) { s.asks.Junk = errors.New("bla") }
+func junk(s *service) { s.asks.FromError = errors.New("bla") }
 
 func unready(o *offer) { o.tiers, o.ready = nil, false }
 

@@ -25,7 +25,7 @@ type teller struct {
 
 func newTeller() teller {
 	recorder := events.NewFakeRecorder(10_000)
-	return teller{&Reconciler{Events: recorder, Policies: steering.NewCache(), paces: lru.New(namespaces)}, recorder}
+	return teller{&Reconciler{Events: recorder, Policies: steering.NewCache(), limits: lru.New(namespaces)}, recorder}
 }
 
 // lacks has a Service lack addresses for so many seconds now, for these reasons, and returns what

@@ -21,7 +21,8 @@ import (
 type Explanation struct {
 	// NoAddress: the Service is headless or of type ExternalName.
 	NoAddress bool `json:"noAddress,omitempty"`
-	// Refused is what the user is told, Policy in whose name; empty for no refusal or policy.
+	// Refused is what the user is told, empty if the Service passes. Policy is the policy that
+	// refuses, empty if no policy does.
 	Refused string `json:"refused,omitempty"`
 	Policy  string `json:"policy,omitempty"`
 	// Reason is why, for admins: with names that the user is not told.
@@ -119,7 +120,7 @@ func (h *ServiceSteerer) source(in inputs, s slot) (out Source, full *steering.R
 		out.Policies = append(out.Policies, PolicySelection{v.Policy.Name, v.Steers, v.Why})
 	}
 	if len(out.Reserved) == 0 && h.Index.Full(s.route.Tiers) {
-		if full = cmp.Or(in.policies.Full(s.route, s.family), h.missing()); full != nil {
+		if full = cmp.Or(in.policies.Full(s.route, s.family), h.uncovered()); full != nil {
 			out.Full = full.Why()
 		}
 	}

@@ -214,7 +214,7 @@ func (h *ServiceSteerer) fill(ctx context.Context, in inputs, d decision) (admis
 			continue
 		}
 		h.forget(in, found)
-		if refusal = cmp.Or(refusal, h.missing()); refusal == nil { // everything is full: the API server says it best
+		if refusal = cmp.Or(refusal, h.uncovered()); refusal == nil { // everything is full: the API server says it best
 			return admission.Allowed("").WithWarnings(d.warnings...), left
 		}
 		h.forget(in, taken)
@@ -237,9 +237,9 @@ func (h *ServiceSteerer) forget(in inputs, addresses []netip.Addr) {
 	}
 }
 
-// missing refuses Services while everything is full and an address of a Service lacks its
+// uncovered refuses Services while everything is full and an address of a Service lacks its
 // IPAddress: the API server takes that address for free, and would give it to a second Service.
-func (h *ServiceSteerer) missing() *steering.Refusal {
+func (h *ServiceSteerer) uncovered() *steering.Refusal {
 	claimed, covered := h.Index.Relation()
 	if claimed == covered {
 		return nil

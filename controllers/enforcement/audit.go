@@ -102,7 +102,7 @@ func (v *violations) of(policy string) (n int, first []string) {
 
 // audit looks whether a Service has an address that is kept for other Services.
 func (r *Reconciler) audit(ctx context.Context, a netip.Addr) (reconcile.Result, error) {
-	s, owner, err := r.stranger(ctx, a)
+	s, owner, err := r.excluded(ctx, a)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -122,9 +122,9 @@ func (r *Reconciler) audit(ctx context.Context, a netip.Addr) (reconcile.Result,
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// stranger returns the Service, as the API server has it, with an address that a policy keeps for
+// excluded returns the Service, as the API server has it, with an address that a policy keeps for
 // other Services, and that policy, or nil. The cache lacks their labels: they are read if needed.
-func (r *Reconciler) stranger(ctx context.Context, a netip.Addr) (*corev1.Service, *steering.Policy, error) {
+func (r *Reconciler) excluded(ctx context.Context, a netip.Addr) (*corev1.Service, *steering.Policy, error) {
 	rules := r.Policies.Current()
 	for _, name := range slices.SortedFunc(slices.Values(r.Index.Claims(a)), byName) {
 		namespace := &corev1.Namespace{}
@@ -132,7 +132,7 @@ func (r *Reconciler) stranger(ctx context.Context, a netip.Addr) (*corev1.Servic
 			return nil, nil, fmt.Errorf("reading namespace %s: %w", name.Namespace, err)
 		}
 		who := steering.Service{NamespacedName: name, NamespaceLabels: namespace.Labels}
-		if stranger, sure := rules.Stranger(a, who); sure && !stranger {
+		if excluded, sure := rules.Excluded(a, who); sure && !excluded {
 			continue
 		}
 		s := &corev1.Service{}
@@ -140,7 +140,7 @@ func (r *Reconciler) stranger(ctx context.Context, a netip.Addr) (*corev1.Servic
 			return nil, nil, fmt.Errorf("reading Service %s: %w", name, err)
 		}
 		who.Labels = s.Labels
-		if stranger, _ := rules.Stranger(a, who); stranger && slices.Contains(addressindex.ClusterIPs(s), a) {
+		if excluded, _ := rules.Excluded(a, who); excluded && slices.Contains(addressindex.ClusterIPs(s), a) {
 			return s, rules.Owner(a), nil
 		}
 	}

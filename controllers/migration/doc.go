@@ -11,5 +11,5 @@
 // never changed; and that it writes nothing while there is something that it does not understand.
 //
 // Start with judge.go, which holds the rules about a single address, then plan.go, which is pure as
-// well. Runner carries out a plan, Syncer follows events; Store is the door to etcd for etcdstore.
+// well. Runner carries out a plan, Syncer follows events; etcdstore implements Store, the interface to etcd.
 package migration

@@ -139,9 +139,9 @@ func parentText(o *relation.IPAddress) string {
 	return "Service " + o.Service.String()
 }
 
-// addressIndex is which Services hold an address and which IPAddress stands on it. It is kept up to
+// holders is which Services hold an address and which IPAddress stands on it. It is kept up to
 // date one object at a time, at a cost that does not depend on their number.
-type addressIndex struct {
+type holders struct {
 	entries  map[netip.Addr]entry
 	services map[types.NamespacedName]*Service
 }
@@ -159,66 +159,66 @@ func (e entry) owner() (name types.NamespacedName) {
 	return name
 }
 
-func newAddressIndex(w Snapshot) *addressIndex {
-	b := &addressIndex{make(map[netip.Addr]entry, len(w.IPAddresses)), make(map[types.NamespacedName]*Service, len(w.Services))}
+func newHolders(w Snapshot) *holders {
+	h := &holders{make(map[netip.Addr]entry, len(w.IPAddresses)), make(map[types.NamespacedName]*Service, len(w.Services))}
 	for i := range w.IPAddresses {
-		b.putIPAddress(&w.IPAddresses[i])
+		h.putIPAddress(&w.IPAddresses[i])
 	}
 	for i := range w.Services {
-		b.putService(&w.Services[i])
+		h.putService(&w.Services[i])
 	}
-	return b
+	return h
 }
 
 // putService enters a Service in place of its earlier state, and returns the addresses of both.
-func (b *addressIndex) putService(s *Service) (touched []netip.Addr) {
-	touched = append(b.dropService(s.Name), s.Addresses...)
-	b.services[s.Name] = s
+func (h *holders) putService(s *Service) (touched []netip.Addr) {
+	touched = append(h.dropService(s.Name), s.Addresses...)
+	h.services[s.Name] = s
 	for _, a := range s.Addresses {
-		e := b.entries[a]
+		e := h.entries[a]
 		e.claims = append(e.claims, s)
 		relation.Rank(e.claims, func(s *Service) relation.Claim {
 			return relation.Claim{Service: s.Name, Created: s.Created, Misspelt: addressindex.Misspells(s.Misspelt, a)}
 		})
-		b.entries[a] = e
+		h.entries[a] = e
 	}
 	return touched
 }
 
-func (b *addressIndex) dropService(name types.NamespacedName) []netip.Addr {
-	old := b.services[name]
+func (h *holders) dropService(name types.NamespacedName) []netip.Addr {
+	old := h.services[name]
 	if old == nil {
 		return nil
 	}
-	delete(b.services, name)
+	delete(h.services, name)
 	for _, a := range old.Addresses {
-		e := b.entries[a]
+		e := h.entries[a]
 		e.claims = slices.DeleteFunc(e.claims, func(s *Service) bool { return s == old })
-		b.set(a, e)
+		h.set(a, e)
 	}
 	return slices.Clone(old.Addresses)
 }
 
-func (b *addressIndex) putIPAddress(ip *relation.IPAddress) {
-	b.entries[ip.Address] = entry{b.entries[ip.Address].claims, ip}
+func (h *holders) putIPAddress(ip *relation.IPAddress) {
+	h.entries[ip.Address] = entry{h.entries[ip.Address].claims, ip}
 }
 
-func (b *addressIndex) dropIPAddress(a netip.Addr) { b.set(a, entry{claims: b.entries[a].claims}) }
+func (h *holders) dropIPAddress(a netip.Addr) { h.set(a, entry{claims: h.entries[a].claims}) }
 
-func (b *addressIndex) set(a netip.Addr, e entry) {
-	b.entries[a] = e
+func (h *holders) set(a netip.Addr, e entry) {
+	h.entries[a] = e
 	if e.object == nil && len(e.claims) == 0 {
-		delete(b.entries, a)
+		delete(h.entries, a)
 	}
 }
 
 // keys are the names of all Services and IPAddresses, "namespace/name" and an address.
-func (b *addressIndex) keys() sets.Set[string] {
+func (h *holders) keys() sets.Set[string] {
 	keys := sets.New[string]()
-	for name := range b.services {
+	for name := range h.services {
 		keys.Insert(name.String())
 	}
-	for a, e := range b.entries {
+	for a, e := range h.entries {
 		if e.object != nil {
 			keys.Insert(a.String())
 		}

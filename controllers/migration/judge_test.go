@@ -105,6 +105,6 @@ func TestNothingIsOutOfAnUnknownRange(t *testing.T) {
 // Of two Services on an address the older one comes first, and one that misspells it last.
 func TestWhoHasTheRight(t *testing.T) {
 	young, old, odd := aged(aService("a", "fd00::2"), time.Minute), aged(aService("b", "fd00::2"), time.Hour), aged(aService("odd", "FD00::2"), 2*time.Hour)
-	b := newAddressIndex(Snapshot{Services: []Service{young, odd, old}})
+	b := newHolders(Snapshot{Services: []Service{young, odd, old}})
 	mustEqual(t, "claims", textsOf(b.entries[addr("fd00::2")].claims, func(s *Service) string { return s.Name.Name }), []string{"b", "a", "odd"})
 }

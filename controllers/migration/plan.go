@@ -151,7 +151,7 @@ type Plan struct {
 func NewPlan(w Snapshot, o Options) Plan {
 	p := Plan{Snapshot: w}
 	p.Ranges = p.serviceRanges()
-	b := newAddressIndex(w)
+	b := newHolders(w)
 	p.judgeObjects()
 	p.judgeGiven()
 	p.judgeBitmaps(b, o)
@@ -235,10 +235,10 @@ func (p *Plan) judgeObjects() {
 }
 
 // judgeAddresses goes through the addresses in their order, so that plans of one cluster are equal.
-func (p *Plan) judgeAddresses(b *addressIndex) {
+func (p *Plan) judgeAddresses(h *holders) {
 	j := p.judge()
-	for _, a := range slices.SortedFunc(maps.Keys(b.entries), netip.Addr.Compare) {
-		e := b.entries[a]
+	for _, a := range slices.SortedFunc(maps.Keys(h.entries), netip.Addr.Compare) {
+		e := h.entries[a]
 		v := j.address(a, e)
 		p.add(v)
 		p.add(j.duplicate(a, e))

@@ -177,7 +177,7 @@ func prefixes(all []netip.Prefix) string {
 }
 
 // judgeBitmaps compares the bitmaps with the Services, like the repair loop of a 1.32 API server.
-func (p *Plan) judgeBitmaps(b *addressIndex, o Options) {
+func (p *Plan) judgeBitmaps(h *holders, o Options) {
 	if p.Snapshot.Allocator == AllocatorIPAddresses {
 		for _, s := range p.Snapshot.Bitmaps {
 			p.find(StaleBitmap, "", "`migrate finalize` archives and deletes it", s.Key)
@@ -198,7 +198,7 @@ func (p *Plan) judgeBitmaps(b *addressIndex, o Options) {
 		plan = "API servers that keep bitmap and IPAddresses refuse Services because of it, and never mend it; `run --repair-bitmap` does"
 	}
 	for _, s := range p.Snapshot.Bitmaps {
-		if p.readable(s) && p.drifted(s, b, plan) && o.RepairBitmap {
+		if p.readable(s) && p.drifted(s, h, plan) && o.RepairBitmap {
 			p.Steps = append(p.Steps, Step{Do: RepairBitmap, Key: s.Key})
 		}
 	}
@@ -224,12 +224,12 @@ func (p *Plan) readable(s StoredBitmap) bool {
 }
 
 // drifted reports bits that disagree with Services. An empty bitmap is one finding, not one a bit.
-func (p *Plan) drifted(s StoredBitmap, b *addressIndex, plan string) bool {
+func (p *Plan) drifted(s StoredBitmap, h *holders, plan string) bool {
 	m, err := s.of(rangeAt(p.Ranges, s.Key))
 	if err != nil {
 		return false // nothing tells its range
 	}
-	missing, leaked := b.drift(m)
+	missing, leaked := h.drift(m)
 	switch {
 	case m.Len() == 0 && len(missing) > 0:
 		p.find(BitmapEmpty, "", plan, s.Key)
@@ -238,7 +238,7 @@ func (p *Plan) drifted(s StoredBitmap, b *addressIndex, plan string) bool {
 			p.add(found(LeakedBit, a, entry{}, "", plan))
 		}
 		for a := range missing {
-			p.add(found(MissingBit, a, entry{claims: b.entries[a].claims}, "", plan))
+			p.add(found(MissingBit, a, entry{claims: h.entries[a].claims}, "", plan))
 		}
 	}
 	return len(missing)+len(leaked) > 0

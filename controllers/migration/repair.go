@@ -81,19 +81,19 @@ func (r Runner) drift(ctx context.Context, key string) (*drift, error) {
 		return nil, err
 	}
 	d := &drift{key: key, prefix: m.Prefix()}
-	d.missing, d.leaked = newAddressIndex(w).drift(m)
+	d.missing, d.leaked = newHolders(w).drift(m)
 	return d, nil
 }
 
 // drift are the addresses that Services hold and a bitmap lacks, and those that no Service holds.
-func (b *addressIndex) drift(m *bitmap.Bitmap) (missing, leaked sets.Set[netip.Addr]) {
+func (h *holders) drift(m *bitmap.Bitmap) (missing, leaked sets.Set[netip.Addr]) {
 	missing, leaked = sets.New[netip.Addr](), sets.New[netip.Addr]()
 	for a := range m.All() {
-		if len(b.entries[a].claims) == 0 {
+		if len(h.entries[a].claims) == 0 {
 			leaked.Insert(a)
 		}
 	}
-	for a, e := range b.entries {
+	for a, e := range h.entries {
 		if len(e.claims) > 0 && m.Covers(a) && !m.Contains(a) {
 			missing.Insert(a)
 		}

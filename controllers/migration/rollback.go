@@ -53,7 +53,7 @@ func NewRollback(w Snapshot) (Rollback, error) {
 	if p.Ranges == nil {
 		return r, errors.New("nothing tells the API server's range; give --service-cluster-ip-range as it will be started")
 	}
-	index := newAddressIndex(w)
+	index := newHolders(w)
 	var all []*bitmap.Bitmap
 	for i, prefix := range p.Ranges {
 		want, err := bitmap.New(prefix)
@@ -69,8 +69,8 @@ func NewRollback(w Snapshot) (Rollback, error) {
 	return r, nil
 }
 
-func (r *Rollback) rebuild(key string, want *bitmap.Bitmap, p *Plan, b *addressIndex) error {
-	missing, _ := b.drift(want)
+func (r *Rollback) rebuild(key string, want *bitmap.Bitmap, p *Plan, h *holders) error {
+	missing, _ := h.drift(want)
 	for a := range missing {
 		if err := want.Add(a); err != nil {
 			return err
@@ -80,7 +80,7 @@ func (r *Rollback) rebuild(key string, want *bitmap.Bitmap, p *Plan, b *addressI
 	if s := p.stored(key); s != nil {
 		built.Guard, built.Broken = s.ModRevision, s.Err
 		if s.Err == nil && s.Bitmap.Prefix() == want.Prefix() {
-			missing, leaked := b.drift(s.Bitmap)
+			missing, leaked := h.drift(s.Bitmap)
 			if built.Set, built.Cleared = len(missing), len(leaked); built.Set+built.Cleared == 0 {
 				return nil
 			}
@@ -90,10 +90,10 @@ func (r *Rollback) rebuild(key string, want *bitmap.Bitmap, p *Plan, b *addressI
 	return nil
 }
 
-func (r *Rollback) refuse(p Plan, bitmaps []*bitmap.Bitmap, b *addressIndex) {
+func (r *Rollback) refuse(p Plan, bitmaps []*bitmap.Bitmap, h *holders) {
 	fatal := []Kind{ObjectUnreadable, BitmapEncrypted, DuplicateClusterIP, InvalidClusterIP, RangeContradicted}
 	r.Refused = slices.DeleteFunc(p.Findings, func(f Finding) bool { return !slices.Contains(fatal, f.Kind) })
-	for a, e := range b.entries {
+	for a, e := range h.entries {
 		switch covered := slices.ContainsFunc(bitmaps, func(m *bitmap.Bitmap) bool { return m.Covers(a) }); {
 		case len(e.claims) == 0:
 			r.Reserved = append(r.Reserved, a)

@@ -40,7 +40,7 @@ type Syncer struct {
 
 	mu    sync.Mutex
 	judge judge
-	index *addressIndex
+	index *holders
 	since map[netip.Addr]time.Time // when a decision that destroys was first reached
 
 	queue workqueue.TypedRateLimitingInterface[netip.Addr]
@@ -50,7 +50,7 @@ type Syncer struct {
 // server or, with throughStore, into etcd.
 func NewSyncer(s Sources, p Plan, throughStore bool, pace batch.Pace) *Syncer {
 	syncer := &Syncer{
-		judge: p.judge(), index: newAddressIndex(Snapshot{}), since: map[netip.Addr]time.Time{},
+		judge: p.judge(), index: newHolders(Snapshot{}), since: map[netip.Addr]time.Time{},
 		write: apiWriter(s).apply, clock: s.Clock, limit: pace.Limiter(), workers: max(1, pace.Workers),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](100*time.Millisecond, batch.MaxPause)),

@@ -81,62 +81,62 @@ func handler[T any](changed func(before, now *T, initial bool)) toolscache.Resou
 	}
 }
 
-func (l *Index) ipAddressChanged(before, now *networkingv1.IPAddress, initial bool) {
+func (ix *Index) ipAddressChanged(before, now *networkingv1.IPAddress, initial bool) {
 	if now == nil {
-		l.dropObject(before.Name)
+		ix.dropObject(before.Name)
 		return
 	}
 	if before == nil || before.ResourceVersion != now.ResourceVersion {
-		l.putObject(now)
+		ix.putObject(now)
 	}
 	// After a gap in the watch, one that went and one that came since are told as one change.
 	if !initial && (before == nil || before.UID != now.UID) {
-		l.countAllocation(now)
+		ix.countAllocation(now)
 	}
 }
 
 // putObject indexes an IPAddress by its name, which the API server has validated as canonical.
-func (l *Index) putObject(o *networkingv1.IPAddress) {
+func (ix *Index) putObject(o *networkingv1.IPAddress) {
 	a, err := netip.ParseAddr(o.Name)
 	if err != nil {
 		return
 	}
-	l.record(a, func(e *entry) {
+	ix.record(a, func(e *entry) {
 		e.object, e.parent = stateOf(o), upstream.Service(o)
-		l.owned.remove(a)
+		ix.owned.remove(a)
 		if upstream.OwnedByOperator(o) {
-			l.owned.put(a, newOwned(o))
+			ix.owned.put(a, newOwned(o))
 		}
 	})
 }
 
 // dropObject removes an IPAddress. If no Service claims it, free must know whether it was ours.
-func (l *Index) dropObject(name string) {
+func (ix *Index) dropObject(name string) {
 	a, err := netip.ParseAddr(name)
 	if err != nil {
 		return
 	}
-	l.record(a, func(e *entry) {
+	ix.record(a, func(e *entry) {
 		e.object, e.parent = allocator.Free, types.NamespacedName{}
 		if len(e.claims) > 0 {
-			l.owned.remove(a)
+			ix.owned.remove(a)
 		}
 	})
 }
 
 // countAllocation counts a new allocation under each range that offers the address.
-func (l *Index) countAllocation(o *networkingv1.IPAddress) {
+func (ix *Index) countAllocation(o *networkingv1.IPAddress) {
 	a, err := netip.ParseAddr(o.Name)
 	if err != nil || stateOf(o) != allocator.Allocated {
 		return
 	}
-	covering := l.Covering(a)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	covering := ix.Covering(a)
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
 	for _, c := range covering {
 		for _, r := range c.Ranges {
 			b, ok := r.BandOf(a)
-			if counts := l.allocations[c.Name]; ok && counts != nil {
+			if counts := ix.allocations[c.Name]; ok && counts != nil {
 				counts[RangeBand{r.Prefix(), b}]++
 			}
 		}
@@ -144,7 +144,7 @@ func (l *Index) countAllocation(o *networkingv1.IPAddress) {
 }
 
 // serviceChanged indexes what a Service claims, and drops what it held before and no longer does.
-func (l *Index) serviceChanged(before, now *corev1.Service, _ bool) {
+func (ix *Index) serviceChanged(before, now *corev1.Service, _ bool) {
 	var held, claimed []netip.Addr
 	var service types.NamespacedName
 	if before != nil {
@@ -160,13 +160,13 @@ func (l *Index) serviceChanged(before, now *corev1.Service, _ bool) {
 	}
 	for _, a := range held {
 		if !slices.Contains(claimed, a) {
-			l.record(a, func(e *entry) {
+			ix.record(a, func(e *entry) {
 				e.claims = slices.DeleteFunc(e.claims, func(k types.NamespacedName) bool { return k == service })
 			})
 		}
 	}
 	for _, a := range claimed {
-		l.record(a, func(e *entry) {
+		ix.record(a, func(e *entry) {
 			if !slices.Contains(e.claims, service) {
 				e.claims = append(e.claims, service)
 			}

@@ -47,54 +47,54 @@ const doubt = 2 * time.Second
 
 // Cooling returns which Service had a cooling address, by an IPAddress or this process alone (State
 // tells which); also while the address is in flight, because it cools on if it is not used.
-func (l *Index) Cooling(a netip.Addr) (CoolDown, bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	c, ok := l.coolDowns.at[a]
+func (ix *Index) Cooling(a netip.Addr) (CoolDown, bool) {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	c, ok := ix.coolDowns.at[a]
 	c.over = false
 	return c, ok && !c.doubtful
 }
 
 // SetRules replaces the rules. What has cooled long enough by them is free after the next Sweep.
-func (l *Index) SetRules(r Rules) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.rules = r
+func (ix *Index) SetRules(r Rules) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.rules = r
 }
 
 // Sweep ends flights and cool-downs whose time is over, and wakes the listeners of these addresses.
 // Call it about once a second. It visits the flights that end and each address that cools down,
 // because the rules, which say for how long, may have changed.
-func (l *Index) Sweep() {
-	for _, a := range l.overdue() {
-		l.Wake(a)
+func (ix *Index) Sweep() {
+	for _, a := range ix.overdue() {
+		ix.Wake(a)
 	}
 }
 
 // atATime is how many addresses a Sweep visits before it lets waiting creations have the lock.
 const atATime = 256
 
-func (l *Index) overdue() (ended []netip.Addr) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now, visited := l.clock.Now(), 0
+func (ix *Index) overdue() (ended []netip.Addr) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	now, visited := ix.clock.Now(), 0
 	pause := func() {
 		if visited++; visited%atATime == 0 {
-			l.mu.Unlock()
-			l.mu.Lock()
+			ix.mu.Unlock()
+			ix.mu.Lock()
 		}
 	}
-	l.flights.Age(now)
-	l.flights.Forgive(now)
-	for f := l.flights.Over(now); f != nil; f = l.flights.Over(now) {
-		l.endFlight(f)
-		l.serve(f.Address)
+	ix.flights.Age(now)
+	ix.flights.Forgive(now)
+	for f := ix.flights.Over(now); f != nil; f = ix.flights.Over(now) {
+		ix.endFlight(f)
+		ix.serve(f.Address)
 		ended = append(ended, f.Address)
 		pause()
 	}
-	for a := range l.coolDowns.at {
-		if l.endCoolDown(a, now) {
-			l.serve(a)
+	for a := range ix.coolDowns.at {
+		if ix.endCoolDown(a, now) {
+			ix.serve(a)
 			ended = append(ended, a)
 		}
 		pause()
@@ -104,36 +104,36 @@ func (l *Index) overdue() (ended []netip.Addr) {
 
 // endCoolDown frees an address that has cooled for long enough, unless its IPAddress is still
 // there. It reports whether listeners must be told; the caller holds mu.
-func (l *Index) endCoolDown(a netip.Addr, now time.Time) bool {
-	c, ok := l.coolDowns.at[a]
-	if !ok || l.pool.State(a) == allocator.Assumed {
+func (ix *Index) endCoolDown(a netip.Addr, now time.Time) bool {
+	c, ok := ix.coolDowns.at[a]
+	if !ok || ix.pool.State(a) == allocator.Assumed {
 		return false
 	}
-	over := !now.Before(l.cooledAt(a, c))
+	over := !now.Before(ix.cooledAt(a, c))
 	if over == c.over {
 		return false
 	}
 	c.over = over
-	l.coolDowns.at[a] = c
-	if _, object := l.owned.at[a]; over && !object {
-		l.coolDowns.drop(a)
-		l.pool.Release(a)
+	ix.coolDowns.at[a] = c
+	if _, object := ix.owned.at[a]; over && !object {
+		ix.coolDowns.drop(a)
+		ix.pool.Release(a)
 	}
 	return over
 }
 
 // cool lets an address cool down; the caller holds mu.
-func (l *Index) cool(a netip.Addr, c CoolDown) {
-	l.coolDowns.put(a, c)
-	l.pool.Cool(a, c.Released)
+func (ix *Index) cool(a netip.Addr, c CoolDown) {
+	ix.coolDowns.put(a, c)
+	ix.pool.Cool(a, c.Released)
 }
 
 // cooledAt is when an address has cooled down for long enough; the caller holds mu.
-func (l *Index) cooledAt(a netip.Addr, c CoolDown) time.Time {
+func (ix *Index) cooledAt(a netip.Addr, c CoolDown) time.Time {
 	if c.Surplus {
 		return c.Released
 	}
-	d := l.rules.CoolsDown(a)
+	d := ix.rules.CoolsDown(a)
 	if c.doubtful {
 		d = min(d, doubt)
 	}

@@ -49,48 +49,48 @@ func (r *releases) expire(now time.Time) {
 // not to come (inflight.Flights.Yields says which); and then one that cools down
 // (coolDowns.yields): the one that was freed first of the namespace that has most, or of all where
 // none has many. The error matches allocator.ErrFull when nothing is left.
-func (l *Index) Draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.draw(order, to)
+func (ix *Index) Draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	return ix.draw(order, to)
 }
 
 // draw is Draw; the caller holds mu.
-func (l *Index) draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
+func (ix *Index) draw(order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
 	var yielded *inflight.Flight
-	drawn, err := l.drawFree(order)
+	drawn, err := ix.drawFree(order)
 	if errors.Is(err, allocator.ErrFull) {
-		drawn, yielded, err = l.drawAgain(order)
+		drawn, yielded, err = ix.drawAgain(order)
 	}
 	if err != nil {
 		return drawn, err
 	}
-	l.enterFlight(&inflight.Flight{Address: drawn.Addr, Instead: yielded}, to)
+	ix.enterFlight(&inflight.Flight{Address: drawn.Addr, Instead: yielded}, to)
 	return drawn, nil
 }
 
 // drawAgain draws what is in flight or cools, and returns what yields; the caller holds mu.
-func (l *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, *inflight.Flight, error) {
-	now := l.clock.Now()
-	if f := l.flights.Yields(order, now); f != nil {
-		l.flights.Replace(f, now)
+func (ix *Index) drawAgain(order []*allocator.Tier) (allocator.Drawn, *inflight.Flight, error) {
+	now := ix.clock.Now()
+	if f := ix.flights.Yields(order, now); f != nil {
+		ix.flights.Replace(f, now)
 		return allocator.Drawn{Addr: f.Address}, f, nil
 	}
-	if a, ok := l.coolDowns.yields(order); ok && l.pool.Assume(a) {
+	if a, ok := ix.coolDowns.yields(order); ok && ix.pool.Assume(a) {
 		return allocator.Drawn{Addr: a, Cooled: true}, nil, nil
 	}
-	drawn, err := l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
+	drawn, err := ix.pool.Draw(allocator.Request{Tiers: order, Yield: true})
 	return drawn, nil, err
 }
 
 // moving reports whether full ranges may have room in a moment: one of their addresses is in flight
 // or came free recently, so Services come and go there. The caller holds mu.
-func (l *Index) moving(order []*allocator.Tier) bool {
-	if l.flights.Moving(order) {
+func (ix *Index) moving(order []*allocator.Tier) bool {
+	if ix.flights.Moving(order) {
 		return true
 	}
-	l.released.expire(l.clock.Now())
-	_, _, ok := l.released.ages.OldestIn(order)
+	ix.released.expire(ix.clock.Now())
+	_, _, ok := ix.released.ages.OldestIn(order)
 	return ok
 }
 
@@ -100,48 +100,48 @@ func within(order []*allocator.Tier, a netip.Addr) bool {
 
 // drawFree draws a free address, if possible none that came free recently; instead it takes another
 // of the same tier, or of some the one that came free first. The caller holds mu.
-func (l *Index) drawFree(order []*allocator.Tier) (allocator.Drawn, error) {
-	first, err := l.pool.Draw(allocator.Request{Tiers: order})
-	if err != nil || l.freed(first.Addr).IsZero() {
+func (ix *Index) drawFree(order []*allocator.Tier) (allocator.Drawn, error) {
+	first, err := ix.pool.Draw(allocator.Request{Tiers: order})
+	if err != nil || ix.freed(first.Addr).IsZero() {
 		return first, err
 	}
 	tier := slices.IndexFunc(order, func(t *allocator.Tier) bool { return t.Contains(first.Addr) })
 	drawn := []allocator.Drawn{first}
-	for len(drawn) <= redraws && !l.freed(drawn[len(drawn)-1].Addr).IsZero() {
-		other, err := l.pool.Draw(allocator.Request{Tiers: order[tier : tier+1]})
+	for len(drawn) <= redraws && !ix.freed(drawn[len(drawn)-1].Addr).IsZero() {
+		other, err := ix.pool.Draw(allocator.Request{Tiers: order[tier : tier+1]})
 		if err != nil {
 			break
 		}
 		drawn = append(drawn, other)
 	}
-	best := slices.MinFunc(drawn, func(a, b allocator.Drawn) int { return l.freed(a.Addr).Compare(l.freed(b.Addr)) })
+	best := slices.MinFunc(drawn, func(a, b allocator.Drawn) int { return ix.freed(a.Addr).Compare(ix.freed(b.Addr)) })
 	for _, d := range drawn {
 		if d != best {
-			l.pool.Forget(d.Addr)
+			ix.pool.Forget(d.Addr)
 		}
 	}
 	return best, nil
 }
 
 // freed is when an address came free recently, the zero time if it did not; the caller holds mu.
-func (l *Index) freed(a netip.Addr) time.Time {
-	if at, ok := l.released.ages.Since(a); ok && l.clock.Since(at) < recently {
+func (ix *Index) freed(a netip.Addr) time.Time {
+	if at, ok := ix.released.ages.Since(a); ok && ix.clock.Since(at) < recently {
 		return at
 	}
 	return time.Time{}
 }
 
 // Full reports whether Draw would find nothing now. It changes nothing.
-func (l *Index) Full(order []*allocator.Tier) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	drawn, err := l.pool.Draw(allocator.Request{Tiers: order, Yield: true})
+func (ix *Index) Full(order []*allocator.Tier) bool {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	drawn, err := ix.pool.Draw(allocator.Request{Tiers: order, Yield: true})
 	if err != nil {
-		return l.flights.Yields(order, l.clock.Now()) == nil
+		return ix.flights.Yields(order, ix.clock.Now()) == nil
 	}
-	l.pool.Forget(drawn.Addr)
-	if c, ok := l.coolDowns.at[drawn.Addr]; ok {
-		l.pool.Cool(drawn.Addr, c.Released)
+	ix.pool.Forget(drawn.Addr)
+	if c, ok := ix.coolDowns.at[drawn.Addr]; ok {
+		ix.pool.Cool(drawn.Addr, c.Released)
 	}
 	return false
 }

@@ -80,24 +80,24 @@ type Feed[T comparable] struct {
 }
 
 // Addresses wakes a controller for every address whose IPAddress or claims changed.
-func (l *Index) Addresses() *Feed[netip.Addr] {
-	return &Feed[netip.Addr]{name: "addresses", index: l, connect: l.addressListeners.add, known: func() []netip.Addr { return known(l, l.addresses) }}
+func (ix *Index) Addresses() *Feed[netip.Addr] {
+	return &Feed[netip.Addr]{name: "addresses", index: ix, connect: ix.addressListeners.add, known: func() []netip.Addr { return known(ix, ix.addresses) }}
 }
 
 // Covers wakes a controller for every used address that a ServiceCIDR began or ceased to offer.
-func (l *Index) Covers() *Feed[netip.Addr] {
-	return &Feed[netip.Addr]{name: "covers", index: l, connect: l.coverListeners.add, known: nothing[netip.Addr]}
+func (ix *Index) Covers() *Feed[netip.Addr] {
+	return &Feed[netip.Addr]{name: "covers", index: ix, connect: ix.coverListeners.add, known: nothing[netip.Addr]}
 }
 
 // Ranges wakes a controller for every ServiceCIDR that changed, or whose neighbours did.
-func (l *Index) Ranges() *Feed[string] {
-	return &Feed[string]{name: "ranges", index: l, connect: l.rangeListeners.add, known: func() []string { return known(l, l.ranges) }}
+func (ix *Index) Ranges() *Feed[string] {
+	return &Feed[string]{name: "ranges", index: ix, connect: ix.rangeListeners.add, known: func() []string { return known(ix, ix.ranges) }}
 }
 
 // RangeUsage wakes a controller for every ServiceCIDR whose used addresses or overlapping networks
 // changed. Keys are held back for delay, so that a burst of allocations is one look at the range.
-func (l *Index) RangeUsage(delay time.Duration) *Feed[string] {
-	return &Feed[string]{name: "usage", index: l, connect: l.usageListeners.add, delay: delay, known: nothing[string]}
+func (ix *Index) RangeUsage(delay time.Duration) *Feed[string] {
+	return &Feed[string]{name: "usage", index: ix, connect: ix.usageListeners.add, delay: delay, known: nothing[string]}
 }
 
 // nothing is what a feed begins with whose keys another feed of the same controller has already.
@@ -137,9 +137,9 @@ func (f *Feed[T]) WaitForSync(ctx context.Context) error {
 func (f *Feed[T]) String() string { return "address index " + f.name }
 
 // Wake tells the listeners of an address, and of the ranges that offer it, to look again.
-func (l *Index) Wake(a netip.Addr) {
-	l.addressListeners.tell(a)
-	for _, c := range l.Covering(a) {
-		l.usageListeners.tell(c.Name)
+func (ix *Index) Wake(a netip.Addr) {
+	ix.addressListeners.tell(a)
+	for _, c := range ix.Covering(a) {
+		ix.usageListeners.tell(c.Name)
 	}
 }

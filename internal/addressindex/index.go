@@ -25,8 +25,8 @@ import (
 
 // Index is the address index. New makes one, Watch connects it; it is safe for concurrent use.
 //
-// Cost: an event on an address is O(log used + lengths of prefixes); Usage and Blockers are
-// O(log used) for each span that the question breaks into. Nothing depends on the number of
+// Cost: an event on an address is O(log used + lengths of prefixes); Usage and what blocks a
+// deletion are O(log used) for each span that the question breaks into. Nothing depends on the number of
 // Services, nor an address on that of ServiceCIDRs.
 type Index struct {
 	pool *allocator.Pool
@@ -93,20 +93,20 @@ func NewWithClock(c clock.PassiveClock) *Index {
 
 // Watch connects the address index to the informers of the cache. It returns at once; Synced tells
 // when the first listings are indexed. Call it once, before the controllers start.
-func (l *Index) Watch(ctx context.Context, informers cache.Informers) error {
-	return errors.Join(l.WatchAddresses(ctx, informers), l.watch(ctx, informers, &corev1.Node{}, handler(l.nodeChanged)))
+func (ix *Index) Watch(ctx context.Context, informers cache.Informers) error {
+	return errors.Join(ix.WatchAddresses(ctx, informers), ix.watch(ctx, informers, &corev1.Node{}, handler(ix.nodeChanged)))
 }
 
 // WatchAddresses is Watch without Nodes, for a caller that asks for no overlaps.
-func (l *Index) WatchAddresses(ctx context.Context, informers cache.Informers) error {
+func (ix *Index) WatchAddresses(ctx context.Context, informers cache.Informers) error {
 	return errors.Join(
-		l.watch(ctx, informers, &networkingv1.ServiceCIDR{}, handler(l.serviceCIDRChanged)),
-		l.watch(ctx, informers, &networkingv1.IPAddress{}, handler(l.ipAddressChanged)),
-		l.watch(ctx, informers, &corev1.Service{}, handler(l.serviceChanged)),
+		ix.watch(ctx, informers, &networkingv1.ServiceCIDR{}, handler(ix.serviceCIDRChanged)),
+		ix.watch(ctx, informers, &networkingv1.IPAddress{}, handler(ix.ipAddressChanged)),
+		ix.watch(ctx, informers, &corev1.Service{}, handler(ix.serviceChanged)),
 	)
 }
 
-func (l *Index) watch(ctx context.Context, informers cache.Informers, object client.Object, handler toolscache.ResourceEventHandler) error {
+func (ix *Index) watch(ctx context.Context, informers cache.Informers, object client.Object, handler toolscache.ResourceEventHandler) error {
 	informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
@@ -115,65 +115,65 @@ func (l *Index) watch(ctx context.Context, informers cache.Informers, object cli
 	if err != nil {
 		return err
 	}
-	l.synced = append(l.synced, registration.HasSynced)
+	ix.synced = append(ix.synced, registration.HasSynced)
 	return nil
 }
 
 // Synced reports whether the first listing of every kind is indexed.
-func (l *Index) Synced() bool {
-	return !slices.ContainsFunc(l.synced, func(synced toolscache.InformerSynced) bool { return !synced() })
+func (ix *Index) Synced() bool {
+	return !slices.ContainsFunc(ix.synced, func(synced toolscache.InformerSynced) bool { return !synced() })
 }
 
 // Claims returns the Services whose spec.clusterIPs hold the address, in the order first seen.
-func (l *Index) Claims(a netip.Addr) []types.NamespacedName {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return slices.Clone(l.addresses[a].claims)
+func (ix *Index) Claims(a netip.Addr) []types.NamespacedName {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return slices.Clone(ix.addresses[a].claims)
 }
 
 // Known returns all addresses that have an IPAddress or a Service, in order.
-func (l *Index) Known() []netip.Addr {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return slices.SortedFunc(maps.Keys(l.addresses), netip.Addr.Compare)
+func (ix *Index) Known() []netip.Addr {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return slices.SortedFunc(maps.Keys(ix.addresses), netip.Addr.Compare)
 }
 
 // Usage counts the addresses of a span by state.
-func (l *Index) Usage(s allocator.Span) allocator.Usage { return l.pool.Usage(s) }
+func (ix *Index) Usage(s allocator.Span) allocator.Usage { return ix.pool.Usage(s) }
 
 // Used returns the first limit used addresses of a span, ascending.
-func (l *Index) Used(s allocator.Span, limit int) []netip.Addr { return l.pool.Used(s, limit) }
+func (ix *Index) Used(s allocator.Span, limit int) []netip.Addr { return ix.pool.Used(s, limit) }
 
 // State returns what the address is used for.
-func (l *Index) State(a netip.Addr) allocator.State { return l.pool.State(a) }
+func (ix *Index) State(a netip.Addr) allocator.State { return ix.pool.State(a) }
 
 // record changes the entry of one address and brings the pool in line. It is the only writer of
 // both, so that they agree whenever mu is free.
-func (l *Index) record(a netip.Addr, change func(*entry)) {
-	l.mu.Lock()
-	before := l.addresses[a]
+func (ix *Index) record(a netip.Addr, change func(*entry)) {
+	ix.mu.Lock()
+	before := ix.addresses[a]
 	last := before.last()
 	e := before
-	l.count(e, -1)
+	ix.count(e, -1)
 	change(&e)
-	e.held = e.held || len(e.claims) > 0 || l.had(a, e)
-	l.count(e, 1)
+	e.held = e.held || len(e.claims) > 0 || ix.had(a, e)
+	ix.count(e, 1)
 	if e.object == allocator.Free && len(e.claims) == 0 {
-		delete(l.addresses, a)
-		l.free(a, before, last)
+		delete(ix.addresses, a)
+		ix.free(a, before, last)
 	} else {
-		l.addresses[a] = e
-		l.observe(a, e)
+		ix.addresses[a] = e
+		ix.observe(a, e)
 	}
-	l.serve(a)
-	l.mu.Unlock()
-	l.Wake(a)
+	ix.serve(a)
+	ix.mu.Unlock()
+	ix.Wake(a)
 }
 
 // had reports whether an IPAddress is that of a Service which has already come and gone: the watch
 // of Services was ahead. The caller holds mu.
-func (l *Index) had(a netip.Addr, e entry) bool {
-	r, cools := l.coolDowns.at[a]
+func (ix *Index) had(a netip.Addr, e entry) bool {
+	r, cools := ix.coolDowns.at[a]
 	return cools && !r.doubtful && e.object == allocator.Allocated && r.Service == e.parent
 }
 
@@ -188,24 +188,24 @@ func (e entry) last() types.NamespacedName {
 // observe brings the pool in line with an entry; the caller holds mu. What is in flight stays so
 // until what it waits for has arrived. A Service that has the address outranks the labels of the
 // IPAddress, which users may change.
-func (l *Index) observe(a netip.Addr, e entry) {
-	if f := l.flights.At(a); f != nil {
-		if !l.arrived(a, e, f) {
+func (ix *Index) observe(a netip.Addr, e entry) {
+	if f := ix.flights.At(a); f != nil {
+		if !ix.arrived(a, e, f) {
 			return
 		}
-		l.show(e, f)
-		l.takeOut(f)
+		ix.show(e, f)
+		ix.takeOut(f)
 	}
-	k, owned := l.owned.at[a]
+	k, owned := ix.owned.at[a]
 	switch state := e.state(); {
 	case owned && state == allocator.Cooling:
-		l.cool(a, CoolDown{Service: k.Service, Released: k.Released})
+		ix.cool(a, CoolDown{Service: k.Service, Released: k.Released})
 	case owned && state == allocator.Reserved && k.Purpose != v1alpha1.PurposeReservation:
-		l.coolDowns.lift(a) // its label is being mended, and may make it cool on
-		l.pool.Observe(a, state)
+		ix.coolDowns.lift(a) // its label is being mended, and may make it cool on
+		ix.pool.Observe(a, state)
 	default:
-		l.coolDowns.drop(a)
-		l.pool.Observe(a, state)
+		ix.coolDowns.drop(a)
+		ix.pool.Observe(a, state)
 	}
 }
 
@@ -213,37 +213,37 @@ func (l *Index) observe(a netip.Addr, e entry) {
 //
 // When an IPAddress of ours goes although it is still wanted, another process has handed the
 // address out, and the API server is about to show to which Service. Until then it stays taken.
-func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
-	now := l.clock.Now()
-	k, owned := l.owned.remove(a)
-	wanted := owned && l.wanted(a, k, now)
-	f := l.flights.At(a)
+func (ix *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
+	now := ix.clock.Now()
+	k, owned := ix.owned.remove(a)
+	wanted := owned && ix.wanted(a, k, now)
+	f := ix.flights.At(a)
 	flying, written := f != nil, f != nil && f.Write != nil
 	if written && f.Write.Gone != "" && f.Write.Seen("") {
-		l.takeOut(f)
+		ix.takeOut(f)
 		flying = false
 	}
 	if flying || wanted {
 		switch k.Purpose { // what was cooling cools on if no Service uses it after all
 		case v1alpha1.PurposeCooling:
-			l.coolDowns.note(a, CoolDown{Service: k.Service, Released: k.Released})
+			ix.coolDowns.note(a, CoolDown{Service: k.Service, Released: k.Released})
 		case v1alpha1.PurposeReservation:
-			l.coolDowns.drop(a)
+			ix.coolDowns.drop(a)
 		}
 	}
 	switch {
 	case flying:
 	case wanted && !written:
-		l.pool.Assume(a)
-		l.enterFlight(&inflight.Flight{Address: a, Until: now.Add(handedElsewhere)}, Holder{})
-	case owned && k.Purpose == v1alpha1.PurposeAdditional && k.Service.Name != "" && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
-		l.cool(a, CoolDown{Service: k.Service, Released: now})
-	case !owned && l.rules.CoolsDown(a) > 0 && !l.rules.Reserves(a):
-		l.cool(a, CoolDown{Service: last, Released: now, doubtful: !before.held})
+		ix.pool.Assume(a)
+		ix.enterFlight(&inflight.Flight{Address: a, Until: now.Add(handedElsewhere)}, Holder{})
+	case owned && k.Purpose == v1alpha1.PurposeAdditional && k.Service.Name != "" && ix.rules.CoolsDown(a) > 0 && !ix.rules.Reserves(a):
+		ix.cool(a, CoolDown{Service: k.Service, Released: now})
+	case !owned && ix.rules.CoolsDown(a) > 0 && !ix.rules.Reserves(a):
+		ix.cool(a, CoolDown{Service: last, Released: now, doubtful: !before.held})
 	default:
-		l.coolDowns.drop(a)
-		l.pool.Release(a)
-		l.released.add(a, now)
+		ix.coolDowns.drop(a)
+		ix.pool.Release(a)
+		ix.released.add(a, now)
 	}
 }
 
@@ -253,34 +253,34 @@ func (l *Index) free(a netip.Addr, before entry, last types.NamespacedName) {
 const handedElsewhere = 2 * time.Second
 
 // wanted reports whether the rules want an IPAddress of ours that is gone; the caller holds mu.
-func (l *Index) wanted(a netip.Addr, k OwnedIPAddress, now time.Time) bool {
+func (ix *Index) wanted(a netip.Addr, k OwnedIPAddress, now time.Time) bool {
 	switch k.Purpose {
 	case v1alpha1.PurposeReservation:
-		return l.rules.Reserves(a)
+		return ix.rules.Reserves(a)
 	case v1alpha1.PurposeCooling:
-		c := CoolDown{Released: k.Released, Surplus: l.coolDowns.at[a].Surplus}
-		return now.Before(l.cooledAt(a, c))
+		c := CoolDown{Released: k.Released, Surplus: ix.coolDowns.at[a].Surplus}
+		return now.Before(ix.cooledAt(a, c))
 	default:
 		return false
 	}
 }
 
-func (l *Index) count(e entry, by int) {
+func (ix *Index) count(e entry, by int) {
 	if len(e.claims) == 0 {
 		return
 	}
-	l.claimed += by
+	ix.claimed += by
 	if e.object == allocator.Allocated && len(e.claims) == 1 && e.parent == e.claims[0] {
-		l.covered += by
+		ix.covered += by
 	}
 }
 
 // Relation returns how many addresses Services hold, and how many of these have the right
 // IPAddress: of the API server's allocator, and naming the only Service that holds the address.
-func (l *Index) Relation() (claimed, covered int) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.claimed, l.covered
+func (ix *Index) Relation() (claimed, covered int) {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return ix.claimed, ix.covered
 }
 
 // state is what the pool should hold: the IPAddress's, unless a Service claims the address.

@@ -31,10 +31,10 @@ func (b timed) draw(t *testing.T, ip, to string) {
 }
 
 // handedTo is the Service that was handed an address which the cluster does not show yet.
-func (l *Index) handedTo(a netip.Addr) (to types.NamespacedName) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if f := l.flights.At(a); f != nil && f.Write == nil {
+func (ix *Index) handedTo(a netip.Addr) (to types.NamespacedName) {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	if f := ix.flights.At(a); f != nil && f.Write == nil {
 		to = f.Holder().Service
 	}
 	return to

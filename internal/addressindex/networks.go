@@ -17,11 +17,11 @@ type Network struct {
 
 // Overlaps returns the networks that meet any of the prefixes, by owner: pod CIDRs and addresses of
 // nodes, and those declared as used by something else.
-func (l *Index) Overlaps(prefixes []netip.Prefix, declared []Network) []Network {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+func (ix *Index) Overlaps(prefixes []netip.Prefix, declared []Network) []Network {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
 	all := slices.Clone(declared)
-	for name, networks := range l.nodes {
+	for name, networks := range ix.nodes {
 		for _, n := range networks {
 			all = append(all, Network{Owner: "node " + name, Prefix: n})
 		}
@@ -49,25 +49,25 @@ func nodeNetworks(n *corev1.Node) []netip.Prefix {
 
 // nodeChanged indexes the networks of a node and wakes the ranges that meet them. Most node updates
 // are heartbeats and change nothing here.
-func (l *Index) nodeChanged(before, now *corev1.Node, _ bool) {
+func (ix *Index) nodeChanged(before, now *corev1.Node, _ bool) {
 	node, networks := before, []netip.Prefix(nil)
 	if now != nil {
 		node, networks = now, nodeNetworks(now)
 	}
-	l.mu.Lock()
-	had := l.nodes[node.Name]
-	l.nodes[node.Name] = networks
+	ix.mu.Lock()
+	had := ix.nodes[node.Name]
+	ix.nodes[node.Name] = networks
 	if len(networks) == 0 {
-		delete(l.nodes, node.Name)
+		delete(ix.nodes, node.Name)
 	}
-	l.mu.Unlock()
+	ix.mu.Unlock()
 	if slices.Equal(had, networks) {
 		return
 	}
 	touched := slices.Concat(had, networks)
-	for _, c := range l.ServiceCIDRs() {
+	for _, c := range ix.ServiceCIDRs() {
 		if c.overlaps(touched) {
-			l.usageListeners.tell(c.Name)
+			ix.usageListeners.tell(c.Name)
 		}
 	}
 }

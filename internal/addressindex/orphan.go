@@ -11,11 +11,11 @@ import (
 // Orphan returns the Service that the IPAddress at an address names, if it is the API server's by
 // its labels and no Service has, or has had, the address since this process saw it; otherwise none.
 // Where a Service had it the API server may be about to delete the IPAddress, by its name alone.
-func (l *Index) Orphan(a netip.Addr) (of types.NamespacedName, ok bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	e := l.addresses[a]
-	if _, owned := l.owned.at[a]; owned || e.held || len(e.claims) > 0 || e.object != allocator.Allocated {
+func (ix *Index) Orphan(a netip.Addr) (of types.NamespacedName, ok bool) {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	e := ix.addresses[a]
+	if _, owned := ix.owned.at[a]; owned || e.held || len(e.claims) > 0 || e.object != allocator.Allocated {
 		return of, false
 	}
 	return e.parent, e.parent.Name != ""

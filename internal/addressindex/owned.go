@@ -77,27 +77,27 @@ func (k OwnedIPAddress) state() allocator.State {
 }
 
 // Owned returns the IPAddress of ours at an address.
-func (l *Index) Owned(a netip.Addr) (OwnedIPAddress, bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	k, ok := l.owned.at[a]
+func (ix *Index) Owned(a netip.Addr) (OwnedIPAddress, bool) {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	k, ok := ix.owned.at[a]
 	return k, ok
 }
 
 // Additional returns the additional IPAddresses of a Service by address, also those that this
 // process wrote and the watch does not show yet. An IPAddress of an address in the spec of a
 // Service is none, whatever its labels say.
-func (l *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIPAddress {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+func (ix *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIPAddress {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
 	out := map[netip.Addr]OwnedIPAddress{}
-	for _, a := range l.owned.additional[service] {
-		if len(l.addresses[a].claims) == 0 {
-			out[a] = l.owned.at[a]
+	for _, a := range ix.owned.additional[service] {
+		if len(ix.addresses[a].claims) == 0 {
+			out[a] = ix.owned.at[a]
 		}
 	}
-	for _, a := range l.written.additional[service] {
-		out[a] = l.written.at[a]
+	for _, a := range ix.written.additional[service] {
+		out[a] = ix.written.at[a]
 	}
 	return out
 }

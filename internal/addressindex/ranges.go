@@ -50,16 +50,16 @@ type RangeBand struct {
 // Declare enters ranges that the default ServiceCIDR has whether its object names them or not.
 // Where the API server allocates from the bitmap its flag is the truth: the object may not exist
 // yet, and a 1.31 or 1.32 API server refuses to add a family to it. Call it before Watch.
-func (l *Index) Declare(ranges []allocator.Range) {
-	l.declared = ranges
-	l.enter(l.complete(ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR}))
+func (ix *Index) Declare(ranges []allocator.Range) {
+	ix.declared = ranges
+	ix.enter(ix.complete(ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR}))
 }
 
-func (l *Index) complete(c ServiceCIDR) ServiceCIDR {
+func (ix *Index) complete(c ServiceCIDR) ServiceCIDR {
 	if c.Name != v1alpha1.DefaultServiceCIDR {
 		return c
 	}
-	for _, r := range l.declared {
+	for _, r := range ix.declared {
 		if !slices.Contains(c.Ranges, r) {
 			c.Ranges = append(c.Ranges, r)
 		}
@@ -67,40 +67,40 @@ func (l *Index) complete(c ServiceCIDR) ServiceCIDR {
 	return c
 }
 
-func (l *Index) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before, known = l.ranges[c.Name]
+func (ix *Index) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	before, known = ix.ranges[c.Name]
 	if !known || !slices.Equal(before.Ranges, c.Ranges) { // status and annotations change more often
-		l.unname(before)
+		ix.unname(before)
 		for _, r := range c.Ranges {
-			l.names.Set(r.Prefix(), append(l.names.Get(r.Prefix()), c.Name))
+			ix.names.Set(r.Prefix(), append(ix.names.Get(r.Prefix()), c.Name))
 		}
 	}
-	l.ranges[c.Name] = c
-	if l.allocations[c.Name] == nil {
-		l.allocations[c.Name] = map[RangeBand]uint64{}
+	ix.ranges[c.Name] = c
+	if ix.allocations[c.Name] == nil {
+		ix.allocations[c.Name] = map[RangeBand]uint64{}
 	}
 	return before, known
 }
 
 // unname takes the name of a ServiceCIDR from its prefixes; the caller holds mu.
-func (l *Index) unname(c ServiceCIDR) {
+func (ix *Index) unname(c ServiceCIDR) {
 	for _, r := range c.Ranges {
-		left := slices.DeleteFunc(l.names.Get(r.Prefix()), func(name string) bool { return name == c.Name })
+		left := slices.DeleteFunc(ix.names.Get(r.Prefix()), func(name string) bool { return name == c.Name })
 		if len(left) == 0 {
-			l.names.Delete(r.Prefix())
+			ix.names.Delete(r.Prefix())
 		} else {
-			l.names.Set(r.Prefix(), left)
+			ix.names.Set(r.Prefix(), left)
 		}
 	}
 }
 
 // Allocations returns how many IPAddresses appeared in a band since the start, by any allocator.
-func (l *Index) Allocations(servicecidr string, band RangeBand) uint64 {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.allocations[servicecidr][band]
+func (ix *Index) Allocations(servicecidr string, band RangeBand) uint64 {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return ix.allocations[servicecidr][band]
 }
 
 // NewServiceCIDR reads an object. It leaves out what is no range: the API server has validated the
@@ -121,21 +121,21 @@ func NewServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 }
 
 // ServiceCIDRs returns all of them, by name.
-func (l *Index) ServiceCIDRs() []ServiceCIDR {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(l.ranges), func(a, b ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) })
+func (ix *Index) ServiceCIDRs() []ServiceCIDR {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(ix.ranges), func(a, b ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Covering returns the ServiceCIDRs that have a as a usable address, terminating ones included.
-func (l *Index) Covering(a netip.Addr) []ServiceCIDR {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+func (ix *Index) Covering(a netip.Addr) []ServiceCIDR {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
 	var out []ServiceCIDR
-	for names := range l.names.Around(a) {
+	for names := range ix.names.Around(a) {
 		for _, name := range names {
 			known := slices.ContainsFunc(out, func(c ServiceCIDR) bool { return c.Name == name }) // by a shorter prefix
-			if c := l.ranges[name]; !known && c.Contains(a) {
+			if c := ix.ranges[name]; !known && c.Contains(a) {
 				out = append(out, c)
 			}
 		}
@@ -145,8 +145,8 @@ func (l *Index) Covering(a netip.Addr) []ServiceCIDR {
 
 // BandOf returns the band of an address. One that is static in one range and dynamic in another is
 // static: that band is the one to keep clean. ok is false when no ServiceCIDR offers the address.
-func (l *Index) BandOf(a netip.Addr) (band allocator.Band, ok bool) {
-	for _, c := range l.Covering(a) {
+func (ix *Index) BandOf(a netip.Addr) (band allocator.Band, ok bool) {
+	for _, c := range ix.Covering(a) {
 		for _, r := range c.Ranges {
 			b, in := r.BandOf(a)
 			if in && b == allocator.Static {
@@ -164,14 +164,14 @@ func (l *Index) BandOf(a netip.Addr) (band allocator.Band, ok bool) {
 //	live ranges          |-----|   |-------|
 //	terminating    |-------------------|          no cover
 //	answer          |---|       |-|
-func (l *Index) Orphans(name string) []allocator.Span {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+func (ix *Index) Orphans(name string) []allocator.Span {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
 	var cover []allocator.Span
-	for _, r := range l.declared {
+	for _, r := range ix.declared {
 		cover = append(cover, r.Span()) // the API server's flag, which no deletion takes away
 	}
-	for _, c := range l.ranges {
+	for _, c := range ix.ranges {
 		if c.Name == name || c.Terminating {
 			continue
 		}
@@ -180,7 +180,7 @@ func (l *Index) Orphans(name string) []allocator.Span {
 		}
 	}
 	var out []allocator.Span
-	for _, r := range l.ranges[name].Ranges {
+	for _, r := range ix.ranges[name].Ranges {
 		out = append(out, r.Span().Subtract(cover...)...)
 	}
 	return out
@@ -188,52 +188,52 @@ func (l *Index) Orphans(name string) []allocator.Span {
 
 // serviceCIDRChanged indexes a ServiceCIDR. It always tells of the object itself, whose metadata
 // and status may have changed; of its neighbours and addresses only when the cover did.
-func (l *Index) serviceCIDRChanged(last, now *networkingv1.ServiceCIDR, _ bool) {
+func (ix *Index) serviceCIDRChanged(last, now *networkingv1.ServiceCIDR, _ bool) {
 	if now == nil {
-		l.dropRange(last.Name)
+		ix.dropRange(last.Name)
 		return
 	}
-	next := l.complete(NewServiceCIDR(now))
-	before, known := l.enter(next)
-	l.rangeListeners.tell(now.Name)
+	next := ix.complete(NewServiceCIDR(now))
+	before, known := ix.enter(next)
+	ix.rangeListeners.tell(now.Name)
 	if !known || before.Terminating != next.Terminating || !slices.Equal(before.Ranges, next.Ranges) {
-		l.coverChanged(before, next)
+		ix.coverChanged(before, next)
 	}
 }
 
 // dropRange removes a ServiceCIDR, down to what is declared of it.
-func (l *Index) dropRange(name string) {
-	l.mu.Lock()
-	before := l.ranges[name]
-	l.unname(before)
-	delete(l.ranges, name)
-	delete(l.allocations, name)
-	l.mu.Unlock()
+func (ix *Index) dropRange(name string) {
+	ix.mu.Lock()
+	before := ix.ranges[name]
+	ix.unname(before)
+	delete(ix.ranges, name)
+	delete(ix.allocations, name)
+	ix.mu.Unlock()
 
-	after := l.complete(ServiceCIDR{Name: name})
+	after := ix.complete(ServiceCIDR{Name: name})
 	if len(after.Ranges) > 0 {
-		l.enter(after)
+		ix.enter(after)
 	}
-	l.rangeListeners.tell(name)
-	l.coverChanged(before, after)
+	ix.rangeListeners.tell(name)
+	ix.coverChanged(before, after)
 }
 
 // coverChanged wakes every range that meets the old or the new one, and the used addresses inside:
 // their band may differ now, or no range may offer them any more.
-func (l *Index) coverChanged(before, after ServiceCIDR) {
+func (ix *Index) coverChanged(before, after ServiceCIDR) {
 	ranges := slices.Concat(before.Ranges, after.Ranges)
 	var touched []netip.Prefix
 	for _, r := range ranges {
 		touched = append(touched, r.Prefix())
 	}
-	for _, c := range l.ServiceCIDRs() {
+	for _, c := range ix.ServiceCIDRs() {
 		if c.overlaps(touched) {
-			l.rangeListeners.tell(c.Name)
+			ix.rangeListeners.tell(c.Name)
 		}
 	}
 	for _, r := range ranges {
-		for _, a := range l.pool.Used(r.Span(), math.MaxInt) {
-			l.coverListeners.tell(a)
+		for _, a := range ix.pool.Used(r.Span(), math.MaxInt) {
+			ix.coverListeners.tell(a)
 		}
 	}
 }

@@ -44,79 +44,79 @@ type waiter struct {
 // Await is Draw that waits while the ranges are full and may have room in a moment: until one of
 // their addresses comes free, or yields, or nothing moves there any more, or the context ends. The
 // error matches allocator.ErrFull if there is no address by then.
-func (l *Index) Await(ctx context.Context, order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
-	w := l.await(ctx, order, to)
+func (ix *Index) Await(ctx context.Context, order []*allocator.Tier, to Holder) (allocator.Drawn, error) {
+	w := ix.await(ctx, order, to)
 	select {
 	case <-w.done:
 	case <-ctx.Done():
-		l.leave(order, w)
+		ix.leave(order, w)
 	}
 	return w.drawn, w.err
 }
 
 // await draws, or lets a request wait. A newcomer does not overtake the requests that wait already.
-func (l *Index) await(ctx context.Context, order []*allocator.Tier, to Holder) *waiter {
+func (ix *Index) await(ctx context.Context, order []*allocator.Tier, to Holder) *waiter {
 	w := &waiter{to: to, done: make(chan struct{})}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	li := l.lineOf(order)
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	li := ix.lineOf(order)
 	if li == nil {
-		drawn, err := l.draw(order, to)
-		if !errors.Is(err, allocator.ErrFull) || ctx.Err() != nil || !l.moving(order) {
+		drawn, err := ix.draw(order, to)
+		if !errors.Is(err, allocator.ErrFull) || ctx.Err() != nil || !ix.moving(order) {
 			w.end(drawn, err)
 			return w
 		}
 		li = &line{order: order}
-		l.lines = append(l.lines, li)
+		ix.lines = append(ix.lines, li)
 	}
 	li.join(w)
-	l.serveLine(li)
+	ix.serveLine(li)
 	return w
 }
 
-func (l *Index) lineOf(order []*allocator.Tier) *line {
-	if i := slices.IndexFunc(l.lines, func(li *line) bool { return slices.Equal(li.order, order) }); i >= 0 {
-		return l.lines[i]
+func (ix *Index) lineOf(order []*allocator.Tier) *line {
+	if i := slices.IndexFunc(ix.lines, func(li *line) bool { return slices.Equal(li.order, order) }); i >= 0 {
+		return ix.lines[i]
 	}
 	return nil
 }
 
 // leave takes a request out that waits no longer. What it was served at the last moment it keeps.
-func (l *Index) leave(order []*allocator.Tier, w *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (ix *Index) leave(order []*allocator.Tier, w *waiter) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
 	select {
 	case <-w.done:
 		return
 	default:
 	}
-	li := l.lineOf(order)
+	li := ix.lineOf(order)
 	li.remove(w)
 	w.end(allocator.Drawn{}, allocator.ErrFull)
 	if len(li.queues) == 0 {
-		l.closeLine(li)
+		ix.closeLine(li)
 	}
 }
 
 // serve gives waiting requests an address at which something has changed; the caller holds mu.
-func (l *Index) serve(a netip.Addr) {
-	for _, li := range slices.Clone(l.lines) {
+func (ix *Index) serve(a netip.Addr) {
+	for _, li := range slices.Clone(ix.lines) {
 		if within(li.order, a) {
-			l.serveLine(li)
+			ix.serveLine(li)
 		}
 	}
 }
 
 // serveLine draws for the requests of a line while there is something to draw. When nothing may
 // come any more it sends all of them away. The caller holds mu.
-func (l *Index) serveLine(li *line) {
+func (ix *Index) serveLine(li *line) {
 	served := false
 	for len(li.queues) > 0 {
 		w := li.next()
-		drawn, err := l.draw(li.order, w.to)
+		drawn, err := ix.draw(li.order, w.to)
 		if errors.Is(err, allocator.ErrFull) {
-			if l.moving(li.order) {
-				l.wakeLater(li)
+			if ix.moving(li.order) {
+				ix.wakeLater(li)
 				break
 			}
 			li.sendAway(err)
@@ -127,17 +127,17 @@ func (l *Index) serveLine(li *line) {
 		served = true
 	}
 	if len(li.queues) == 0 {
-		l.closeLine(li)
+		ix.closeLine(li)
 	} else if served { // other lines may want the same addresses: they come first the next time
-		i := slices.Index(l.lines, li)
-		l.lines = append(slices.Delete(l.lines, i, i+1), li)
+		i := slices.Index(ix.lines, li)
+		ix.lines = append(slices.Delete(ix.lines, i, i+1), li)
 	}
 }
 
 // wakeLater has a line looked at when an address in flight will yield; the caller holds mu.
-func (l *Index) wakeLater(li *line) {
-	now, in := l.clock.Now(), lookAgain
-	if at, ok := l.flights.YieldsAt(li.order, now); ok {
+func (ix *Index) wakeLater(li *line) {
+	now, in := ix.clock.Now(), lookAgain
+	if at, ok := ix.flights.YieldsAt(li.order, now); ok {
 		in = min(in, max(lookAgainSoonest, at.Sub(now)))
 	}
 	if li.timer != nil {
@@ -145,20 +145,20 @@ func (l *Index) wakeLater(li *line) {
 		return
 	}
 	li.timer = time.AfterFunc(in, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if slices.Contains(l.lines, li) {
-			l.serveLine(li)
+		ix.mu.Lock()
+		defer ix.mu.Unlock()
+		if slices.Contains(ix.lines, li) {
+			ix.serveLine(li)
 		}
 	})
 }
 
 // closeLine forgets a line in which no request waits any more; the caller holds mu.
-func (l *Index) closeLine(li *line) {
+func (ix *Index) closeLine(li *line) {
 	if li.timer != nil {
 		li.timer.Stop()
 	}
-	l.lines = slices.DeleteFunc(l.lines, func(other *line) bool { return other == li })
+	ix.lines = slices.DeleteFunc(ix.lines, func(other *line) bool { return other == li })
 }
 
 func (w *waiter) end(drawn allocator.Drawn, err error) {

@@ -6,13 +6,16 @@
 package metricsdoc
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 )
 
 // update is set by hack/generate.sh.
@@ -24,10 +27,12 @@ type Registry interface {
 	prometheus.Gatherer
 }
 
-// Check compares the table in a file, between "<!-- begin PREFIX -->" and "<!-- end PREFIX -->",
-// with those metrics of a registry whose names begin with the prefix. With the flag -update it
-// writes the table instead. Each metric needs a series, which alone knows its type.
-func Check(file, prefix string, registry Registry) error {
+// Check lints those metrics of a registry whose names begin with the prefix by the rules of
+// Prometheus for names, units and help, and compares them with the table in a file, between
+// "<!-- begin PREFIX -->" and "<!-- end PREFIX -->". With the flag -update it writes the table
+// instead. Each metric needs a series, which alone knows its type. Metrics in named have the names
+// of another program and are not linted.
+func Check(file, prefix string, registry Registry, named ...string) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -37,6 +42,9 @@ func Check(file, prefix string, registry Registry) error {
 	documented, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
 		return fmt.Errorf("%s has no lines %q and %q", file, begin, end)
+	}
+	if err := lint(prefix, registry, named); err != nil {
+		return err
 	}
 	served, err := table(prefix, registry)
 	switch {
@@ -48,6 +56,21 @@ func Check(file, prefix string, registry Registry) error {
 		return fmt.Errorf("%s differs from the metrics with the prefix %s: run make generate; the code says\n%s", file, prefix, served)
 	}
 	return nil
+}
+
+// lint holds metrics against what Prometheus says of names, types, units and help.
+func lint(prefix string, registry Registry, named []string) error {
+	families, err := registry.Gather()
+	if err != nil {
+		return fmt.Errorf("gathering metrics: %w", err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, prefix) && !slices.Contains(named, p.Metric) {
+			err = errors.Join(err, fmt.Errorf("%s: %s", p.Metric, p.Text))
+		}
+	}
+	return err
 }
 
 // described reads the name and the labels of a metric, which a Desc tells in no other way.

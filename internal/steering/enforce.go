@@ -28,10 +28,10 @@ func (s *Compiled) Owner(a netip.Addr) *Policy {
 	return bestOwner(s.ranges.Around(a))
 }
 
-// Stranger reports whether a Service that has an address is none that the Owner of the address lets
-// have it. A Service that a reservation is for is no stranger. sure is false where the labels of
+// Excluded reports whether a Service has an address that the Owner of the address does not let it
+// have. A Service that a reservation is for is not excluded. sure is false where the labels of
 // the Service, which may be left out, could say otherwise.
-func (s *Compiled) Stranger(a netip.Addr, svc Service) (stranger, sure bool) {
+func (s *Compiled) Excluded(a netip.Addr, svc Service) (excluded, sure bool) {
 	if r, ok := s.Reservation(a); ok && r.For == svc.NamespacedName || s.Owner(a) == nil {
 		return false, true
 	}

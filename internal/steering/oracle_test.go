@@ -489,7 +489,7 @@ func (o oracle) compareAddress(t *testing.T, seed uint64, s *Compiled, a netip.A
 		t.Errorf("inputs %d: %s is kept by %v, want %d", seed, a, owner, f.owner)
 	}
 	for _, svc := range services() {
-		o.compareStranger(t, seed, s, a, svc)
+		o.compareExcluded(t, seed, s, a, svc)
 		wantRefuser := ""
 		switch {
 		case reserved && want.For != svc.String():
@@ -503,15 +503,15 @@ func (o oracle) compareAddress(t *testing.T, seed uint64, s *Compiled, a netip.A
 	}
 }
 
-// compareStranger: Stranger is sure without the Service's labels where they make no difference.
-func (o oracle) compareStranger(t *testing.T, seed uint64, s *Compiled, a netip.Addr, svc Service) {
+// compareExcluded: Excluded is sure without the Service's labels where they make no difference.
+func (o oracle) compareExcluded(t *testing.T, seed uint64, s *Compiled, a netip.Addr, svc Service) {
 	t.Helper()
 	f := o.facts(a)
 	want := (f.of < 0 || f.reservation.For != svc.String()) && !o.allowed(a, svc) && !slices.Contains(s.apiServer, a)
 	unlabelled := svc
 	unlabelled.Labels = nil
-	got, _ := s.Stranger(a, svc)
-	if without, sure := s.Stranger(a, unlabelled); got != want || sure && without != want {
+	got, _ := s.Excluded(a, svc)
+	if without, sure := s.Excluded(a, unlabelled); got != want || sure && without != want {
 		t.Errorf("inputs %d: %s of %s %v in %v: stranger %v, %v without labels, want %v", seed, a, svc, svc.Labels, svc.NamespaceLabels, got, without, want)
 	}
 }

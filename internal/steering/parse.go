@@ -248,11 +248,11 @@ type AdditionalRequest struct {
 	// Families are the Service's, IPv4 first: it wants one address of each from each ServiceCIDR.
 	// None where it asks for nothing.
 	Families []allocator.Family
-	// Junk says why the annotation cannot be read; From is empty then.
-	Junk error
-	// Former are the addresses from before renumbering; FormerJunk says why they cannot be read.
+	// FromError says why the annotation cannot be read; From is empty then.
+	FromError error
+	// Former are the addresses from before renumbering; FormerError says why they cannot be read.
 	Former     []netip.Addr
-	FormerJunk error
+	FormerError error
 	// Renumbering: the Service is between the two updates that exchange its addresses. It has none,
 	// and keeps its additional and former ones.
 	Renumbering bool
@@ -267,12 +267,12 @@ func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
 	if external && !r.Renumbering || slices.Contains(s.Spec.ClusterIPs, corev1.ClusterIPNone) {
 		return AdditionalRequest{}
 	}
-	r.Former, r.FormerJunk = ParseFormer(s.Annotations[v1alpha1.AnnotationFormerIPs])
+	r.Former, r.FormerError = ParseFormer(s.Annotations[v1alpha1.AnnotationFormerIPs])
 	if external {
 		return r
 	}
-	r.From, r.Junk = ParseFrom(s.Annotations[v1alpha1.AnnotationAdditionalFrom])
-	if len(r.From) > 0 || r.Junk != nil { // of most Services there is nothing to ask, at each event
+	r.From, r.FromError = ParseFrom(s.Annotations[v1alpha1.AnnotationAdditionalFrom])
+	if len(r.From) > 0 || r.FromError != nil { // of most Services there is nothing to ask, at each event
 		r.Families = slices.DeleteFunc(slices.Clone(allocator.Families), func(f allocator.Family) bool { return !slices.Contains(s.Spec.IPFamilies, corev1.IPFamily(f.String())) })
 	}
 	return r
@@ -281,12 +281,12 @@ func AdditionalRequestOf(s *corev1.Service) AdditionalRequest {
 // Keeps reports whether a Service that asks for this may keep an address of the family from the
 // ServiceCIDR. With an unreadable annotation it keeps all: a mistake takes nothing out of service.
 func (r AdditionalRequest) Keeps(serviceCIDR string, f allocator.Family) bool {
-	return r.Renumbering || slices.Contains(r.Families, f) && (r.Junk != nil || slices.Contains(r.From, serviceCIDR))
+	return r.Renumbering || slices.Contains(r.Families, f) && (r.FromError != nil || slices.Contains(r.From, serviceCIDR))
 }
 
 // KeepsFormer is Keeps for an address that renumbering holds for the Service.
 func (r AdditionalRequest) KeepsFormer(a netip.Addr) bool {
-	return r.FormerJunk != nil || slices.Contains(r.Former, a)
+	return r.FormerError != nil || slices.Contains(r.Former, a)
 }
 
 // unreadable stands for an annotation that cannot be read. No parser here takes it.

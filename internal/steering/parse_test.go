@@ -290,13 +290,13 @@ func TestAdditionalRequestOf(t *testing.T) {
 				Spec:       corev1.ServiceSpec{Type: tc.kind, ClusterIPs: tc.ips, IPFamilies: tc.families},
 			}
 			got := AdditionalRequestOf(s)
-			if (got.Junk != nil) != tc.junk {
-				t.Errorf("junk is %v", got.Junk)
+			if (got.FromError != nil) != tc.junk {
+				t.Errorf("the error is %v", got.FromError)
 			}
 			if diff := gocmp.Diff(tc.keeps, kept(got)); diff != "" {
 				t.Errorf("what it keeps (-want +got):\n%s", diff)
 			}
-			got.Junk = nil
+			got.FromError = nil
 			if diff := gocmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -336,7 +336,7 @@ func TestRemembered(t *testing.T) {
 		s.Annotations = got
 		after := AdditionalRequestOf(s)
 		if diff := gocmp.Diff(before.From, after.From); diff != "" || !slices.Equal(before.Former, after.Former) ||
-			(before.Junk == nil) != (after.Junk == nil) || (before.FormerJunk == nil) != (after.FormerJunk == nil) {
+			(before.FromError == nil) != (after.FromError == nil) || (before.FormerError == nil) != (after.FormerError == nil) {
 			t.Errorf("%s: the Service asks for %+v, and as remembered for %+v", name, before, after)
 		}
 	}

@@ -89,7 +89,7 @@ func (t *trimmer) object(keep Members) error {
 	t.next++
 	t.kept = append(t.kept, '{')
 	var seen []string
-	for comma := false; ; {
+	for {
 		c, err := t.peek()
 		switch {
 		case err != nil:
@@ -105,18 +105,16 @@ func (t *trimmer) object(keep Members) error {
 			return errMalformed
 		}
 		part, known, err := t.key(keep)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if !known {
+		case !known:
 			_, _, err = t.value(nil, 0)
-		} else {
-			if comma {
+		case slices.Contains(seen, string(t.name)):
+			return errMalformed
+		default:
+			if len(seen) > 0 {
 				t.kept = append(t.kept, ',')
-			}
-			comma = true
-			if slices.Contains(seen, string(t.name)) {
-				return errMalformed
 			}
 			seen = append(seen, string(t.name))
 			err = t.member(part)

@@ -82,9 +82,9 @@ func (p *Proxier) removeDrained(ctx context.Context, now time.Time) error {
 				steps = append(steps, step{action: removeEndpoint, front: f, endpoint: e})
 			}
 		}
-		p.take(&o, steps)
+		p.write(&o, steps)
 		_, clear := decide(f, p.table.wanted(f), p.table.have[f])
-		p.take(&o, clear)
+		p.write(&o, clear)
 	}
 	if o.again() {
 		return p.program(ctx)

@@ -36,8 +36,8 @@ func (o *outcome) refuse(err error, at netip.AddrPort, owners []model.PortName) 
 	}
 }
 
-// take takes steps, also after one that fails, but none of a virtual server that is not there.
-func (p *Proxier) take(o *outcome, steps []step) {
+// write writes steps to the kernel, also after one that fails, but none of a virtual server that is not there.
+func (p *Proxier) write(o *outcome, steps []step) {
 	for _, s := range steps {
 		if s.action != addServer && p.table.have[s.front] == nil {
 			continue // what one of another program has, the table does not know

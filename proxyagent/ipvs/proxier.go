@@ -170,7 +170,7 @@ func (p *Proxier) program(ctx context.Context, deltas ...model.Delta) error {
 		come, gone := p.table.addresses()
 		build, _ := p.table.steps()
 		p.move(&o, gone, false)
-		p.take(&o, build)
+		p.write(&o, build)
 		if !o.again() {
 			if _, err := p.Rules.Sync(ctx, deltas...); err != nil { // the node's own sockets might be reached at the addresses
 				p.known = p.known && o.err == nil
@@ -179,7 +179,7 @@ func (p *Proxier) program(ctx context.Context, deltas ...model.Delta) error {
 			deltas = nil
 			p.move(&o, come, true)
 			_, remove := p.table.steps() // anew, for a scheduler may have turned out to be missing
-			p.take(&o, remove)
+			p.write(&o, remove)
 		}
 		if !o.again() {
 			p.known = p.known && o.err == nil

@@ -148,7 +148,8 @@ func TestChangesUnderLoad(t *testing.T) {
 		}
 		for i := range changes {
 			random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-			if name := 2 + random.IntN(20); i%2 == 0 {
+			name := 2 + random.IntN(20)
+			if i%2 == 0 {
 				change("stays", 1, all[:1+random.IntN(len(all)-1)]...)
 			} else {
 				change(fmt.Sprint("passes", name), name, all[:random.IntN(3)]...)

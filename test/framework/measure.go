@@ -1,57 +1,49 @@
 package framework
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // What is measured here comes from /proc: elsewhere than on Linux it is an error.
 
-// clockTicks is the unit of CPU times in /proc: 10 ms on every Linux architecture that Go knows.
-const clockTicks = 100
-
 // RSS returns the memory that the process occupies at this moment, in bytes.
-func (p *Process) RSS() (int64, error) { return p.memory("VmRSS:") }
+func (p *Process) RSS() (int64, error) {
+	return p.memory(func(s procfs.ProcStatus) uint64 { return s.VmRSS })
+}
 
 // PeakRSS returns the most memory that the process has occupied since its start, in bytes.
-func (p *Process) PeakRSS() (int64, error) { return p.memory("VmHWM:") }
+func (p *Process) PeakRSS() (int64, error) {
+	return p.memory(func(s procfs.ProcStatus) uint64 { return s.VmHWM })
+}
 
-func (p *Process) memory(key string) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
+func (p *Process) memory(of func(procfs.ProcStatus) uint64) (int64, error) {
+	proc, err := procfs.NewProc(p.Pid())
 	if err != nil {
 		return 0, fmt.Errorf("reading the memory of %s: %w", p.name, err)
 	}
-	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == key {
-			kib, err := strconv.ParseInt(fields[1], 10, 64)
-			return kib << 10, err
-		}
+	status, err := proc.NewStatus()
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory of %s: %w", p.name, err)
 	}
-	return 0, fmt.Errorf("reading the memory of %s: no %s in /proc (has it ended?)", p.name, key)
+	bytes := of(status)
+	if bytes == 0 {
+		return 0, fmt.Errorf("reading the memory of %s: /proc knows none (has it ended?)", p.name)
+	}
+	return int64(bytes), nil
 }
 
 // CPUTime returns the processor time that the process has used since its start, user and kernel.
 func (p *Process) CPUTime() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
+	proc, err := procfs.NewProc(p.Pid())
 	if err != nil {
 		return 0, fmt.Errorf("reading the CPU time of %s: %w", p.name, err)
 	}
-	// Field 2, the name in parentheses, may hold anything; utime and stime are fields 14 and 15.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("reading the CPU time of %s: %q is too short", p.name, stat)
+	stat, err := proc.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("reading the CPU time of %s: %w", p.name, err)
 	}
-	var ticks int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(string(field), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("reading the CPU time of %s: %w", p.name, err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / clockTicks, nil
+	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
 }

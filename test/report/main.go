@@ -46,7 +46,7 @@ func run(out io.Writer, folder, file string) error {
 	if err := os.WriteFile(file, merged, 0o644); err != nil { //nolint:gosec // every user may read a report
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	print(out, specsOf(suites))
+	show(out, specsOf(suites))
 	return nil
 }
 
@@ -107,8 +107,8 @@ func specsOf(suites []types.Report) (all []spec) {
 	return all
 }
 
-// print prints the specs that failed, named as Go names tests, and the slowest of all.
-func print(out io.Writer, specs []spec) {
+// show prints the specs that failed, named as Go names tests, and the slowest of all.
+func show(out io.Writer, specs []spec) {
 	for _, s := range specs {
 		if s.State.Is(types.SpecStateFailureStates) {
 			_, _ = fmt.Fprintf(out, "--- FAIL: %s (%.2fs)\n", strings.Join(strings.Fields(s.name), "_"), s.RunTime.Seconds())

@@ -145,14 +145,17 @@ func gate(name string) func(context.Context, server) (string, error) {
 
 // state puts a feature gate into words: what it is, and what the program said to the opposite.
 func state(found, on bool, said string, refused error) (string, error) {
-	word := map[bool]string{true: "on", false: "off"}
+	word, opposite := "on", "off"
+	if !on {
+		word, opposite = opposite, word
+	}
 	switch {
 	case !found && refused != nil && strings.Contains(said, "unrecognized feature gate"):
 		return "unknown", nil
 	case found && refused == nil:
-		return word[on] + ", may be switched " + word[!on], nil
+		return word + ", may be switched " + opposite, nil
 	case found && strings.Contains(said, "is locked to"):
-		return word[on] + ", locked", nil
+		return word + ", locked", nil
 	default:
 		return "", fmt.Errorf("in the metrics: %t; told the opposite it said: %s", found, said)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// table is ours; toHere and away are its chains behind all other chains.
+// table is this program's; toHere and away are its chains behind all other chains.
 const (
 	table  = "cipa-trace"
 	toHere = "input"

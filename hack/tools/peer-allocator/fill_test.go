@@ -75,7 +75,8 @@ func (f fill) used() (list []netip.Addr) {
 	}
 	bits, a := f.bits(), f.prefix.Addr()
 	for i := range bits.BitLen() {
-		if a = a.Next(); bits.Bit(i) == 1 {
+		a = a.Next()
+		if bits.Bit(i) == 1 {
 			list = append(list, a)
 		}
 	}

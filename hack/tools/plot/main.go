@@ -75,7 +75,8 @@ func (c chart) plot() (*plot.Plot, error) {
 			return nil, fmt.Errorf("%s: %w", l.Name, err)
 		}
 		line.Color, marks.Color, marks.Shape = plotutil.Color(l.Color), plotutil.Color(l.Color), draw.CircleGlyph{}
-		if line.Width = vg.Points(1.5); l.Dashed {
+		line.Width = vg.Points(1.5)
+		if l.Dashed {
 			line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
 		}
 		p.Add(line, marks)

@@ -31,7 +31,8 @@ func main() {
 	testfiles.AddFileSource(manifests.GetE2ETestingManifestsFS())
 	framework.AfterReadingAllFlags(&framework.TestContext)
 	var t testing.T
-	if e2e.RunE2ETests(&t); t.Failed() {
+	e2e.RunE2ETests(&t)
+	if t.Failed() {
 		os.Exit(1)
 	}
 }

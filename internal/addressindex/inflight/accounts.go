@@ -17,7 +17,7 @@ const (
 	// yieldUnshown is the same while the watch has shown nothing: it may be behind.
 	yieldUnshown = 3 * time.Second
 	// yieldSoonest is the least age at which an address in flight yields, however few of its namespace
-	// arrive: the API server needs some milliseconds to write the IPAddress, a slow one more (pace).
+	// arrive: the API server needs some milliseconds to write the IPAddress, a slow one more (delay).
 	yieldSoonest = 50 * time.Millisecond
 	// overtakenFor is how old an address in flight is that counts as one which does not arrive, if
 	// the watch has shown one that was handed out later; unshownFor is the same while it has not.
@@ -40,24 +40,24 @@ func (fs *Flights) patience(since time.Time, missing float64, now time.Time) tim
 	if since.Before(fs.shown) {
 		whole = yieldAfter
 	}
-	return max(yieldSoonest, 2*fs.pace.lately(now), time.Duration(float64(whole)/(1+max(0, missing-2))))
+	return max(yieldSoonest, 2*fs.delay.lately(now), time.Duration(float64(whole)/(1+max(0, missing-2))))
 }
 
-// pace is how long an address takes from being handed out until the watch shows it: the longest
-// time, which counts half after halfLife. The zero pace knows of none.
-type pace struct {
+// delay is how long an address takes from being handed out until the watch shows it: the longest
+// time, which counts half after halfLife. The zero delay knows of none.
+type delay struct {
 	longest time.Duration
 	at      time.Time
 }
 
 // saw notes how long an address took. What is longer than half of yieldAfter counts as that.
-func (p *pace) saw(took time.Duration, now time.Time) {
+func (p *delay) saw(took time.Duration, now time.Time) {
 	if took = min(took, yieldAfter/2); took >= p.lately(now) {
 		p.longest, p.at = took, now
 	}
 }
 
-func (p *pace) lately(now time.Time) time.Duration {
+func (p *delay) lately(now time.Time) time.Duration {
 	return time.Duration(float64(p.longest) * math.Exp2(-float64(now.Sub(p.at))/float64(halfLife)))
 }
 

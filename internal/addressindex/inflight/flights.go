@@ -29,7 +29,7 @@ type Flights struct {
 	accounts     accounts
 	// shown is when the latest flight began that the watch has shown.
 	shown time.Time
-	pace  pace
+	delay delay
 }
 
 // At returns the flight of an address, nil if it has none.
@@ -105,7 +105,7 @@ func (fs *Flights) Show(f *Flight, now time.Time) {
 		fs.shown = f.Since
 	}
 	if f.Write == nil && f.of != nil {
-		fs.pace.saw(now.Sub(f.Since), now)
+		fs.delay.saw(now.Sub(f.Since), now)
 	}
 	f.Settle(now)
 }
@@ -114,7 +114,7 @@ func (fs *Flights) Show(f *Flight, now time.Time) {
 // had it before: it has arrived after all, and yielded too soon.
 func (fs *Flights) ShowInstead(f *Flight, namespace string, now time.Time) {
 	if was := f.Instead; was != nil && was.of != nil && was.of.namespace == namespace {
-		fs.pace.saw(now.Sub(was.Since), now)
+		fs.delay.saw(now.Sub(was.Since), now)
 		was.Settle(now)
 	}
 }

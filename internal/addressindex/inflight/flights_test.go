@@ -50,8 +50,8 @@ type arrival struct {
 	at    time.Time
 }
 
-// pace is the longest time that an address took, of those that count less by the time.
-func (s *slowFlights) pace(now time.Time) (longest float64) {
+// delay is the longest time that an address took, of those that count less by the time.
+func (s *slowFlights) delay(now time.Time) (longest float64) {
 	for _, a := range s.took {
 		longest = max(longest, min(a.after, yieldAfter/2).Seconds()*math.Pow(0.5, now.Sub(a.at).Seconds()/halfLife.Seconds()))
 	}
@@ -103,7 +103,7 @@ func (s *slowFlights) yields(f *slowFlight, now time.Time) (count float64, ok bo
 	if f.write || f.namespace == "" {
 		return 0, false
 	}
-	slow := time.Duration(2 * s.pace(now) * float64(time.Second))
+	slow := time.Duration(2 * s.delay(now) * float64(time.Second))
 	if patience := max(yieldSoonest, slow, time.Duration(float64(whole)/(1+max(0, n-2)))); now.Sub(f.since) >= patience {
 		return n, true
 	}
@@ -328,7 +328,7 @@ func TestRenewedAndArrived(t *testing.T) {
 // A tenant whose own creations take long cannot keep what it has in flight for longer than that.
 func TestPaceIsBounded(t *testing.T) {
 	var fs Flights
-	fs.pace.saw(time.Hour, epoch)
+	fs.delay.saw(time.Hour, epoch)
 	if got := fs.patience(epoch, 1000, epoch); got != yieldAfter {
 		t.Errorf("an address in flight yields after %s, want %s", got, yieldAfter)
 	}

@@ -39,7 +39,8 @@ func TestTimeAndRate(t *testing.T) {
 func TestFirstErrorEndsTheLoad(t *testing.T) {
 	calls, boom := 0, errors.New("boom")
 	outcome, err := Load{Workers: 1, Count: 100}.Run(t.Context(), func(_ context.Context, i int) error {
-		if calls++; i == 3 {
+		calls++
+		if i == 3 {
 			return boom
 		}
 		return nil

@@ -123,7 +123,8 @@ func (e *environment) waitPolicies(ctx context.Context, n int) error {
 }
 
 func setMember(of map[string]bool, name string, is bool) {
-	if delete(of, name); is {
+	delete(of, name)
+	if is {
 		of[name] = true
 	}
 }

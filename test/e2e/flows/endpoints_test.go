@@ -108,7 +108,8 @@ func terminatingScenarios() (all []scenario) {
 		for _, policy := range []string{"Cluster", "Local"} {
 			for _, to := range []string{"ClusterIP", "LB"} {
 				name := fmt.Sprint(number)
-				if number++; i == len(states)-1 {
+				number++
+				if i == len(states)-1 {
 					name = fmt.Sprintf("92%c", 'b'+number-94)
 				}
 				title := fmt.Sprintf("terminating endpoints, %s, traffic policy %s: %s", to, policy, st.name)

@@ -170,7 +170,8 @@ var schedulerScenarios = []scenario{
 			if now == before[i] {
 				continue
 			}
-			if moved++; before[i] != gone {
+			moved++
+			if before[i] != gone {
 				t.fail("client %d of %s moves to %s, although %s goes", i, before[i], now, gone)
 			}
 		}

@@ -189,7 +189,8 @@ func (t tenant) claimant() party {
 		},
 		act: func(ctx context.Context, i int) error {
 			return t.update(ctx, "claimant", func(s *corev1.Service) {
-				if claim(s); i%2 == 0 {
+				claim(s)
+				if i%2 == 0 {
 					s.Spec.ExternalIPs = nil
 				}
 			})

@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/health"
@@ -78,35 +74,6 @@ func (r *moving) addFlags(cmd *cobra.Command) {
 	f.IntVar(&r.pace.Workers, "workers", 4, "Services at a time")
 }
 
-// loadPlan reads a plan from a file.
-func loadPlan(file string) (p planFile, err error) {
-	if file == "" {
-		return p, errors.New("give the plan: --from FILE; `kubectl clusterip renumber plan -o FILE` writes one")
-	}
-	if err := batch.Load(file, batch.Head{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindPlan}, &p); err != nil {
-		return p, cli.KindHint(err)
-	}
-	if err := p.Validate(); err != nil {
-		return p, fmt.Errorf("%s: %w", file, err)
-	}
-	return p, nil
-}
-
-// openPlan connects to the cluster that a plan is of.
-func openPlan(ctx context.Context, a *cli.Session, file string) (s *cli.Cluster, p planFile, err error) {
-	if p, err = loadPlan(file); err != nil {
-		return nil, p, err
-	}
-	if s, err = a.Open(); err != nil {
-		return nil, p, err
-	}
-	cluster, err := s.UID(ctx)
-	if err != nil {
-		return nil, p, err
-	}
-	return s, p, p.Of(cluster, "plan")
-}
-
 func move(ctx context.Context, a *cli.Session, r moving) error {
 	if !cli.ValidPace(r.pace) {
 		return cli.ErrPace
@@ -124,11 +91,7 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 	if p.Keep == KeepNone {
 		r.drain.Limit = min(r.drain.Limit, r.drain.TTL) // there is no client to wait for; only, no other Service shall have the address while resolvers answer with it
 	}
-	now := &offering{clock: clock.RealClock{}, list: func(ctx context.Context) ([]networkingv1.ServiceCIDR, error) {
-		list := &networkingv1.ServiceCIDRList{}
-		err := s.ListNamed(ctx, list, "ServiceCIDRs")
-		return list.Items, err
-	}}
+	now := &offering{clock: clock.RealClock{}, list: serviceCIDRs(s)}
 	m, err := newMover(ctx, s, p, r, now)
 	if err != nil {
 		return err
@@ -152,6 +115,15 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 		return showStandings(ctx, a, s, items, "table")
 	}
 	return moveAll(ctx, a, m, r, items)
+}
+
+// serviceCIDRs lists ServiceCIDRs.
+func serviceCIDRs(s *cli.Cluster) func(context.Context) ([]networkingv1.ServiceCIDR, error) {
+	return func(ctx context.Context) ([]networkingv1.ServiceCIDR, error) {
+		list := &networkingv1.ServiceCIDRList{}
+		err := s.ListNamed(ctx, list, "ServiceCIDRs")
+		return list.Items, err
+	}
 }
 
 // newMover moves Services as a plan says.
@@ -230,65 +202,4 @@ func moveAll(ctx context.Context, a *cli.Session, m Mover, r moving, items []Ite
 		return cli.Exit{Code: cli.ExitFindings}
 	}
 	return nil
-}
-
-func statusCommand(a *cli.Session) *cobra.Command {
-	var from, output string
-	cmd := &cobra.Command{
-		Use:   "status --from FILE",
-		Short: "How far the Services of a plan are",
-		Long: `Says of each Service of a plan how far it is: Waiting (has its old addresses), Between (is of type ExternalName for a moment), Moved (has its new ones, and the old ones are kept), Done, or
-Left (its owner has changed it). All of it is read from the cluster.`,
-		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.ValidOutput(output); err != nil {
-				return err
-			}
-			s, p, err := openPlan(cmd.Context(), a, from)
-			if err != nil {
-				return err
-			}
-			return showStandings(cmd.Context(), a, s, p.Services, output)
-		},
-	}
-	cmd.Flags().StringVar(&from, "from", "", "file of the plan")
-	cli.AddOutput(cmd, &output)
-	return cmd
-}
-
-// showStandings prints how far Services are.
-func showStandings(ctx context.Context, a *cli.Session, s *cli.Cluster, items []Item, output string) error {
-	byName, err := servicesByName(ctx, s)
-	if err != nil {
-		return err
-	}
-	all, counts := []Standing{}, map[Stage]int{}
-	for _, i := range items {
-		now := StandingOf(i, byName[i.Key()])
-		all, counts[now.Stage] = append(all, now), counts[now.Stage]+1
-	}
-	err = a.Put(output, all, func(w io.Writer) {
-		for _, n := range all {
-			cli.Write(w, "%-8s %s/%s: %s -> %s %s\n", n.Stage, n.Namespace, n.Name, join(n.Old), join(n.New), n.Why)
-		}
-		for _, stage := range []Stage{Waiting, Between, Moved, Done, Left} {
-			cli.Write(w, "%d %s\n", counts[stage], stage)
-		}
-	})
-	if err == nil && counts[Done] < len(all) {
-		return cli.Exit{Code: cli.ExitFindings}
-	}
-	return err
-}
-
-func servicesByName(ctx context.Context, s *cli.Cluster) (map[types.NamespacedName]*corev1.Service, error) {
-	services := &corev1.ServiceList{}
-	if err := s.ListNamed(ctx, services, "Services"); err != nil {
-		return nil, err
-	}
-	out := map[types.NamespacedName]*corev1.Service{}
-	for i := range services.Items {
-		out[client.ObjectKeyFromObject(&services.Items[i])] = &services.Items[i]
-	}
-	return out, nil
 }
