@@ -142,7 +142,7 @@ func (r *Reconciler) tell(in inputs, w *wait, complaints []string) {
 // limits bound, per namespace, events of what Services lack and got, and the IPAddresses written.
 type limits struct{ complaints, news, draws *rate.Limiter }
 
-// limitsOf returns the limits of a namespace. If two workers make them at once, the second ones stay.
+// limitsOf returns the limits of a namespace. If two workers make some, the second ones stay.
 func (r *Reconciler) limitsOf(namespace string) *limits {
 	if known, ok := r.limits.Get(namespace); ok {
 		return known.(*limits)

@@ -11,5 +11,6 @@
 // never changed; and that it writes nothing while there is something that it does not understand.
 //
 // Start with judge.go, which holds the rules about a single address, then plan.go, which is pure as
-// well. Runner carries out a plan, Syncer follows events; etcdstore implements Store, the interface to etcd.
+// well. Runner carries out a plan, Syncer follows events; etcdstore implements Store, the
+// interface to etcd.
 package migration

@@ -26,8 +26,8 @@ import (
 // Index is the address index. New makes one, Watch connects it; it is safe for concurrent use.
 //
 // Cost: an event on an address is O(log used + lengths of prefixes); Usage and what blocks a
-// deletion are O(log used) for each span that the question breaks into. Nothing depends on the number of
-// Services, nor an address on that of ServiceCIDRs.
+// deletion are O(log used) for each span that the question breaks into. Nothing depends on the
+// number of Services, nor an address on that of ServiceCIDRs.
 type Index struct {
 	pool *allocator.Pool
 

@@ -36,7 +36,8 @@ func (o *outcome) refuse(err error, at netip.AddrPort, owners []model.PortName) 
 	}
 }
 
-// write writes steps to the kernel, also after one that fails, but none of a virtual server that is not there.
+// write writes steps to the kernel, also after one that fails, but none of a virtual server that is
+// not there.
 func (p *Proxier) write(o *outcome, steps []step) {
 	for _, s := range steps {
 		if s.action != addServer && p.table.have[s.front] == nil {

@@ -128,6 +128,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 		))
 		Expect(named(planned(ctx, 1, "-l", "tier=edge").Services)).To(HaveExactElements("ports"))
 		Expect(planned(ctx, 0, "-n", "kube-system").Services).To(BeEmpty())
+		Expect(named(planned(ctx, 1, "-n", "kube-system", "-A").Services)).To(ContainElement("ports"))
 		Expect(run(ctx, 1, "plan", "-l", "tier=edge").Stdout).To(MatchRegexp(`NAMESPACE +NAME +LACKS +LEFT BECAUSE\s+default +ports +IPv6`))
 
 		givePod(ctx, c, "old", "10.1.0.2", "fd00:1::2")
