@@ -89,16 +89,16 @@ func faults(conditions []metav1.Condition, check func(metav1.Condition) string) 
 		fails[check(c)] = true
 	}
 	for _, c := range conditions {
-		if name := check(c); name != "" && !ToldBy(name, c, fails) {
+		if name := check(c); name != "" && !toldBy(name, c, fails) {
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
-// ToldBy reports whether another condition of the object tells of the same fault, with its reason.
+// toldBy reports whether another condition of the object tells of the same fault, with its reason.
 // check is the check that the condition fails, fails are all that the object fails.
-func ToldBy(check string, c metav1.Condition, fails map[string]bool) bool {
+func toldBy(check string, c metav1.Condition, fails map[string]bool) bool {
 	switch check {
 	case "RangeNotReady":
 		return c.Reason == networkingv1.ServiceCIDRReasonTerminating && fails["RangeDeletionBlocked"]

@@ -136,27 +136,3 @@ func TestSuggestions(t *testing.T) {
 		}
 	}
 }
-
-// What one fault does to several conditions stands in a row once, as `check` reports it.
-func TestTroublesOfARange(t *testing.T) {
-	of := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: kind}
-	}
-	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
-	nearly, dynamic, static := of(v1alpha1.ConditionNearlyFull, yes, "FewFree"), of(v1alpha1.ConditionDynamicBandFull, yes, "NoAddressFree"), of(v1alpha1.ConditionStaticBandFull, yes, "NoAddressFree")
-	terminating, blocked := of(networkingv1.ServiceCIDRConditionReady, no, networkingv1.ServiceCIDRReasonTerminating), of(v1alpha1.ConditionDeletionBlocked, yes, "AddressesInUse")
-	for name, tc := range map[string]struct{ conditions, want []metav1.Condition }{
-		"none":                          {nil, []metav1.Condition{}},
-		"well":                          {[]metav1.Condition{of(networkingv1.ServiceCIDRConditionReady, yes, ""), of(v1alpha1.ConditionNearlyFull, no, ""), of(v1alpha1.ConditionMigrated, yes, "")}, []metav1.Condition{}},
-		"full":                          {[]metav1.Condition{nearly, dynamic, static}, []metav1.Condition{dynamic, static}},
-		"held":                          {[]metav1.Condition{terminating, blocked}, []metav1.Condition{blocked}},
-		"not ready, for another reason": {[]metav1.Condition{of(networkingv1.ServiceCIDRConditionReady, no, "Other"), nearly}, []metav1.Condition{of(networkingv1.ServiceCIDRConditionReady, no, "Other"), nearly}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: networkingv1.ServiceCIDRStatus{Conditions: tc.conditions}}
-			if diff := cmp.Diff(tc.want, troubles(o, time.Unix(0, 0))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}

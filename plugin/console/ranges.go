@@ -6,10 +6,8 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,22 +31,6 @@ type row struct {
 	Migrated *metav1.Condition  `json:"migrated,omitempty"`
 }
 
-// troubles are the conditions of a ServiceCIDR that fail a check, each fault once.
-func troubles(o *networkingv1.ServiceCIDR, now time.Time) []metav1.Condition {
-	failing := map[string]bool{}
-	for _, i := range check.Conditions(now, []networkingv1.ServiceCIDR{*o}, nil) {
-		failing[i.Check] = true
-	}
-	out := []metav1.Condition{} // never nil: the page expects a list
-	for _, c := range o.Status.Conditions {
-		name := "Range" + strings.TrimPrefix(c.Type, v1alpha1.Prefix+"/")
-		if failing[name] || c.Type == networkingv1.ServiceCIDRConditionReady && failing["RangeNotReady"] {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 func (d *data) ranges(ctx context.Context, _ url.Values) (any, error) {
 	cidrs, policies, err := d.session.RangesAndPolicies(ctx)
 	if err != nil {
@@ -58,7 +40,7 @@ func (d *data) ranges(ctx context.Context, _ url.Values) (any, error) {
 	for i := range cidrs.Items {
 		o := &cidrs.Items[i]
 		told, _ := inspect.ToldUsage(o)
-		wrong := troubles(o, time.Now())
+		wrong := append([]metav1.Condition{}, check.RangeFaults(o.Status.Conditions)...) // never nil: the page expects a list
 		for j, u := range inspect.CountedUsage(o, d.view).Ranges {
 			if j < len(told.Ranges) { // the view counts now, only the operator knows growth
 				u.Static.GrowthPerDay, u.Dynamic.GrowthPerDay = told.Ranges[j].Static.GrowthPerDay, told.Ranges[j].Dynamic.GrowthPerDay

@@ -37,12 +37,12 @@ var _ = Describe("A namespace whose quota allows no Service, and that goes on cr
 		cooling := coolDown(ctx, c, cooled)
 		forbidServices(ctx, c, "attacker")
 
-		ctx2, cancel := context.WithTimeout(ctx, attack)
-		defer cancel()
+		// The attack lasts for a time and has a size: a busy machine takes longer for the latter.
+		lasting := time.Now().Add(attack)
 		var attempts atomic.Int64
 		var attackers sync.WaitGroup
 		defer attackers.Wait()
-		for tick := time.NewTicker(interval); ctx2.Err() == nil; <-tick.C {
+		for tick := time.NewTicker(interval); time.Now().Before(lasting) || attempts.Load() < int64(attack/interval/2); <-tick.C {
 			n := attempts.Add(1)
 			attackers.Go(func() {
 				defer GinkgoRecover()
@@ -55,7 +55,6 @@ var _ = Describe("A namespace whose quota allows no Service, and that goes on cr
 			}
 		}
 		attackers.Wait()
-		Expect(attempts.Load()).To(BeNumerically(">", attack/interval/2))
 		AddReportEntry("attempts", attempts.Load())
 		Expect(c.Decisions(ctx, cluster.Failed)).To(BeZero(), "steering was off")
 		Expect(c.Kept(ctx, cluster.Cooling)).To(ConsistOf(cooling), "addresses that cooled down were given out early")
