@@ -88,9 +88,9 @@ func answersTo(b *window, a act) float64 {
 	})()`, a.script))
 }
 
-// promptly has acts made in turns, and judges each by the median of five: one that a busy machine
-// was late with is no finding, and one that was fast once no proof.
-func promptly(b *window, acts ...act) {
+// reportTimes has acts made in turns, and reports the median of five of each, in milliseconds. It
+// judges none: how fast a page answers is a matter of the machine.
+func reportTimes(b *window, acts ...act) {
 	GinkgoHelper()
 	times := make([][]float64, len(acts))
 	for range 5 {
@@ -99,7 +99,7 @@ func promptly(b *window, acts ...act) {
 		}
 	}
 	for i, one := range acts {
-		Expect(median(times[i])).To(BeNumerically("<", 100), "%s, in milliseconds: %v", one.what, times[i])
+		AddReportEntry(one.what, fmt.Sprintf("%.0f ms", median(times[i])))
 	}
 }
 
@@ -129,7 +129,7 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 	})
 	AfterEach(func() { Expect(b.complaints()).To(BeEmpty(), "the browser's console") })
 
-	It("paints within a second, and has in the page what can be seen", func() {
+	It("paints, and has in the page what can be seen", func() {
 		var times []float64
 		for range 5 {
 			b.do(chromedp.Reload())
@@ -137,7 +137,7 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 			b.do(chromedp.Poll("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0", &ms))
 			times = append(times, ms)
 		}
-		Expect(median(times)).To(BeNumerically("<", 1000), "first contentful paint, in milliseconds: %v", times)
+		AddReportEntry("first contentful paint", fmt.Sprintf("%.0f ms", median(times)))
 		eventually(func() string { return shown(b) }).Should(Equal(strconv.Itoa(2 * (crowd + 2))))
 		Expect(inPage(b)).To(And(BeNumerically(">", 10), BeNumerically("<", atMost)))
 	})
@@ -183,7 +183,7 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 		eventually(func() string { return shown(b) }).Should(Equal("100 of 1004"), "they stay while another view is open")
 		b.do(chromedp.Reload())
 		eventually(func() string { return shown(b) }).Should(Equal("1004"))
-		promptly(b, typed("[data-search]", "z-1"), typed("[data-search]", "fd00:210"), typed("[data-search]", "z-499 ipv"), typed("[data-search]", ""),
+		reportTimes(b, typed("[data-search]", "z-1"), typed("[data-search]", "fd00:210"), typed("[data-search]", "z-499 ipv"), typed("[data-search]", ""),
 			chosen("[data-filter=family]", "IPv6"), chosen("[data-filter=family]", "IPv4"), chosen("[data-filter=family]", ""),
 			clicked("Used"), clicked("ServiceCIDR"), clicked("Range"))
 	})
@@ -193,7 +193,7 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 		all := len(c.IPAddresses(ctx))
 		eventually(func() string { return shown(b) }).Should(Equal(strconv.Itoa(all)))
 		Expect(inPage(b)).To(And(BeNumerically(">", 10), BeNumerically("<", atMost)))
-		promptly(b, typed("[data-search]", "s"), typed("[data-search]", "service-0012"), typed("[data-search]", "10.96 default"), typed("[data-search]", "none of them"), typed("[data-search]", ""),
+		reportTimes(b, typed("[data-search]", "s"), typed("[data-search]", "service-0012"), typed("[data-search]", "10.96 default"), typed("[data-search]", "none of them"), typed("[data-search]", ""),
 			typed("[data-filter=namespace]", "blue"), typed("[data-filter=namespace]", ""), chosen("[data-filter=state]", "allocated"), chosen("[data-filter=state]", ""),
 			clicked("Parent"), clicked("Age"), clicked("Address"))
 		b.do(chromedp.Reload())
