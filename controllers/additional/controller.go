@@ -72,7 +72,7 @@ type Reconciler struct {
 	// Additional address -> name of its Service, which the address index forgets with the IPAddress.
 	owners  sync.Map
 	waiting sync.Map   // name of a Service that lacks an address -> *wait
-	limits   *lru.Cache // namespace -> *limits
+	limits  *lru.Cache // namespace -> *limits
 }
 
 // wait is what is known of a Service that lacks an address.

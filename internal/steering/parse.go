@@ -251,7 +251,7 @@ type AdditionalRequest struct {
 	// FromError says why the annotation cannot be read; From is empty then.
 	FromError error
 	// Former are the addresses from before renumbering; FormerError says why they cannot be read.
-	Former     []netip.Addr
+	Former      []netip.Addr
 	FormerError error
 	// Renumbering: the Service is between the two updates that exchange its addresses. It has none,
 	// and keeps its additional and former ones.
