@@ -64,7 +64,7 @@ export function table(caption, columns, rows, attributes = () => ({})) {
     h('tbody', {}, rows.map(row => h('tr', attributes(row), columns.map(c => h('td', { class: side(c) }, c.cell(row) ?? '')))))))
 }
 
-// colour reads a colour of the style sheet, as the present theme has it. Asking the browser is slow, and a bar takes ten.
+// colour reads a colour of the style sheet, as the present theme has it. Asking the browser is slow, and a map takes ten.
 const colours = new Map()
 export function colour(name) {
   if (!colours.has(name)) {

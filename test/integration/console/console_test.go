@@ -44,7 +44,7 @@ var _ = Describe("console", Ordered, func() {
 		}
 		for _, cidr := range []string{"10.200.0.0/25", "fd00:200::/121"} {
 			Expect(b.text("tr[data-range='"+cidr+"']")).To(ContainSubstring("\t2 (1 %)\t"), "2 of 126 or 127: what is reserved or cools down is not used")
-			Expect(value[string](b, "document.querySelector(\"tr[data-range='"+cidr+"'] canvas.bar\").ariaLabel")).To(Equal("1 % in use"))
+			Expect(value[string](b, "document.querySelector(\"tr[data-range='"+cidr+"'] .bar\").ariaLabel")).To(Equal("1 % in use"))
 		}
 		Expect(b.text("tr[data-range='10.200.0.0/25']")).To(cluster.ContainAll("team", "\t16\t", "blue (exclusive)", "True"), "16 are reserved")
 		Expect(b.text("tr[data-range='10.96.0.0/12']")).To(ContainSubstring("kubernetes"))
