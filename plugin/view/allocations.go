@@ -23,8 +23,7 @@ type Allocation struct {
 // Allocations are the addresses in use, in order: those that Usage counts as allocated, and not
 // those that are reserved or cool down. One of a Service is in use since the creation of the
 // Service, because a migration or a repair writes the IPAddress anew; any other since that of its
-// IPAddress.
-// No object tells of addresses released since.
+// IPAddress. No object tells of addresses released since.
 func (v *View) Allocations(ctx context.Context) ([]Allocation, error) {
 	services, ips := &corev1.ServiceList{}, &networkingv1.IPAddressList{}
 	if err := v.List(ctx, services); err != nil {
