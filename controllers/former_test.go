@@ -52,26 +52,24 @@ var _ = Describe("A former address of a Service that is renumbered", func() {
 			},
 		}})
 		say(ctx, name, v1alpha1.PolicyProgrammed, metav1.ConditionTrue, "Programmed", "")
-		r := renumber(ctx, "former", pair(1, 5), pair(1, 9), selected)
+		r := renumbered(ctx, "former", pair(1, 5), pair(1, 9), selected)
 		asks := func(s *corev1.Service) { s.Annotations[v1alpha1.AnnotationAdditionalFrom] = name }
 		r.update(ctx, asks)
 		Eventually(additional).WithArguments(ctx, "former").Should(HaveLen(2))
 		beside := additional(ctx, "former")
 
 		for _, cools := range []OmegaMatcher{BeNil(), HaveField("Annotations", HaveKeyWithValue(v1alpha1.AnnotationLastService, "default/former"))} {
-			r.do(ctx, 4) // the new addresses are reserved: room is made
+			r.do(ctx, keeping) // the new addresses are reserved: room is made
 			Expect(additional(ctx, "former")).To(ConsistOf(slices.Concat(beside, r.from)))
 			for _, address := range r.from {
 				isGuarded(ctx, address)
 			}
 			back := r.back()
-			back.do(ctx, 2)
-			back.free(ctx, back.to) // which the Service lists, and asks for in a moment: they cool by then, in memory, and then as objects
+			back.do(ctx, releasing) // of addresses which the Service lists, and asks for in a moment: they cool by then, in memory, and then as objects
 			for _, address := range back.to {
 				Eventually(ipAddress).WithArguments(ctx, address).Should(cools)
 			}
-			back.move(ctx)
-			back.relabel(ctx)
+			back.do(ctx, keeping)
 			for _, address := range back.to {
 				Eventually(owner).WithArguments(ctx, address).Should(Equal("default/former"))
 			}
@@ -95,13 +93,13 @@ var _ = Describe("A former address of a Service that is renumbered", func() {
 		}})
 		say(ctx, "former-full", v1alpha1.PolicyProgrammed, metav1.ConditionTrue, "Programmed", "")
 		room(ctx, 2)
-		r := renumber(ctx, "former-drawn", []string{"10.103.0.1", "fd00:10:103::1"}, pair(2, 5))
+		r := renumbered(ctx, "former-drawn", []string{"10.103.0.1", "fd00:10:103::1"}, pair(2, 5))
 		create(ctx, framework.NewService(namespace, "former-neighbour", framework.WithClusterIPs("10.103.0.2")))
-		for n, step := range r.steps()[:4] {
-			step(ctx)
+		for step := holding; step <= keeping; step++ {
+			r.do(ctx, step)
 			for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 				s := framework.NewService(namespace, "former-refused", framework.WithFamilies(family), framework.WithLabel("former", "full"))
-				Expect(admin.Create(ctx, s)).To(MatchError(ContainSubstring("no %s address is left", family)), "after step %d", n+1)
+				Expect(admin.Create(ctx, s)).To(MatchError(ContainSubstring("no %s address is left", family)), "after step %d", step)
 			}
 		}
 		r.end(ctx)
@@ -115,13 +113,13 @@ var _ = Describe("A former address of a Service that is renumbered", func() {
 		Expect(r.complaints(ctx)).To(BeEmpty())
 	})
 
-	// Five Services stop after a step each. No drift is found in the time that a label's repair takes.
+	// Each of these Services stops after another step. No drift is found in the time that a label's repair takes.
 	It("is left alone where renumbering has stopped, and leaks nowhere when the Service goes", func(ctx SpecContext) {
 		room(ctx, 3)
 		var stopped []*renumbering
 		states := map[*renumbering][]string{}
-		for n := range 5 {
-			r := renumber(ctx, fmt.Sprint("former-stopped-", n), pair(3, 20+n), pair(3, 40+n))
+		for n := range keeping + 1 {
+			r := renumbered(ctx, fmt.Sprint("former-stopped-", n), pair(3, 20+n), pair(3, 40+n))
 			r.do(ctx, n)
 			stopped = append(stopped, r)
 			states[r] = r.state(ctx)
@@ -140,8 +138,8 @@ var _ = Describe("A former address of a Service that is renumbered", func() {
 
 	DescribeTable("is released at once when its Service lets go of it", func(ctx SpecContext, spec int, how func(*corev1.Service)) {
 		room(ctx, spec)
-		for n := 2; n <= 4; n++ {
-			r := renumber(ctx, fmt.Sprintf("former-released-%d-%d", spec, n), pair(spec, 20+n), pair(spec, 40+n))
+		for n := leaving; n <= keeping; n++ {
+			r := renumbered(ctx, fmt.Sprintf("former-released-%d-%d", spec, n), pair(spec, 20+n), pair(spec, 40+n))
 			r.do(ctx, n)
 			r.update(ctx, how)
 			gone(ctx, r.from)
@@ -156,7 +154,7 @@ var _ = Describe("A former address of a Service that is renumbered", func() {
 
 	It("passes to no other Service of the name, and is deleted where no API server has done that", func(ctx SpecContext) {
 		room(ctx, 6)
-		r := renumber(ctx, "former-anew", pair(6, 5), pair(6, 9))
+		r := renumbered(ctx, "former-anew", pair(6, 5), pair(6, 9))
 		r.from, r.to = r.to, r.from
 		r.update(ctx, func(s *corev1.Service) { s.Annotations[v1alpha1.AnnotationFormerIPs] = strings.Join(r.from, ",") })
 		leave := func(of types.UID) { // as an API server that died does: of a Service, and not deleted

@@ -3,7 +3,9 @@ package controllers_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,22 +17,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/plugin/renumber"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-// renumbering takes one Service from addresses to new ones as `kubectl clusterip renumber` does,
-// under an admin's name, and can stop between any two steps.
+// renumbering takes one Service from addresses to new ones by the command's own mover, under an
+// admin's name, and can stop between any two of its writes.
 type renumbering struct {
 	service  string
 	from, to []string
 	uid      types.UID // of the Service
+	held     []renumber.Held
 }
 
-// renumber creates a Service with an address of each family that is to be renumbered.
-func renumber(ctx context.Context, name string, from, to []string, options ...framework.ServiceOption) *renumbering {
+// The steps of a mover, by what it writes.
+const (
+	holding   = iota + 1 // the old IPAddresses get a finalizer
+	leaving              // the Service becomes an ExternalName, with a proof of what it was
+	releasing            // former addresses that it gets back are let go of
+	entering             // the Service gets the new addresses
+	keeping              // the old IPAddresses become additional ones of the Service
+)
+
+// errStopped ends a mover before a step, as if the command had been killed.
+var errStopped = errors.New("stopped")
+
+// renumbered creates a Service with an address of each family that is to be renumbered.
+func renumbered(ctx context.Context, name string, from, to []string, options ...framework.ServiceOption) *renumbering {
 	GinkgoHelper()
 	var s *corev1.Service
 	Eventually(func() error { // the API server has to know the ServiceCIDR
@@ -38,35 +57,85 @@ func renumber(ctx context.Context, name string, from, to []string, options ...fr
 		return admin.Create(ctx, s)
 	}).Should(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(ctx, dual(name)))).To(Succeed()) })
-	return &renumbering{name, from, to, s.UID}
+	return &renumbering{service: name, from: from, to: to, uid: s.UID}
 }
 
 // back is the way back.
-func (r *renumbering) back() *renumbering { return &renumbering{r.service, r.to, r.from, r.uid} }
-
-// steps are the command's, in order; each returns when the API server has done its part.
-func (r *renumbering) steps() []func(context.Context) {
-	return []func(context.Context){r.hold, r.letGo, r.move, r.relabel, r.end}
+func (r *renumbering) back() *renumbering {
+	return &renumbering{service: r.service, from: r.to, to: r.from, uid: r.uid}
 }
 
-// do takes the first n steps.
-func (r *renumbering) do(ctx context.Context, n int) {
+// do goes as far as the end of a step, from wherever the Service is.
+func (r *renumbering) do(ctx context.Context, last int) {
 	GinkgoHelper()
-	for _, step := range r.steps()[:n] {
-		step(ctx)
+	item := renumber.Item{Namespace: namespace, Name: r.service, UID: r.uid, Type: corev1.ServiceTypeClusterIP, Old: parse(r.from), New: parse(r.to)}
+	var err error
+	r.held, err = r.mover(last).Move(ctx, item)
+	if last < keeping {
+		Expect(err).To(MatchError(errStopped))
+	} else {
+		Expect(err).NotTo(HaveOccurred())
 	}
 }
 
-// patch changes the metadata of the IPAddress of each address that is to go.
-func (r *renumbering) patch(ctx context.Context, addresses []string, metadata map[string]any) {
+// end gives the old addresses up.
+func (r *renumbering) end(ctx context.Context) {
 	GinkgoHelper()
-	for _, address := range addresses {
-		ip := ipAddress(ctx, address)
-		Expect(ip).NotTo(BeNil(), address)
-		metadata["uid"] = ip.UID
-		Expect(patchIP(ctx, ip, metadata)).To(Succeed())
-	}
+	Expect(renumber.Drain{}.Wait(ctx, r.mover(keeping), batch.Pace{Workers: 1, Progress: silent{}}, r.held)).To(Equal(len(r.from)))
 }
+
+func (r *renumbering) mover(last int) renumber.Mover {
+	GinkgoHelper()
+	api, err := client.NewWithWatch(environment.Config, client.Options{Scheme: admin.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	write := func(o client.Object, request func() error) error {
+		if r.step(o) > last {
+			return errStopped
+		}
+		return request()
+	}
+	return renumber.Mover{Keep: renumber.KeepAgent, Clock: clock.RealClock{}, Client: interceptor.NewClient(api, interceptor.Funcs{
+		Update: func(ctx context.Context, api client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			return write(o, func() error { return api.Update(ctx, o, options...) })
+		},
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			return write(o, func() error { return api.Patch(ctx, o, patch, options...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, api client.Client, name string, o client.Object, options ...client.SubResourceUpdateOption) error {
+			return write(o, func() error { return api.SubResource(name).Update(ctx, o, options...) })
+		},
+	})}
+}
+
+// step is the one that a write belongs to.
+func (r *renumbering) step(written client.Object) int {
+	ip, is := written.(*networkingv1.IPAddress)
+	switch {
+	case !is && slices.Equal(written.(*corev1.Service).Spec.ClusterIPs, r.to):
+		return entering
+	case !is:
+		return leaving
+	case !slices.Contains(ip.Finalizers, v1alpha1.FinalizerFormer):
+		return releasing
+	case ip.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator:
+		return keeping
+	}
+	return holding
+}
+
+func parse(texts []string) (out []netip.Addr) {
+	for _, t := range texts {
+		out = append(out, netip.MustParseAddr(t))
+	}
+	return out
+}
+
+// silent is a batch.Progress that tells nothing.
+type silent struct{}
+
+func (silent) Begin(string, int) {}
+func (silent) Done(int)          {}
+func (silent) End()              {}
 
 func patchIP(ctx context.Context, ip *networkingv1.IPAddress, metadata map[string]any) error {
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
@@ -88,54 +157,6 @@ func (r *renumbering) update(ctx context.Context, how func(*corev1.Service)) {
 	}
 	how(s)
 	Expect(admin.Update(ctx, s, client.FieldOwner(v1alpha1.ManagerRenumbering))).To(Succeed())
-}
-
-func (r *renumbering) hold(ctx context.Context) {
-	r.patch(ctx, r.from, map[string]any{"finalizers": []string{v1alpha1.FinalizerFormer}})
-}
-
-func (r *renumbering) letGo(ctx context.Context) {
-	r.update(ctx, func(s *corev1.Service) {
-		s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: v1alpha1.ExternalNameRenumbering, Ports: s.Spec.Ports}
-		list := slices.DeleteFunc(strings.Split(s.Annotations[v1alpha1.AnnotationFormerIPs], ","), func(a string) bool { return a == "" })
-		s.Annotations[v1alpha1.AnnotationFormerIPs] = strings.Join(append(list, r.from...), ",")
-		s.Annotations[v1alpha1.AnnotationRenumbering] = `{"type":"ClusterIP"}`
-	})
-	for _, address := range r.from {
-		Eventually(ipAddress).WithArguments(ctx, address).Should(HaveField("DeletionTimestamp", Not(BeNil())), "the API server lets go of %s", address)
-	}
-}
-
-func (r *renumbering) move(ctx context.Context) {
-	r.update(ctx, func(s *corev1.Service) {
-		both := corev1.IPFamilyPolicyRequireDualStack
-		s.Spec.Type, s.Spec.ExternalName, s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.IPFamilyPolicy = corev1.ServiceTypeClusterIP, "", r.to[0], r.to, &both
-		list := strings.Split(s.Annotations[v1alpha1.AnnotationFormerIPs], ",")
-		s.Annotations[v1alpha1.AnnotationFormerIPs] = strings.Join(slices.DeleteFunc(list, func(a string) bool { return slices.Contains(r.to, a) }), ",")
-		delete(s.Annotations, v1alpha1.AnnotationRenumbering)
-	})
-}
-
-func (r *renumbering) relabel(ctx context.Context) {
-	r.patch(ctx, r.from, map[string]any{
-		"labels":      map[string]any{networkingv1.LabelManagedBy: v1alpha1.ManagedByOperator, v1alpha1.LabelPurpose: v1alpha1.PurposeAdditional},
-		"annotations": map[string]any{v1alpha1.AnnotationServiceUID: r.uid},
-	})
-}
-
-func (r *renumbering) end(ctx context.Context) {
-	r.update(ctx, func(s *corev1.Service) { delete(s.Annotations, v1alpha1.AnnotationFormerIPs) })
-	r.free(ctx, r.from)
-}
-
-// free takes the finalizer off. The operator may be first once the Service lists it no more.
-func (r *renumbering) free(ctx context.Context, addresses []string) {
-	GinkgoHelper()
-	for _, address := range addresses {
-		if ip := ipAddress(ctx, address); ip != nil {
-			Expect(patchIP(ctx, ip, letsGo(ip))).To(Succeed())
-		}
-	}
 }
 
 func letsGo(ip *networkingv1.IPAddress) map[string]any {
