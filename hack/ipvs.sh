@@ -15,6 +15,7 @@ short) suites= ;;
 kube-proxy) label=kube-proxy-ipvs slowness=20 suites=flows ;; # a sync of kube-proxy runs a hundred programs
 esac
 export CLUSTERIP_SLOWNESS=$slowness
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath -gcflags=all=-dwarf=false" # those of hack/test.sh, so that nothing is compiled twice
 if [ "$label" = ipvs ]; then
 	go test -c -tags ipvs -o "$out/ipvs.test" ./proxyagent/ipvs
 	run+=("cd proxyagent/ipvs && $out/ipvs.test -test.v -test.timeout=30m")
