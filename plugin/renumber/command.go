@@ -101,8 +101,8 @@ func (r planning) validate() error {
 	}
 	for flag, all := range map[string][]string{"--range": r.from, "--to": r.to} {
 		for _, text := range all {
-			if _, err := allocator.ParseRange(text); text == "" || strings.Contains(text, "/") && err != nil {
-				return fmt.Errorf("%s: %.300q is neither the name of a ServiceCIDR nor a CIDR, such as 10.96.0.0/24", flag, text)
+			if err := cli.ValidRange(flag, text); err != nil {
+				return err
 			}
 		}
 	}
