@@ -105,7 +105,7 @@ func sillyInputs(t *testing.T) map[string]silly {
 		"an archive in no folder":                  {[]string{"--archive=/none/x"}, "--archive /none/x: there is no folder /none", "archive"},
 		"a Service without a name":                 {[]string{"--include=web"}, `--include: "web" names no Service`, "include"},
 		"node ports that are none":                 {[]string{"--node-port-range=0-70000"}, `"0-70000" is no range of ports`, "node-port-range"},
-		"a range that is none":                     {[]string{"--range=10.0.0.0/33"}, `"10.0.0.0/33" is neither the name|reading the kubeconfig`, "range"},
+		"a range that is none":                     {[]string{"--range=10.0.0.0/33"}, `"10.0.0.0/33" is neither the name|"10.0.0.0/33" names no ServiceCIDR`, "range"},
 		"a name that no policy can have":           {[]string{"--name=Bad_Name"}, `--name: no policy can be called "Bad_Name" here`, "name"},
 		"a range of a family too wide":             {[]string{"--to=10.0.0.0/33"}, `--to: "10.0.0.0/33" is neither the name`, "to"},
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -247,13 +246,18 @@ func whyNodePort(ctx context.Context, s *cli.Cluster, name, namespace string, of
 	if err != nil {
 		return nil, err
 	}
-	out := &nodePortAnswer{NodePort: NodePort{NodePort: uint16(n), Band: bandOf(uint16(n), of), Uses: []PortUse{}}, Range: of.String()}
+	return answerOf(all, uint16(n), of), nil
+}
+
+// answerOf is what is known of a number.
+func answerOf(all []NodePort, number uint16, of nodeports.Range) *nodePortAnswer {
+	out := &nodePortAnswer{NodePort: NodePort{NodePort: number, Band: bandOf(number, of), Uses: []PortUse{}}, Range: of.String()}
 	for _, p := range all {
-		if p.NodePort == uint16(n) {
+		if p.NodePort == number {
 			out.NodePort = p
 		}
 	}
-	return out, nil
+	return out
 }
 
 // describe prints it; own: only the Services of a namespace are known.

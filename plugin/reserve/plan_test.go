@@ -212,7 +212,7 @@ func TestManyServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := later.policies[0].Spec.Reservations
-	if len(later.pruned) != 10 || len(last) != steering.MaxReserved-9 || last[len(last)-1].For != "new/one" {
+	if len(later.pruned) != 10 || len(last) != steering.MaxReserved-19 || last[len(last)-1].For != "new/one" {
 		t.Errorf("%d are pruned, %d reserved, the last one for %s", len(later.pruned), len(last), last[len(last)-1].For)
 	}
 	mustStay(t, in, later)
