@@ -57,6 +57,7 @@ var _ = Describe("Services whose addresses are reserved", Ordered, func() {
 	// have the addresses that it had.
 	comeBack := func(ctx context.Context, had []*corev1.Service, others int) {
 		GinkgoHelper()
+		By("deleting")
 		r.DeleteServices(ctx, had...)
 		order := rand.Perm(len(had))
 		group, beside := errgroup.WithContext(ctx)
@@ -64,7 +65,9 @@ var _ = Describe("Services whose addresses are reserved", Ordered, func() {
 			_, err := framework.CreateServices(beside, r.Client(), others, 4, func(i int) *corev1.Service { return cluster.Dual("rented", fmt.Sprintf("other%d", i)) })
 			return err
 		})
+		By("creating anew")
 		back := r.CreateServices(ctx, len(had), func(i int) *corev1.Service { return one(order[i]) })
+		By("looking")
 		Expect(group.Wait()).To(Succeed())
 		for i, s := range back {
 			Expect(s.Spec.ClusterIPs).To(Equal(had[order[i]].Spec.ClusterIPs), s.Name)
@@ -74,10 +77,13 @@ var _ = Describe("Services whose addresses are reserved", Ordered, func() {
 
 	It("have them again: a thousand, twice", Label("long"), func(ctx SpecContext) {
 		const n = 1000
+		By("creating")
 		had := r.CreateServices(ctx, n, one)
+		By("reserving")
 		first := reserve(ctx, "-n", "shop", "--apply")
 		Expect(first.Stdout).To(Equal("servicecidrpolicy.clusterip-operator.io/services created\nservicecidrpolicy.clusterip-operator.io/services-2 created\n"))
 		Expect(first.Stderr).To(ContainSubstring("1750 addresses of 1000 Services are reserved for them, in policies: 2"))
+		By("waiting for the policies")
 		r.WaitProgrammed(ctx, "services", "services-2")
 		for range 2 {
 			comeBack(ctx, had, n/4)
@@ -113,7 +119,7 @@ var _ = Describe("Services whose addresses are reserved", Ordered, func() {
 		stays := reserve(ctx, "-n", "shop")
 		Expect(stays.Stdout).To(Equal(printed.Stdout))
 		Expect(stays.Stderr).To(ContainSubstring("1 Services are gone, and their reservations stay until --prune takes them out: shop/s2\n"))
-		Expect(reserve(ctx, "-n", "rented", "--prune").Stdout).To(Equal(printed.Stdout), "it is not gone from this namespace")
+		Expect(reserve(ctx, "-n", "default", "--prune").Stdout).To(Equal(printed.Stdout), "it is not gone from this namespace")
 		pruned := reserve(ctx, "-n", "shop", "--prune", "--apply")
 		Expect(pruned.Stdout).To(Equal("servicecidrpolicy.clusterip-operator.io/services configured\n"))
 		Expect(pruned.Stderr).To(ContainSubstring("their reservations are taken out: shop/s2\n"))
