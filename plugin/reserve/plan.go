@@ -48,7 +48,7 @@ type plan struct {
 	elsewhere []string
 }
 
-// newPlan decides what each policy reserves. The error says that a policy of the name is not ours.
+// newPlan decides what each policy reserves. The error says that the name is taken.
 func newPlan(in inputs) (plan, error) {
 	p := plan{}
 	settled := in.settled()
@@ -125,7 +125,7 @@ func (in inputs) wanted(p *plan) map[netip.Addr]string {
 }
 
 // others are the reservations that this command leaves as they are: those of other policies, and
-// what an admin has written into ours.
+// what an admin has written into these.
 func (in inputs) others() *steering.Compiled {
 	var all []*v1alpha1.ServiceCIDRPolicy
 	for i := range in.policies {
