@@ -27,6 +27,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 	"github.com/clusterip-operator/clusterip-operator/internal/leader"
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
+	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 )
@@ -35,6 +36,8 @@ import (
 type Options struct {
 	// ServiceClusterIPRange is what the API server has, a prefix for each family; empty if unknown.
 	ServiceClusterIPRange []netip.Prefix
+	// ServiceNodePortRange is what the API server gives node ports from; metrics tell of it.
+	ServiceNodePortRange nodeports.Range
 	// ReservedNetworks are networks that Service ranges must not overlap, by name.
 	ReservedNetworks []ReservedNetwork
 	// BandLabels switches the label clusterip-operator.io/band; BandLabelQPS bounds its writes.
@@ -99,6 +102,10 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := index.Watch(ctx, mgr.GetCache()); err != nil {
 		return fmt.Errorf("watching addresses: %w", err)
 	}
+	ports := nodeports.NewIndex(o.ServiceNodePortRange)
+	if err := ports.Watch(ctx, mgr.GetCache()); err != nil {
+		return fmt.Errorf("watching node ports: %w", err)
+	}
 	gauges := &metrics.Addresses{Index: index, Migration: bitmap}
 	board := &refusal.Board{}
 	loops := o.loops(mgr, index, gauges, board, bitmap)
@@ -117,7 +124,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := mgr.Add(o.watchVersion(d, mgr.GetAPIReader(), bitmap)); err != nil {
 		return err
 	}
-	return ctrlmetrics.Registry.Register(gauges)
+	return errors.Join(ctrlmetrics.Registry.Register(gauges), ctrlmetrics.Registry.Register(&metrics.NodePorts{Index: ports}))
 }
 
 type loop interface {

@@ -17,6 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/plugin/inspect"
 	"github.com/clusterip-operator/clusterip-operator/plugin/migrate"
 	"github.com/clusterip-operator/clusterip-operator/plugin/renumber"
+	"github.com/clusterip-operator/clusterip-operator/plugin/reserve"
 )
 
 // New returns the root command, which writes to out and reads its arguments from the command line
@@ -30,6 +31,7 @@ func New(out cli.Streams) *cobra.Command {
 
   kubectl clusterip ranges            how full every ServiceCIDR is, and when it will be
   kubectl clusterip addresses         the addresses in use, with who has them; show ADDRESS tells all of one
+  kubectl clusterip node-ports        the node ports in use, with who has them; ranges --node-ports says how many are left
   kubectl clusterip map RANGE         the address space, drawn
   kubectl clusterip why ...           why a Service has this address or is refused, or a range does not go
   kubectl clusterip status            is the operator well
@@ -37,6 +39,7 @@ func New(out cli.Streams) *cobra.Command {
   kubectl clusterip console           all of this in a browser
   kubectl clusterip renumber ...      move Services to another range without losing a connection
   kubectl clusterip dual-stack plan   which Services lack the second family; run --from FILE gives it to them
+  kubectl clusterip reserve ...       keep the addresses of Services for them, so that they come back with theirs
   kubectl clusterip migrate check     compare the legacy bitmap, Services and IPAddresses
   kubectl clusterip migrate --help    the whole way from the bitmap to IPAddresses, and back`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl clusterip"},
@@ -55,7 +58,7 @@ func New(out cli.Streams) *cobra.Command {
 	})
 	a.AddFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("namespace", a.Complete(cli.KindNamespace, 0)) // fails for a flag that there is not
-	root.AddCommand(inspect.NewRanges(a), inspect.NewAddresses(a), inspect.NewMap(a), inspect.NewWhy(a), health.New(a), check.New(a), check.NewRepair(a), console.New(a), renumber.New(a), dualstack.New(a), migrate.New(a), newCompletion(out), newVersion(out))
+	root.AddCommand(inspect.NewRanges(a), inspect.NewAddresses(a), inspect.NewNodePorts(a), inspect.NewMap(a), inspect.NewWhy(a), health.New(a), check.New(a), check.NewRepair(a), console.New(a), renumber.New(a), dualstack.New(a), reserve.New(a), migrate.New(a), newCompletion(out), newVersion(out))
 	return root
 }
 

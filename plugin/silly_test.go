@@ -25,6 +25,7 @@ func complete(t *testing.T) map[string][]string {
 		"repair": {plan("report", "kind: CheckReport\nitems: []")}, "console": {"--no-browser"},
 		"renumber plan": {"--range=a", "--to=b"}, "renumber run": {renumbering}, "renumber status": {renumbering}, "renumber rollback": {renumbering},
 		"dual-stack plan": nil, "dual-stack run": {plan("dualstack", "apiVersion: dualstack.clusterip-operator.io/v1alpha1\nkind: DualStackPlan\ncluster: x\nservices: []")},
+		"node-ports": nil, "reserve": {"--from-services"},
 		"migrate check": nil, "migrate plan": nil, "migrate run": nil, "migrate verify": nil, "migrate seed": {"--etcd", etcd}, "migrate unseed": {"--etcd", etcd},
 		"migrate rollback": {"--yes", etcd}, "migrate finalize": {"--yes", etcd},
 	}
@@ -103,6 +104,9 @@ func sillyInputs(t *testing.T) map[string]silly {
 		"who keeps what, and is none":              {[]string{"--keep=tight"}, `--keep "tight" is none of agent, externalIPs, none`, "keep"},
 		"an archive in no folder":                  {[]string{"--archive=/none/x"}, "--archive /none/x: there is no folder /none", "archive"},
 		"a Service without a name":                 {[]string{"--include=web"}, `--include: "web" names no Service`, "include"},
+		"node ports that are none":                 {[]string{"--node-port-range=0-70000"}, `"0-70000" is no range of ports`, "node-port-range"},
+		"a range that is none":                     {[]string{"--range=10.0.0.0/33"}, `"10.0.0.0/33" is neither the name|"10.0.0.0/33" names no ServiceCIDR`, "range"},
+		"a name that no policy can have":           {[]string{"--name=Bad_Name"}, `--name: no policy can be called "Bad_Name" here`, "name"},
 		"a range of a family too wide":             {[]string{"--to=10.0.0.0/33"}, `--to: "10.0.0.0/33" is neither the name`, "to"},
 	}
 }

@@ -83,6 +83,10 @@ const (
 // created it. The clean-up leaves it: the range is in use.
 const AnnotationCreatedFor = Prefix + "/created-for"
 
+// LabelReserve on a ServiceCIDRPolicy is the --name of `kubectl clusterip reserve`, which keeps the
+// policy's reservations up to date.
+const LabelReserve = Prefix + "/reserve"
+
 // AnnotationProbe on a headless Service that is created as a dry run makes the webhook answer with
 // a warning: the proof that the API server reaches it.
 const AnnotationProbe = Prefix + "/probe"
@@ -152,6 +156,8 @@ const (
 	ManagerAdditional = "clusterip-operator-additional"
 	// ManagerDualStack writes spec.ipFamilies of headless Services that gain a family.
 	ManagerDualStack = "clusterip-operator-dual-stack"
+	// ManagerReserve writes the ServiceCIDRPolicies of `kubectl clusterip reserve --apply`.
+	ManagerReserve = "clusterip-operator-reserve"
 	// ManagerMigration writes what a migration creates, and ConditionMigrated.
 	ManagerMigration = "clusterip-operator-migration"
 )

@@ -11,6 +11,7 @@ import (
 
 	config "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 )
 
 // usage is what --help says before the flags.
@@ -96,6 +97,7 @@ func (c *command) flags(name string, file *string) *pflag.FlagSet {
 	f.StringVar(&c.kubeconfig, "kubeconfig", c.kubeconfig, "kubeconfig file; default: $KUBECONFIG, the pod's service account, ~/.kube/config")
 	o := &c.config
 	f.StringSliceVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange, "the value of kube-apiserver's flag; needed on Kubernetes 1.31 and 1.32")
+	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range", o.ServiceNodePortRange, "the value of kube-apiserver's flag, for metrics and alerts")
 	f.Func("reserved-networks", "networks that no Service range may overlap unreported, `NAME=CIDR`[,NAME=CIDR]", func(text string) (err error) {
 		o.ReservedNetworks, err = networks(text) // replaces what the file said
 		return err
@@ -154,6 +156,7 @@ func options(c config.ManagerConfiguration) controllers.Options {
 			Service: w.Service, Configuration: w.Configuration, NetworkOverlap: w.NetworkOverlap,
 		}
 	}
+	o.ServiceNodePortRange, _ = nodeports.ParseRange(c.ServiceNodePortRange) // validated
 	for _, text := range c.ServiceClusterIPRange {
 		o.ServiceClusterIPRange = append(o.ServiceClusterIPRange, netip.MustParsePrefix(text))
 	}

@@ -11,6 +11,7 @@ import (
 
 	config "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers"
+	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 )
 
 func file(t *testing.T, text string) string {
@@ -121,16 +122,22 @@ func printed(t *testing.T, args ...string) string {
 func TestOptions(t *testing.T) {
 	c := config.Default()
 	c.ServiceClusterIPRange = []string{"10.0.0.0/16", "fd00::/112"}
+	c.ServiceNodePortRange = "30000-30100"
 	c.ReservedNetworks = []config.ReservedNetwork{{Name: "vpn", CIDR: "10.8.1.1/16"}}
 	c.Namespace = "home"
 	got := options(c)
+	ports, err := nodeports.ParseRange("30000-30100")
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := controllers.Options{
 		ServiceClusterIPRange: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16"), netip.MustParsePrefix("fd00::/112")},
+		ServiceNodePortRange:  ports,
 		ReservedNetworks:      []controllers.ReservedNetwork{{Name: "vpn", Prefix: netip.MustParsePrefix("10.8.0.0/16")}},
 		Namespace:             "home",
 		BandLabels:            true, BandLabelQPS: 50, NearlyFullPercent: 10, NearlyFullWithin: c.NearlyFull.Within.Duration,
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b nodeports.Range) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

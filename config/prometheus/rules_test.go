@@ -85,6 +85,8 @@ type scenario struct {
 var healthy = and(half, synced("3600x300", "3601x300"), degraded("RulesRefused", "0x300"), series{
 	`clusterip_operator_blocked_deletions{servicecidr="a"}`:                             "0x300",
 	`clusterip_operator_drift{type="missing"}`:                                          "0x300",
+	`clusterip_operator_nodeport_allocated_ports{band="dynamic"}`:                       "5x300",
+	`clusterip_operator_nodeport_available_ports{band="dynamic"}`:                       "2677x300",
 	`clusterip_operator_admission_decisions_total{result="filled"}`:                     "0+5x300",
 	`clusterip_operator_admission_in_flight_addresses`:                                  "0x300",
 	`clusterip_operator_default_range_mismatch`:                                         "0x300",
@@ -121,6 +123,9 @@ var scenarios = map[string]scenario{
 	"deletion blocked":             {series: and(half, blocked("a", 3)), fires: []string{"ServiceCIDRDeletionBlocked warning"}},
 	"deletion blocked for 50 min":  {series: and(half, blocked("a", 3)), minute: 50, near: "ServiceCIDRDeletionBlocked"},
 	"two deletions blocked":        {series: and(half, blocked("a", 3), blocked("b", 5)), fires: []string{"ServiceCIDRDeletionBlocked warning"}},
+	"node ports 84 % in use":       {series: and(half, nodePorts(86, 2240)), near: "NodePortsNearlyFull"},
+	"node ports 86 % in use":       {series: and(half, nodePorts(0, 2381)), fires: []string{"NodePortsNearlyFull warning"}},
+	"node ports 97 % in use":       {series: and(half, nodePorts(3, 2682)), fires: []string{"NodePortsNearlyFull critical"}},
 	"drift":                        {series: and(half, series{`clusterip_operator_drift{type="missing"}`: "1x300"}.by("pod", "m-0", "m-1")), fires: []string{"ClusterIPDrift warning"}},
 	"drift that is repaired":       {series: and(half, series{`clusterip_operator_drift{type="missing"}`: "1x5 0x300"}), near: "ClusterIPDrift"},
 	"repaired again and again":     {series: and(half, series{`clusterip_operator_drift_repaired_total{type="missing"}`: "0+1x300"}), fires: []string{"ClusterIPDriftKeepsComingBack info"}},
@@ -198,6 +203,16 @@ func (s series) by(label string, values ...string) series {
 // blocked is what two replicas say of a ServiceCIDR that waits to be deleted.
 func blocked(cidr string, n int) series {
 	return series{fmt.Sprintf(`clusterip_operator_blocked_deletions{servicecidr=%q}`, cidr): fmt.Sprintf("%dx300", n)}.by("pod", "m-0", "m-1")
+}
+
+// nodePorts is what two replicas say of the default range, so many of whose ports are in use.
+func nodePorts(static, dynamic int) series {
+	all := series{}
+	for band, n := range map[string][2]int{"static": {static, 86}, "dynamic": {dynamic, 2682}} {
+		all[fmt.Sprintf("clusterip_operator_nodeport_allocated_ports{band=%q}", band)] = fmt.Sprintf("%dx300", n[0])
+		all[fmt.Sprintf("clusterip_operator_nodeport_available_ports{band=%q}", band)] = fmt.Sprintf("%dx300", n[1]-n[0])
+	}
+	return all.by("pod", "m-0", "m-1")
 }
 
 func synced(queued, last string) series {

@@ -31,6 +31,7 @@ func with(labels map[string]string, key, value string) map[string]string {
 const (
 	addRange       = " Add a ServiceCIDR of the same family before new Services are refused: a new range helps at once."
 	addStaticRange = " Few addresses are left there that dynamic allocation keeps away from. Create a ServiceCIDR for fixed addresses."
+	noNodePort     = "When none is left the API server refuses Services of type NodePort, and of type LoadBalancer unless they set allocateLoadBalancerNodePorts to false. Give kube-apiserver a larger --service-node-port-range, and the operator the same."
 	stillInUse     = " address(es) of the range are still in use. The condition clusterip-operator.io/DeletionBlocked of the ServiceCIDR names the first of the Services that hold them and says what to do."
 )
 
@@ -53,6 +54,8 @@ var texts = []said{
 	{"deletion blocked", "ServiceCIDRDeletionBlocked warning", map[string]string{"servicecidr": "a"}, "ServiceCIDR a waits to be deleted.", "3" + stillInUse},
 	{"two deletions blocked", "ServiceCIDRDeletionBlocked warning", map[string]string{"servicecidr": "a"}, "ServiceCIDR a waits to be deleted.", "3" + stillInUse},
 	{"two deletions blocked", "ServiceCIDRDeletionBlocked warning", map[string]string{"servicecidr": "b"}, "ServiceCIDR b waits to be deleted.", "5" + stillInUse},
+	{"node ports 86 % in use", "NodePortsNearlyFull warning", nil, "86.02% of the node ports are in use.", noNodePort},
+	{"node ports 97 % in use", "NodePortsNearlyFull critical", nil, "97% of the node ports are in use.", noNodePort},
 	{
 		"drift", "ClusterIPDrift warning", map[string]string{"type": "missing"}, "1 address(es) and Services disagree: missing.",
 		"The disagreement was confirmed and could not be repaired. The events of the Services concerned say why (kubectl get events -A --field-selector type=Warning).",

@@ -173,7 +173,7 @@ func TestLoopsAreStrangers(t *testing.T) {
 }
 
 // shared are the packages under internal that control plane and plugin share.
-var shared = []string{"addressindex", "conditions", "drift", "kube", "leader", "loop", "metrics", "objects", "refusal", "relation", "steering", "upstream", "webhook", "wording"}
+var shared = []string{"addressindex", "conditions", "drift", "kube", "leader", "loop", "metrics", "nodeports", "objects", "refusal", "relation", "steering", "upstream", "webhook", "wording"}
 
 // TestTheAgentHasNothingOfTheControlPlane checks the node agent and what starts control planes.
 func TestTheAgentHasNothingOfTheControlPlane(t *testing.T) {

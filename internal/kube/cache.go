@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
@@ -53,11 +54,12 @@ func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 
 // trimService keeps of a Service what has a bound, whatever its author writes: no labels, and only
 // the parsed annotations. What a Service may cost is a promise (see the test); code that needs more
-// reads it from the API server. The few with additional or former addresses cost a bit more.
+// reads it from the API server. The few with additional or former addresses cost a bit more, and
+// the numbers of node ports cost what the range of node ports has, in all Services together.
 func trimService(s *corev1.Service) *corev1.Service {
 	out := &corev1.Service{
 		ObjectMeta: trimMeta(s.ObjectMeta),
-		Spec:       corev1.ServiceSpec{Type: s.Spec.Type, ClusterIPs: s.Spec.ClusterIPs},
+		Spec:       corev1.ServiceSpec{Type: s.Spec.Type, ClusterIPs: s.Spec.ClusterIPs, Ports: nodeports.Remembered(s)},
 	}
 	if out.Annotations = steering.Remembered(s); out.Annotations == nil {
 		return out

@@ -62,6 +62,12 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 			&corev1.Service{ObjectMeta: fat(), Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}, Ports: []corev1.ServicePort{{Port: 80}}}},
 			&corev1.Service{ObjectMeta: slim(), Spec: corev1.ServiceSpec{Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}}},
 		},
+		"Service with node ports": {
+			&corev1.Service{ObjectMeta: fat(), Spec: corev1.ServiceSpec{
+				Type: "LoadBalancer", HealthCheckNodePort: 30002, Ports: []corev1.ServicePort{{Name: "a", Port: 80, NodePort: 30001}, {Name: "b", Protocol: "UDP", Port: 80, NodePort: 30001}, {Port: 81}},
+			}},
+			&corev1.Service{ObjectMeta: slim(), Spec: corev1.ServiceSpec{Type: "LoadBalancer", Ports: []corev1.ServicePort{{NodePort: 30001}, {NodePort: 30002}}}},
+		},
 		"Service that is renumbered": {
 			&corev1.Service{ObjectMeta: withFormer(fat()), Spec: corev1.ServiceSpec{Type: "ExternalName", ExternalName: v1alpha1.ExternalNameRenumbering}},
 			&corev1.Service{ObjectMeta: withFormer(slim()), Spec: corev1.ServiceSpec{Type: "ExternalName", ExternalName: v1alpha1.ExternalNameRenumbering}},

@@ -9,6 +9,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/metricsdoc"
+	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 )
 
 // TestDocumentation checks the manager's part of docs/reference/metrics.md, which hack/generate.sh
@@ -23,6 +24,9 @@ func TestDocumentation(t *testing.T) {
 	addresses := &Addresses{Index: index, Migration: true}
 	ctrlmetrics.Registry.MustRegister(addresses)
 	defer ctrlmetrics.Registry.Unregister(addresses)
+	ports := &NodePorts{Index: nodeports.NewIndex(nodeports.Range{})}
+	ctrlmetrics.Registry.MustRegister(ports)
+	defer ctrlmetrics.Registry.Unregister(ports)
 	BlockedDeletions.WithLabelValues("kubernetes")
 	WritesRefused.WithLabelValues("repair", "create")
 	WebhooksConfigured.WithLabelValues("MutatingWebhookConfiguration")

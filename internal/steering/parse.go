@@ -138,13 +138,15 @@ func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
 	return p
 }
 
-// parseReservations reads what can be read, and refuses what cannot, is too much or overlaps.
+// parseReservations reads what can be read, and refuses what cannot, is too much or overlaps. It
+// costs a look-up for each: every change of a policy or a range reads all policies.
 func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 	left := uint64(MaxReserved)
+	var order []int // of p.Reservations, by first address
 	for _, r := range o.Spec.Reservations {
 		span, err := ParseReservation(r.Address)
 		service, forErr := parseFor(r.For)
-		same := slices.IndexFunc(p.Reservations, func(other Reservation) bool { return span.Overlaps(other.Span) })
+		at, same := p.place(order, span)
 		switch {
 		case err != nil:
 		case same >= 0:
@@ -160,8 +162,21 @@ func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 			p.Invalid = append(p.Invalid, fmt.Sprintf("reservations[%s]: %v", r.Name, forErr))
 		}
 		left -= span.Size()
+		order = slices.Insert(order, at, len(p.Reservations))
 		p.Reservations = append(p.Reservations, Reservation{Policy: o.Name, PolicyUID: o.UID, Name: r.Name, Span: span, For: service})
 	}
+}
+
+// place returns where a span belongs in an order of disjoint reservations, and one of these that it
+// overlaps, -1 for none.
+func (p *Policy) place(order []int, span allocator.Span) (at, overlapped int) {
+	at, _ = slices.BinarySearchFunc(order, span.First, func(i int, a netip.Addr) int { return p.Reservations[i].Span.First.Compare(a) })
+	for _, i := range order[max(0, at-1):min(at+1, len(order))] {
+		if span.Overlaps(p.Reservations[i].Span) {
+			return at, i
+		}
+	}
+	return at, -1
 }
 
 // Validate returns all mistakes in a policy that show without the rest of the cluster, in the order

@@ -19,15 +19,25 @@ import (
 const choices = "json, yaml, jsonpath=TEMPLATE or custom-columns=HEAD:PATH,..."
 
 // AddOutput adds the flag -o of every command; also are further formats.
-func AddOutput(cmd *cobra.Command, output *string, also ...string) { addOutput(cmd, output, "", also) }
+func AddOutput(cmd *cobra.Command, output *string, also ...string) {
+	addOutput(cmd, output, "; "+forPeople, also)
+}
 
 // AddFileOutput is AddOutput of a command that writes files too, whose names end as said.
 func AddFileOutput(cmd *cobra.Command, output *string, ends string, also ...string) {
-	addOutput(cmd, output, ", or a file that ends in "+ends, also)
+	addOutput(cmd, output, ", or a file that ends in "+ends+"; "+forPeople, also)
 }
 
-func addOutput(cmd *cobra.Command, output *string, files string, also []string) {
-	usage := "output format: " + strings.Join(append(slices.Clone(also), choices), ", ") + files + "; text for people without it"
+// AddDocumentOutput adds the flag -o of a command whose answer are objects, which it prints as yaml
+// without the flag.
+func AddDocumentOutput(cmd *cobra.Command, output *string) {
+	addOutput(cmd, output, ", or a file that ends in .json or .yaml; yaml without it", nil)
+}
+
+const forPeople = "text for people without it"
+
+func addOutput(cmd *cobra.Command, output *string, more string, also []string) {
+	usage := "output format: " + strings.Join(append(slices.Clone(also), choices), ", ") + more
 	cmd.Flags().StringVarP(output, "output", "o", "", usage)
 	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return append(slices.Clone(also), "json", "yaml", "jsonpath=", "custom-columns="), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp

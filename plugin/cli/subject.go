@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -16,6 +17,7 @@ const (
 	KindRange     = "servicecidr"
 	KindPolicy    = "servicecidrpolicy"
 	KindAddress   = "ipaddress"
+	KindNodePort  = "nodeport"
 )
 
 // words are what users write for a kind: kubectl's names, and those of our commands.
@@ -24,6 +26,7 @@ var words = map[string][]string{
 	KindNamespace: {"namespace", "namespaces", "ns"},
 	KindRange:     {"servicecidr", "servicecidrs", "range", "ranges"},
 	KindPolicy:    {"servicecidrpolicy", "servicecidrpolicies", "scp", "policy", "policies"},
+	KindNodePort:  {"nodeport", "nodeports", "node-port", "node-ports"},
 	KindAddress:   {"ipaddress", "ipaddresses", "ip", "address", "addresses"},
 }
 
@@ -64,6 +67,12 @@ func ParseSubject(text, namespace string) (s Subject, known bool, err error) {
 func (s Subject) validate(text string) error {
 	if s.Kind == KindAddress {
 		return nil // what reads it, parses it
+	}
+	if s.Kind == KindNodePort {
+		if n, err := strconv.ParseUint(s.Name, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("%.300q names no node port; write nodeport/NUMBER, from 1 to 65535", text)
+		}
+		return nil
 	}
 	lost := s.Kind == KindService && s.Namespace == ""
 	if lost || s.Name == "" || len(content.IsPathSegmentName(s.Name)) > 0 || len(s.Name) > 253 {

@@ -15,6 +15,7 @@ func TestParseSubject(t *testing.T) {
 		"scp/team": {Subject{KindPolicy, "", "team"}, ""}, "ns/shop": {Subject{KindNamespace, "", "shop"}, ""}, "ipaddress.networking.k8s.io/fd00::1": {Subject{KindAddress, "", "fd00::1"}, ""},
 		"svc/": {err: "names no service; write service/NAME with --namespace"}, "svc/a/b/c": {err: "names no service"}, "svc/Shop/web": {err: `no namespace can be called "Shop"`},
 		"range/": {err: "names no servicecidr; write range/NAME"}, "range/a/b": {err: "names no servicecidr"}, "range/..": {err: "names no servicecidr"}, "policy/a%2f": {err: "names no servicecidrpolicy"},
+		"nodeport/30080": {Subject{KindNodePort, "", "30080"}, ""}, "nodeport/0": {err: "names no node port"}, "nodeport/65536": {err: "names no node port"}, "nodeport/x": {err: "names no node port"}, "nodeport/": {err: "names no node port"},
 		"ns/" + strings.Repeat("x", 254): {err: "names no namespace"},
 	} {
 		got, known, err := ParseSubject(text, "here")

@@ -51,6 +51,9 @@ func (o Answer) Describe(w io.Writer, now time.Time) {
 	if o.Policy != nil {
 		describePolicy(w, *o.Policy)
 	}
+	if o.NodePort != nil {
+		o.NodePort.describe(w, false)
+	}
 }
 
 // describeByAPIServer says what API servers do about Service default/kubernetes.

@@ -155,7 +155,7 @@ func TestOwnAnswerOfANamespace(t *testing.T) {
 		},
 	})}
 	for name, want := range map[string]int{"rented": 2, "other": 0} {
-		got, err := ownAnswer(t.Context(), s, "rented", cli.Subject{Kind: cli.KindNamespace, Name: name})
+		got, err := ownAnswer(t.Context(), s, "rented", cli.Subject{Kind: cli.KindNamespace, Name: name}, newNodePortRange().Range)
 		if err != nil || len(got.Addresses) != want {
 			t.Errorf("namespace %s: %d addresses, error %v; want %d", name, len(got.Addresses), err, want)
 		}

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -23,7 +24,8 @@ import (
 // NewRanges returns the command `ranges`.
 func NewRanges(a *cli.Session) *cobra.Command {
 	var out cli.Output
-	var follow bool
+	var follow, nodePorts bool
+	ports := newNodePortRange()
 	cmd := &cobra.Command{
 		Use:     "ranges [NAME...]",
 		Aliases: []string{"range"},
@@ -32,16 +34,26 @@ func NewRanges(a *cli.Session) *cobra.Command {
 
 USED, RESERVED and COOLING count addresses, each of them once; STATIC is how much of the static band (KEP-3070) is not free, which is kept for addresses that people choose.
 FULL-IN is when the range is full if it goes on growing as in the last hours. The counts are those of the operator, half a minute old at most.
-Without the operator all Services and IPAddresses are listed and counted, and nothing is known about growth.`,
+Without the operator all Services and IPAddresses are listed and counted, and nothing is known about growth.
+
+--node-ports tells of the range of node ports instead, by its bands (KEP-3668).`,
 		Example: `  kubectl clusterip ranges
+  kubectl clusterip ranges --node-ports
   kubectl clusterip ranges -o wide --watch`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.Validate(); err != nil {
 				return err
 			}
 			names, err := rangeArguments(args)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case nodePorts && (follow || len(names) > 0):
+				return errors.New("--node-ports is about the one range of node ports: leave out names and --watch")
+			case nodePorts:
+				return printNodePortBands(cmd.Context(), a, ports.Range, out)
+			case cmd.Flags().Changed("node-port-range"):
+				return errors.New("--node-port-range is for --node-ports")
 			}
 			return printRanges(cmd.Context(), a, names, out, follow)
 		},
@@ -50,6 +62,8 @@ Without the operator all Services and IPAddresses are listed and counted, and no
 	cmd.ValidArgsFunction = a.Complete(cli.KindRange, many)
 	out.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "after the list, print each ServiceCIDR that changes")
+	cmd.Flags().BoolVar(&nodePorts, "node-ports", false, "how many node ports are left, in place of addresses")
+	ports.addFlag(cmd)
 	return cmd
 }
 

@@ -48,7 +48,7 @@ func show(ctx context.Context, a *cli.Session, address netip.Addr, format string
 	var out shown
 	var about []client.ObjectKey
 	if own {
-		out.Answer, err = ownAnswer(ctx, s, a.Namespace(), cli.Subject{Kind: cli.KindAddress, Name: address.String()})
+		out.Answer, err = ownAnswer(ctx, s, a.Namespace(), cli.Subject{Kind: cli.KindAddress, Name: address.String()}, newNodePortRange().Range)
 	} else {
 		out.Answer, err = whyAddress(ctx, s, address)
 		about = append(about, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: address.String()}) // events of objects without a namespace are there

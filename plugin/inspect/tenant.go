@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
@@ -79,7 +80,7 @@ func printOwnAddresses(ctx context.Context, a *cli.Session, s *cli.Cluster, f fi
 }
 
 // ownAnswer is what `why` tells of a subject by the Services of a namespace.
-func ownAnswer(ctx context.Context, s *cli.Cluster, namespace string, of cli.Subject) (out Answer, err error) {
+func ownAnswer(ctx context.Context, s *cli.Cluster, namespace string, of cli.Subject, ports nodeports.Range) (out Answer, err error) {
 	switch of.Kind {
 	case cli.KindService:
 		service := &corev1.Service{}
@@ -95,6 +96,8 @@ func ownAnswer(ctx context.Context, s *cli.Cluster, namespace string, of cli.Sub
 		if of.Name == namespace {
 			out.Addresses, err = ownAddresses(ctx, s, namespace)
 		}
+	case cli.KindNodePort:
+		out.NodePort, err = whyNodePort(ctx, s, of.Name, namespace, ports)
 	default:
 		return out, fmt.Errorf("%s %s: only users may read it who may list the cluster: ask for the ClusterRole clusterip-operator-view", of.Kind, of.Name)
 	}
@@ -105,6 +108,10 @@ func ownAnswer(ctx context.Context, s *cli.Cluster, namespace string, of cli.Sub
 
 // describePartial prints an answer of ownAnswer.
 func (o Answer) describePartial(w io.Writer) {
+	if o.NodePort != nil {
+		o.NodePort.describe(w, true)
+		return
+	}
 	for _, a := range o.Addresses {
 		cli.Write(w, "%s is %s\n", a.Address, stateOf(a))
 	}

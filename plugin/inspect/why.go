@@ -21,6 +21,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
+	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
@@ -29,8 +30,9 @@ import (
 // NewWhy returns the command `why`.
 func NewWhy(a *cli.Session) *cobra.Command {
 	var format, withLabels string
+	ports := newNodePortRange()
 	cmd := &cobra.Command{
-		Use:   "why service/NAME | namespace/NAME | range/NAME | policy/NAME | ADDRESS",
+		Use:   "why service/NAME | namespace/NAME | range/NAME | policy/NAME | ADDRESS | nodeport/NUMBER",
 		Short: "Why a Service has this address, is refused, or a range does not go",
 		Long: `Explains one thing:
 
@@ -40,12 +42,14 @@ func NewWhy(a *cli.Session) *cobra.Command {
   range/NAME        why a ServiceCIDR is not ready, is full, or is not deleted
   policy/NAME       what is wrong with a ServiceCIDRPolicy, its ranges, and what it refused
   ADDRESS           who has the address, and who may have it
+  nodeport/NUMBER   which Service has the node port, or that it is free, and in which band
 
 What would happen is computed by the function by which the admission webhook decides. Nothing is changed.`,
 		Example: `  kubectl clusterip why service/shop/web
   kubectl clusterip why svc/web -n shop
   kubectl clusterip why namespace/shop --labels=tier=web
-  kubectl clusterip why 10.96.0.10`,
+  kubectl clusterip why 10.96.0.10
+  kubectl clusterip why nodeport/30080`,
 		Args: cli.OneArgument("TYPE/NAME or ADDRESS", 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.ValidOutput(format); err != nil {
@@ -63,13 +67,14 @@ What would happen is computed by the function by which the admission webhook dec
 			if err != nil {
 				return err
 			}
-			return why(cmd.Context(), a, subject, set, format)
+			return why(cmd.Context(), a, subject, set, ports.Range, format)
 		},
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		return completeSubject(cmd.Context(), a, args, word)
 	}
 	cli.AddOutput(cmd, &format)
+	ports.addFlag(cmd)
 	cmd.Flags().StringVarP(&withLabels, "labels", "l", "", "labels of the Service that would be created: name=value,name=value")
 	return cmd
 }
@@ -83,7 +88,7 @@ func completeSubject(ctx context.Context, a *cli.Session, args []string, word st
 	case typed:
 		return a.Names(ctx, cli.KindOf(kind), kind+"/", word), cobra.ShellCompDirectiveNoFileComp
 	}
-	return []string{"service/", "namespace/", "range/", "policy/"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return []string{"service/", "namespace/", "range/", "policy/", "nodeport/"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // Answer is what `why` prints, in one of its parts for people.
@@ -106,6 +111,8 @@ type Answer struct {
 	Partial string `json:"partial,omitempty"`
 	// Policy is a ServiceCIDRPolicy with what is wrong with it.
 	Policy *policyAnswer `json:"policy,omitempty"`
+	// NodePort is a node port with who has it.
+	NodePort *nodePortAnswer `json:"nodePort,omitempty"`
 }
 
 type rangeAnswer struct {
@@ -114,7 +121,7 @@ type rangeAnswer struct {
 	Finalizers []string           `json:"finalizers,omitempty"`
 }
 
-func why(ctx context.Context, a *cli.Session, subject string, set labels.Set, format string) error {
+func why(ctx context.Context, a *cli.Session, subject string, set labels.Set, ports nodeports.Range, format string) error {
 	s, err := a.Open()
 	if err != nil {
 		return err
@@ -129,9 +136,9 @@ func why(ctx context.Context, a *cli.Session, subject string, set labels.Set, fo
 	}
 	var out Answer
 	if own {
-		out, err = ownAnswer(ctx, s, a.Namespace(), of)
+		out, err = ownAnswer(ctx, s, a.Namespace(), of, ports)
 	} else {
-		out, err = answer(ctx, s, of, set)
+		out, err = answer(ctx, s, of, set, ports)
 	}
 	if err != nil {
 		return err
@@ -151,7 +158,7 @@ func Question(s *cli.Cluster, subject string, set labels.Set) (func(context.Cont
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (Answer, error) { return answer(ctx, s, of, set) }, nil
+	return func(ctx context.Context) (Answer, error) { return answer(ctx, s, of, set, newNodePortRange().Range) }, nil
 }
 
 // parseSubject reads what `why` explains: TYPE/NAME, or an address.
@@ -162,12 +169,12 @@ func parseSubject(text, namespace string) (of cli.Subject, err error) {
 	}
 	address, err := parseAddress(text)
 	if err != nil {
-		return of, fmt.Errorf("%.300q is neither an address nor service/NAME, service/NAMESPACE/NAME, namespace/NAME, range/NAME or policy/NAME", text)
+		return of, fmt.Errorf("%.300q is neither an address nor service/NAME, service/NAMESPACE/NAME, namespace/NAME, range/NAME, policy/NAME or nodeport/NUMBER", text)
 	}
 	return cli.Subject{Kind: cli.KindAddress, Name: address.String()}, nil
 }
 
-func answer(ctx context.Context, s *cli.Cluster, of cli.Subject, set labels.Set) (Answer, error) {
+func answer(ctx context.Context, s *cli.Cluster, of cli.Subject, set labels.Set, ports nodeports.Range) (out Answer, err error) {
 	switch of.Kind {
 	case cli.KindService:
 		return whyService(ctx, s, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, set)
@@ -177,6 +184,9 @@ func answer(ctx context.Context, s *cli.Cluster, of cli.Subject, set labels.Set)
 		return whyRange(ctx, s, of.Name)
 	case cli.KindPolicy:
 		return whyPolicy(ctx, s, of.Name)
+	case cli.KindNodePort:
+		out.NodePort, err = whyNodePort(ctx, s, of.Name, "", ports)
+		return out, err
 	default:
 		return whyAddress(ctx, s, netip.MustParseAddr(of.Name))
 	}

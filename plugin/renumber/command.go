@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
@@ -101,8 +100,8 @@ func (r planning) validate() error {
 	}
 	for flag, all := range map[string][]string{"--range": r.from, "--to": r.to} {
 		for _, text := range all {
-			if _, err := allocator.ParseRange(text); text == "" || strings.Contains(text, "/") && err != nil {
-				return fmt.Errorf("%s: %.300q is neither the name of a ServiceCIDR nor a CIDR, such as 10.96.0.0/24", flag, text)
+			if err := cli.ValidRange(flag, text); err != nil {
+				return err
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +30,7 @@ func gather(ctx context.Context, s *cli.Cluster, r planning) (in Inputs, err err
 	if err != nil {
 		return in, err
 	}
-	if in.From, err = leftRanges(r.from, cidrs.Items); err != nil {
+	if in.From, err = cli.NamedRanges("--range", r.from, cidrs.Items); err != nil {
 		return in, err
 	}
 	if in.To, err = targetRanges(r.to, cidrs.Items); err != nil {
@@ -62,26 +61,6 @@ func gather(ctx context.Context, s *cli.Cluster, r planning) (in Inputs, err err
 }
 
 var errBitmap = errors.New("the API server allocates from the bitmap in etcd, where nothing can keep an old address for its Service: Services are moved on Kubernetes 1.33 and later")
-
-// leftRanges are those of a ServiceCIDR, or CIDRs.
-func leftRanges(names []string, cidrs []networkingv1.ServiceCIDR) (out []allocator.Range, err error) {
-	for _, name := range names {
-		texts := []string{name}
-		if i := slices.IndexFunc(cidrs, func(c networkingv1.ServiceCIDR) bool { return c.Name == name }); i >= 0 {
-			texts = cidrs[i].Spec.CIDRs
-		} else if !strings.Contains(name, "/") {
-			return nil, fmt.Errorf("--range: there is no ServiceCIDR %s", name)
-		}
-		for _, text := range texts {
-			r, err := allocator.ParseRange(text)
-			if err != nil {
-				return nil, fmt.Errorf("--range: %w", err)
-			}
-			out = append(out, r)
-		}
-	}
-	return out, nil
-}
 
 // targetRanges are those of a ServiceCIDR, or CIDRs that lie in one.
 func targetRanges(names []string, cidrs []networkingv1.ServiceCIDR) (out []Target, err error) {

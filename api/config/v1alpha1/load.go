@@ -15,10 +15,11 @@ import (
 // Default returns the configuration of a manager without file and flags.
 func Default() ManagerConfiguration {
 	return ManagerConfiguration{
-		TypeMeta:       metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
-		BandLabels:     BandLabels{Enabled: true, QPS: 50},
-		NearlyFull:     NearlyFull{FreePercent: 10, Within: metav1.Duration{Duration: 24 * time.Hour}},
-		LeaderElection: LeaderElection{Enabled: true},
+		TypeMeta:             metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
+		BandLabels:           BandLabels{Enabled: true, QPS: 50},
+		ServiceNodePortRange: "30000-32767",
+		NearlyFull:           NearlyFull{FreePercent: 10, Within: metav1.Duration{Duration: 24 * time.Hour}},
+		LeaderElection:       LeaderElection{Enabled: true},
 		Webhook: Webhook{
 			BindAddress: "0", Service: "clusterip-operator-webhook", Configuration: "clusterip-operator", NetworkOverlap: NetworkOverlapWarn,
 		},

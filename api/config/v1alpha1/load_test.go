@@ -81,6 +81,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	c := Default()
 	c.ServiceClusterIPRange = []string{"10.0.0.1/16", "10.1.0.0/16", "fd00::/48"}
 	c.ReservedNetworks = []ReservedNetwork{{CIDR: "ten"}}
+	c.ServiceNodePortRange = "0-9"
 	c.BandLabels.QPS = 0
 	c.NearlyFull.FreePercent = 101
 	c.NearlyFull.Within.Duration = -1
@@ -94,7 +95,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		t.Fatal("taken")
 	}
 	for _, want := range []string{
-		"serviceClusterIPRange[0]", "10.0.0.0/16 is meant", "serviceClusterIPRange[2]", "serviceClusterIPRange: Too many",
+		"serviceClusterIPRange[0]", "10.0.0.0/16 is meant", "serviceClusterIPRange[2]", "serviceClusterIPRange: Too many", "serviceNodePortRange",
 		"reservedNetworks[0].name", "reservedNetworks[0].cidr", "bandLabels.qps", "nearlyFull.freePercent", "nearlyFull.within",
 		"namespace", "webhook.bindAddress", "webhook.dnsNames[1]", "webhook.service", "webhook.configuration", "webhook.networkOverlap",
 		"metrics.bindAddress", "health.bindAddress", "client.qps", "client.burst", "log.format", "log.level",

@@ -19,6 +19,9 @@ type ManagerConfiguration struct {
 	// families. Kubernetes 1.31 and 1.32 need it: there the operator creates the default ServiceCIDR
 	// from it. On later versions the operator reports a default ServiceCIDR that differs.
 	ServiceClusterIPRange []string `json:"serviceClusterIPRange,omitempty"`
+	// ServiceNodePortRange is the value of kube-apiserver's flag, which no API tells: of these node
+	// ports metrics and the alert say how many are left. Default "30000-32767", as there.
+	ServiceNodePortRange string `json:"serviceNodePortRange,omitempty"`
 	// ReservedNetworks are networks that no Service range may overlap without being reported.
 	ReservedNetworks []ReservedNetwork `json:"reservedNetworks,omitempty"`
 	// BandLabels is about the label clusterip-operator.io/band on IPAddresses.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -79,6 +80,8 @@ func (m *mistakes) port(path, address string) {
 func (c *ManagerConfiguration) Validate() error {
 	var m mistakes
 	m.serviceRange("serviceClusterIPRange", c.ServiceClusterIPRange)
+	ports, err := utilnet.ParsePortRange(c.ServiceNodePortRange)
+	m.unless(err == nil && ports.Base > 0, "serviceNodePortRange", c.ServiceNodePortRange, "must be FIRST-LAST, such as 30000-32767, with ports from 1 to 65535")
 	for i, n := range c.ReservedNetworks {
 		path := "reservedNetworks[" + strconv.Itoa(i) + "]"
 		if n.Name == "" {
