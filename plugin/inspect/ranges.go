@@ -59,6 +59,16 @@ type rangeList struct {
 	Items []Range `json:"items"`
 }
 
+// Ranges are those of a cluster as `ranges` lists them.
+func Ranges(ctx context.Context, s *cli.Cluster) (cli.Listing, error) {
+	list, policies, err := s.RangesAndPolicies(ctx)
+	if err != nil {
+		return cli.Listing{}, err
+	}
+	all, err := rangeInfos(ctx, s, list.Items, policies.Items)
+	return listRanges(all, s.Clock.Now()), err
+}
+
 func printRanges(ctx context.Context, a *cli.Session, names []string, out cli.Output, follow bool) error {
 	s, err := a.Open()
 	if err != nil {
