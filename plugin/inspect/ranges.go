@@ -24,6 +24,7 @@ import (
 func NewRanges(a *cli.Session) *cobra.Command {
 	var out cli.Output
 	var follow bool
+	var contexts []string
 	cmd := &cobra.Command{
 		Use:     "ranges [NAME...]",
 		Aliases: []string{"range"},
@@ -32,9 +33,15 @@ func NewRanges(a *cli.Session) *cobra.Command {
 
 USED, RESERVED and COOLING count addresses, each of them once; STATIC is how much of the static band (KEP-3070) is not free, which is kept for addresses that people choose.
 FULL-IN is when the range is full if it goes on growing as in the last hours. The counts are those of the operator, half a minute old at most.
-Without the operator all Services and IPAddresses are listed and counted, and nothing is known about growth.`,
+Without the operator all Services and IPAddresses are listed and counted, and nothing is known about growth.
+
+With --contexts the ranges of several clusters are one list, and OVERLAPS has the contexts of clusters that have some of the addresses too: such clusters cannot be joined into one mesh.
+A cluster that does not answer within half a minute (--request-timeout) is said, and the others are shown.
+
+Exit status with --contexts: 0 no ranges overlap, 1 some do, 2 not all clusters could be asked.`,
 		Example: `  kubectl clusterip ranges
-  kubectl clusterip ranges -o wide --watch`,
+  kubectl clusterip ranges -o wide --watch
+  kubectl clusterip ranges --contexts=berlin,paris,oslo`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.Validate(); err != nil {
 				return err
@@ -43,6 +50,9 @@ Without the operator all Services and IPAddresses are listed and counted, and no
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("contexts") {
+				return printFleet(cmd, a, contexts, names, out, follow)
+			}
 			return printRanges(cmd.Context(), a, names, out, follow)
 		},
 	}
@@ -50,6 +60,8 @@ Without the operator all Services and IPAddresses are listed and counted, and no
 	cmd.ValidArgsFunction = a.Complete(cli.KindRange, many)
 	out.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "after the list, print each ServiceCIDR that changes")
+	cmd.Flags().StringSliceVar(&contexts, "contexts", nil, "contexts of the kubeconfig, separated by commas: the ranges of all their clusters, and which overlap")
+	_ = cmd.RegisterFlagCompletionFunc("contexts", a.CompleteContexts) // fails for a flag that there is not
 	return cmd
 }
 
