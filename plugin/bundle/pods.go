@@ -173,7 +173,7 @@ func (b *bundle) askAll(ctx context.Context, all []pod, what, file string, ask f
 					continue
 				}
 			}
-			if err := b.archive.text(fmt.Sprintf(file, p.Name), plain.Lines(answers[i])); err != nil {
+			if err := b.archive.text(fmt.Sprintf(file, b.names.text(p.Name)), plain.Lines(answers[i])); err != nil {
 				return err
 			}
 		}

@@ -143,7 +143,9 @@ var _ = Describe("bundle", Ordered, func() {
 		Expect(k.asked).To(HaveEach("/proxyagent dump"))
 		Expect(result.Stderr).NotTo(ContainSubstring("error"))
 
-		var one struct{ Metadata struct{ Namespace, Name string } }
+		var one struct {
+			Metadata struct{ Namespace, Name string }
+		}
 		for line := range strings.Lines(files["services/0001.jsonl"]) {
 			if strings.Contains(line, "LoadBalancer") && strings.Contains(line, "10.97.0.") {
 				Expect(json.Unmarshal([]byte(line), &one)).To(Succeed())
