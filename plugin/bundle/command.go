@@ -38,7 +38,7 @@ The ClusterRole view has what it reads, but for nodes (list), whose names it rep
 Exit status: 0 the archive is written, 2 it is not.`,
 		Example: `  kubectl clusterip bundle
   kubectl clusterip bundle -o issue.tar.gz
-  kubectl clusterip bundle --redact=false -o - | tar tz`,
+  kubectl clusterip bundle --redact=false -o - >named.tar.gz`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ func (b *bundle) learnNames(ctx context.Context, kind string, of schema.GroupVer
 	var all []string
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(of)
-	_, err := pages(ctx, b.s, list, strings.TrimSuffix(of.Kind, "List")+"s", func() error {
+	_, err := pages(ctx, b.s, list, strings.TrimSuffix(of.Kind, "List")+"s", math.MaxInt, func() error {
 		for i := range list.Items {
 			if o := &list.Items[i]; o.Namespace != b.namespace {
 				all = append(all, o.Name)

@@ -20,14 +20,14 @@ const (
 	mostObjects = 100_000
 )
 
-// pages lists objects a page at a time into list, and calls each for every page. It stops after
-// mostObjects, and says then that there are more.
-func pages(ctx context.Context, s *cli.Cluster, list client.ObjectList, what string, each func() error) (more bool, err error) {
+// pages lists objects a page at a time into list, and calls each for every page. It stops after so
+// many objects, and says then whether there are more.
+func pages(ctx context.Context, s *cli.Cluster, list client.ObjectList, what string, most int, each func() error) (more bool, err error) {
 	for seen, next := 0, ""; ; {
-		// A page that is decoded into the one before would have fields of that.
-		if err := meta.SetList(list, nil); err != nil {
+		if err := meta.SetList(list, nil); err != nil { // or what a page lacks would be that of the one before
 			return false, err
 		}
+		list.SetContinue("")
 		if err := s.ListNamed(ctx, list, what, &client.ListOptions{Limit: onPage, Continue: next}); err != nil {
 			return false, err
 		}
@@ -38,7 +38,7 @@ func pages(ctx context.Context, s *cli.Cluster, list client.ObjectList, what str
 		if next = list.GetContinue(); next == "" {
 			return false, nil
 		}
-		if seen >= mostObjects {
+		if seen >= most {
 			return true, nil
 		}
 	}
@@ -47,7 +47,7 @@ func pages(ctx context.Context, s *cli.Cluster, list client.ObjectList, what str
 // addPages writes a list, a file for each page. of is what is kept of an object, nil for nothing.
 func (b *bundle) addPages(ctx context.Context, list client.ObjectList, what, folder string, of func(runtime.Object) (any, error)) error {
 	files := 0
-	more, err := pages(ctx, b.s, list, what, func() error {
+	more, err := pages(ctx, b.s, list, what, mostObjects, func() error {
 		var lines []any
 		err := meta.EachListItem(list, func(o runtime.Object) error {
 			one, err := of(o)

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -81,44 +82,29 @@ func (b *bundle) admission(ctx context.Context) error {
 		b.say("what the API server asks or enforces: %s", unknown)
 	}
 	b.learnConfigurations(a)
-	for name, o := range map[string]any{"mutatingwebhookconfiguration": a.Mutating.Object, "validatingwebhookconfiguration": a.Validating.Object} {
-		decoded, err := object(o, nil)
-		if err != nil {
-			return err
-		}
-		if decoded == nil {
-			continue
-		}
-		withoutBundles(decoded, a.Bundles())
-		if err := b.archive.json("objects/"+name+".json", decoded); err != nil {
-			return err
-		}
+	return cmp.Or(
+		b.addSeen("mutatingwebhookconfiguration", a.Mutating.Object, a.Bundles()), b.addSeen("validatingwebhookconfiguration", a.Validating.Object, a.Bundles()),
+		b.addSeen("validatingadmissionpolicy", a.Exclusive.Object, nil), b.addSeen("validatingadmissionpolicybinding", a.Keeper.Object, nil),
+	)
+}
+
+// addSeen adds a file of one object, unless it is nil.
+func (b *bundle) addSeen(name string, o any, bundles []check.Bundle) error {
+	decoded, err := object(o, nil)
+	if err != nil || decoded == nil {
+		return err
 	}
-	if a.Exclusive.Object != nil {
-		err = b.addObjects("validatingadmissionpolicy", a.Exclusive.Object)
-	}
-	if err == nil && a.Keeper.Object != nil {
-		err = b.addObjects("validatingadmissionpolicybinding", a.Keeper.Object)
-	}
-	return err
+	withoutBundles(decoded, bundles)
+	return b.archive.json("objects/"+name+".json", decoded)
 }
 
 // said adds what a command says, as text and as JSON.
-func (b *bundle) said(name string, print func(io.Writer, string) error) error {
-	for format, file := range map[string]string{"": name + ".txt", "json": name + ".json"} {
-		var out bytes.Buffer
-		if err := print(&out, format); err != nil {
-			return err
-		}
-		add := b.archive.text(file, out.String())
-		if format == "json" {
-			add = b.archive.decoded(file, out.Bytes())
-		}
-		if add != nil {
-			return add
-		}
+func (b *bundle) said(name string, write func(io.Writer, string) error) error {
+	var text, json bytes.Buffer
+	if err := cmp.Or(write(&text, ""), write(&json, "json")); err != nil {
+		return err
 	}
-	return nil
+	return cmp.Or(b.archive.text(name+".txt", text.String()), b.archive.decoded(name+".json", json.Bytes()))
 }
 
 func (b *bundle) ranges(ctx context.Context) error {
