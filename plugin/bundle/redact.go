@@ -2,12 +2,16 @@ package bundle
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // text is a text with pseudonyms in the place of names. It finds a name wherever neither a letter
 // nor a digit is beside it, so also as a part of a host name or of the name of a pod; behind the
-// escapes of JSON, Go and URLs; the longest where several begin. Addresses are kept as they are.
+// escapes of JSON, Go and URLs; the longest where several begin. What follows a namespace and a
+// slash is a Service, which may not exist any more. Addresses are kept as they are.
 func (n *names) text(words string) string {
 	if n == nil {
 		return words
@@ -21,8 +25,11 @@ func (n *names) text(words string) string {
 				continue
 			}
 			if size := n.nameIn(words[i:]); size > 0 {
-				out.WriteString(n.of[words[i:i+size]])
-				i += size
+				pseudonym := n.of[words[i:i+size]]
+				out.WriteString(pseudonym)
+				if i += size; strings.HasPrefix(pseudonym, ofNamespace) {
+					n.add(ofService, serviceIn(words[i:]))
+				}
 				continue
 			}
 		}
@@ -56,6 +63,27 @@ func (n *names) nameIn(words string) (size int) {
 		}
 	}
 	return size
+}
+
+// resources are what may follow a namespace in a path of the API, beside services.
+var resources = []string{"configmaps", "endpoints", "endpointslices", "events", "leases", "pods", "secrets", "services"}
+
+// serviceIn is the name of the Service in a text that follows a namespace, as in shop/web, and in
+// namespaces/shop/services/web; empty without one.
+func serviceIn(words string) string {
+	rest, ok := strings.CutPrefix(strings.TrimPrefix(words, "/services"), "/")
+	if !ok {
+		return ""
+	}
+	end := 0
+	for end < len(rest) && (alphanumeric(rest[end]) || rest[end] == '-') {
+		end++
+	}
+	name := strings.TrimRight(rest[:end], "-")
+	if slices.Contains(resources, name) || len(name) > validation.DNS1123LabelMaxLength || strings.ToLower(name) != name {
+		return ""
+	}
+	return name
 }
 
 // mostOfAddress is how many characters an address has at most.

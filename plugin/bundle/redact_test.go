@@ -37,6 +37,8 @@ func TestText(t *testing.T) {
 		"addresses":                        {"10.96.0.1:443 [fd00::cafe]:80 fd00:10:96::1/112 10.96.0.0/16.", "10.96.0.1:443 [fd00::cafe]:80 fd00:10:96::1/112 10.96.0.0/16."},
 		"an address, and no colon of it":   {"fd00::1: cafe", "fd00::1: policy-1"},
 		"a word of letters that are hex":   {"cafe cafe:x", "policy-1 policy-1:x"},
+		"a Service that is gone":           {"shop/gone: gone", "namespace-1/service-2: service-2"},
+		"a path of the API":                {"/api/v1/namespaces/shop/services/gone?x /namespaces/shop/events shop/10", "/api/v1/namespaces/namespace-1/services/service-2?x /namespaces/namespace-1/events namespace-1/10"},
 		"a label":                          {"example.com/team=x", "label-1=x"},
 		"at the end of what is no letter":  {"ü-shop", "ü-namespace-1"},
 		"what every cluster has":           {"default/kubernetes kube-system/kube-dns operator-system", "default/kubernetes kube-system/kube-dns operator-system"},
