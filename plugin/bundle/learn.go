@@ -155,7 +155,7 @@ func (b *bundle) learnObject(o metav1.Object) {
 		}
 	}
 	for _, f := range o.GetFinalizers() {
-		if !isOurs(f) {
+		if !isKnown(f) {
 			b.names.add(ofLabel, f)
 		}
 	}

@@ -100,16 +100,16 @@ func (n *names) addSelectors(all ...*metav1.LabelSelector) {
 }
 
 func (n *names) addLabel(key string, values ...string) {
-	if !isOurs(key) {
+	if !isKnown(key) {
 		n.add(ofLabel, key)
 	}
 	n.add(ofValue, values...)
 }
 
-// ours are the domains of labels and annotations that are not a tenant's choice.
-var ours = []string{"clusterip-operator.io", "kubernetes.io", "k8s.io", "azure.com", "enforcer"}
+// known are the domains of labels, annotations and finalizers that are not a tenant's choice.
+var known = []string{"clusterip-operator.io", "kubernetes.io", "k8s.io", "azure.com", "enforcer"}
 
-func isOurs(key string) bool {
+func isKnown(key string) bool {
 	domain, _, found := strings.Cut(key, "/")
-	return found && slices.ContainsFunc(ours, func(end string) bool { return domain == end || strings.HasSuffix(domain, "."+end) })
+	return found && slices.ContainsFunc(known, func(end string) bool { return domain == end || strings.HasSuffix(domain, "."+end) })
 }

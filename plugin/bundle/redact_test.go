@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// known are names with pseudonyms that are not drawn.
-func known() *names {
+// given are names with pseudonyms that are not drawn.
+func given() *names {
 	n := newNames("operator-system")
 	for kind, name := range map[string]string{ofNamespace: "shop", ofService: "shop-web", ofNode: "node-a.example.com", ofPolicy: "cafe", ofLabel: "example.com/team"} {
 		n.addHost(kind, name)
@@ -46,7 +46,7 @@ func TestText(t *testing.T) {
 		"a pseudonym that is a name, once": {"shop", "namespace-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := known().text(tc.text); got != tc.want {
+			if got := given().text(tc.text); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 			if got := (*names)(nil).text(tc.text); got != tc.text {
@@ -62,7 +62,7 @@ func TestValue(t *testing.T) {
 		"labels": {"example.com/team": "shop", "kubernetes.io/metadata.name": "shop"}, "matchLabels": {"shop": "x"}}`), &v); err != nil {
 		t.Fatal(err)
 	}
-	got, err := json.Marshal(known().value(v))
+	got, err := json.Marshal(given().value(v))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func FuzzText(f *testing.F) {
 	}
 	left := regexp.MustCompile(`(^|[^0-9A-Za-z:.])(shop|shop-web|node-a)($|[^0-9A-Za-z])`)
 	f.Fuzz(func(t *testing.T, text string) {
-		got := known().text(text)
+		got := given().text(text)
 		if left.MatchString(got) {
 			t.Errorf("%q is left of %q", got, text)
 		}
