@@ -31,7 +31,7 @@ Names are replaced, in all files and texts: of namespaces, Services, nodes, Serv
 of load balancers, webhooks, registries and the API server. namespace-1 is the same namespace in all files of a bundle, and another one in the next; the numbers are drawn, so that
 no guess can be tried against them. Kept are addresses, UIDs, times, images, names without a letter, what every cluster has (default, kube-system, kube-dns), and the operator's own namespace
 and pods. Other labels and annotations, selectors of Services and names of ports are never in a bundle, nor are Secrets, ConfigMaps and what kubectl apply was given. Look through it before you publish it: in a
-log line, what is called like no object of the cluster any more is not known as a name. --redact=false leaves all names, for people who may see them.
+log line, what is called like no object of the cluster any more is known as a name only behind its namespace. --redact=false leaves all names, for people who may see them.
 
 The ClusterRole view has what it reads, but for nodes (list), whose names it replaces, and what agents serve (create pods/exec; "proxyagent dump" is all that it runs).
 

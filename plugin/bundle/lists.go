@@ -16,8 +16,10 @@ import (
 const (
 	// onPage is how many objects are read, and written, at once.
 	onPage = 500
-	// mostObjects is how many of a kind are in a bundle.
+	// mostObjects is how many of a kind are in a bundle, of events how many are read.
 	mostObjects = 100_000
+	// mostEvents is how many events are in a bundle: tenants may write some in the operator's name.
+	mostEvents = 5_000
 )
 
 // pages lists objects a page at a time into list, and calls each for every page. It stops after so
@@ -101,8 +103,9 @@ func (b *bundle) listIPAddresses(ctx context.Context) error {
 func (b *bundle) slim(o client.Object, of fields) (any, error) {
 	b.learnObject(o)
 	out, err := object(o, b.chosen)
-	if err == nil {
-		only(out, of)
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	only(out, of)
+	return bounded(out), nil
 }

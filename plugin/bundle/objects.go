@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -135,32 +136,51 @@ type event struct {
 
 // events adds those about our kinds, in our name, and in the operator's namespace.
 func (b *bundle) events(ctx context.Context) error {
-	return b.addPages(ctx, &corev1.EventList{}, "events", "events", func(o runtime.Object) (any, error) {
+	kept := 0
+	err := b.addPages(ctx, &corev1.EventList{}, "events", "events", func(o runtime.Object) (any, error) {
 		e := o.(*corev1.Event)
 		if !b.isAbout(e) {
 			return nil, nil
 		}
-		about := e.InvolvedObject
-		switch about.Kind {
-		case "Service":
-			b.learnService(about.Namespace, about.Name, true)
-		case "Node":
-			b.names.addHost(ofNode, about.Name)
-		case "ServiceCIDR":
-			b.names.add(ofRange, about.Name)
-		case "ServiceCIDRPolicy":
-			b.names.add(ofPolicy, about.Name)
+		if kept++; kept > mostEvents {
+			return nil, nil
 		}
-		last := e.LastTimestamp.Time
-		if last.IsZero() {
-			last = e.EventTime.Time
-		}
-		count := e.Count
-		if e.Series != nil {
-			last, count = e.Series.LastObservedTime.Time, e.Series.Count
-		}
-		return event{last.UTC().Format("2006-01-02T15:04:05Z"), count, e.Type, e.Reason, component(e), about.Kind, about.Namespace, about.Name, wording.Cut(e.Message, mostOfText)}, nil
+		b.learnRegarding(e.InvolvedObject)
+		return eventOf(e), nil
 	})
+	if kept > mostEvents {
+		b.say("events beyond the first %d of %d", mostEvents, kept)
+	}
+	return err
+}
+
+// learnRegarding gives pseudonyms to an object of an event, which may not exist any more.
+func (b *bundle) learnRegarding(about corev1.ObjectReference) {
+	switch about.Kind {
+	case "Service":
+		b.learnService(about.Namespace, about.Name, true)
+	case "Node":
+		b.names.addHost(ofNode, about.Name)
+	case "ServiceCIDR":
+		b.names.add(ofRange, about.Name)
+	case "ServiceCIDRPolicy":
+		b.names.add(ofPolicy, about.Name)
+	}
+}
+
+// eventOf is what is kept of an Event, of both of its forms.
+func eventOf(e *corev1.Event) event {
+	last, count, about := e.LastTimestamp.Time, e.Count, e.InvolvedObject
+	switch {
+	case e.Series != nil:
+		last, count = e.Series.LastObservedTime.Time, e.Series.Count
+	case last.IsZero():
+		last = e.EventTime.Time
+	}
+	return event{
+		Time: last.UTC().Format(time.RFC3339), Count: count, Type: e.Type, Reason: wording.Cut(e.Reason, mostOfText), Component: component(e),
+		Kind: about.Kind, Namespace: about.Namespace, Name: about.Name, Message: wording.Cut(e.Message, mostOfText),
+	}
 }
 
 // component is who wrote an event.
@@ -171,7 +191,7 @@ func component(e *corev1.Event) string {
 	return e.Source.Component
 }
 
-// writers are those beside the operator who write events about addresses: the API server.
+// writerOfRepairs is the API server, where it writes events about addresses.
 const writerOfRepairs = "ipallocator-repair-controller"
 
 func (b *bundle) isAbout(e *corev1.Event) bool {

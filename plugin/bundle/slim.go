@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,7 +49,7 @@ func keep(meta map[string]any, which string, chosen map[string]bool) {
 		case slices.Contains(sized, key):
 			out[key] = fmt.Sprintf("%d bytes", len(text))
 		case slices.Contains(kept, domain), key == corev1.LabelMetadataName, chosen[key]:
-			out[key] = wording.Cut(text, mostOfText)
+			out[key] = text
 		}
 	}
 	if len(out) == 0 {
@@ -89,6 +90,32 @@ func only(o map[string]any, kept fields) {
 var metadata = fields{
 	"namespace": nil, "name": nil, "uid": nil, "resourceVersion": nil, "generation": nil, "creationTimestamp": nil, "deletionTimestamp": nil,
 	"finalizers": nil, "labels": nil, "annotations": nil,
+}
+
+// mostOfList is how many entries are kept of a list or a map that a user wrote.
+const mostOfList = 64
+
+// bounded cuts what a user may make as large as an object may be.
+func bounded(v any) any {
+	switch v := v.(type) {
+	case string:
+		return wording.Cut(v, mostOfText)
+	case []any:
+		if more := len(v) - mostOfList; more > 0 {
+			v = append(v[:mostOfList:mostOfList], fmt.Sprintf("and %d more", more))
+		}
+		for i := range v {
+			v[i] = bounded(v[i])
+		}
+		return v
+	case map[string]any:
+		for i, key := range slices.Sorted(maps.Keys(v)) {
+			if v[key] = bounded(v[key]); i >= mostOfList {
+				delete(v, key)
+			}
+		}
+	}
+	return v
 }
 
 // ofServices is what is kept of a Service: what its addresses depend on, and how they are served.

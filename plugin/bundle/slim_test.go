@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -34,6 +35,7 @@ func TestSlimService(t *testing.T) {
 		t.Fatal(err)
 	}
 	only(out, ofServices)
+	bounded(out)
 	text, err := json.Marshal(out)
 	if err != nil {
 		t.Fatal(err)
@@ -43,6 +45,26 @@ func TestSlimService(t *testing.T) {
 		`"name":"web","namespace":"shop","uid":"u"},"spec":{"clusterIPs":["10.96.0.9","fd00::9"],"ports":[{"port":80}],"type":"ClusterIP"},"status":{"loadBalancer":{}}}`
 	if diff := cmp.Diff(want, strings.Replace(string(text), strings.Repeat("x", mostOfText-3), "X", 1)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What a tenant may make large is cut, in a Service of both families.
+func TestSlimLargeService(t *testing.T) {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{}}}
+	for i := range 1000 {
+		s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, fmt.Sprintf("10.0.%d.%d", i/256, i%256), fmt.Sprintf("fd00::%x", i))
+		s.Annotations[fmt.Sprintf("%s/%d", v1alpha1.Prefix, i)] = strings.Repeat("x", 2000)
+	}
+	kept, err := (&bundle{}).slim(s, ofServices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `"fd00::1f","and 1936 more"]`) || strings.Count(string(text), v1alpha1.Prefix+"/") != mostOfList || len(text) > 80_000 {
+		t.Errorf("%d bytes of %.200s", len(text), text)
 	}
 }
 
