@@ -52,7 +52,7 @@ logs/, agents/         the end of the log of each pod, and what "proxyagent dump
 %s
 `
 
-const redacted = `Names of namespaces, Services, nodes, ServiceCIDRs, policies and reservations, labels by which policies select, and host names are pseudonyms: the
+const redacted = `Names of namespaces, Services, nodes, ServiceCIDRs, policies and reservations, labels by which policies select, the user and host names are pseudonyms: the
 same name is the same pseudonym in all files of this bundle, and another one in the next. Addresses, UIDs, times, images and names of the operator's
 own objects are as they are. In logs, a Service that does not exist any more has its name unless a known namespace is before it.`
 

@@ -27,7 +27,7 @@ func New(a *cli.Session) *cobra.Command {
 check, status and ranges say, events, the Lease, webhook configurations, the ends of the operator's and of agents' logs, and what agents serve. README.txt in it says what is where.
 What cannot be read is said on stderr and in errors.txt, and the rest goes on.
 
-Names are replaced, in all files and texts: of namespaces, Services, nodes, ServiceCIDRs, policies and reservations; keys and values of labels by which policies select; host names
+Names are replaced, in all files and texts: of namespaces, Services, nodes, ServiceCIDRs, policies and reservations; keys and values of labels by which policies select; the user; host names
 of load balancers, webhooks, registries and the API server. namespace-1 is the same namespace in all files of a bundle, and another one in the next; the numbers are drawn, so that
 no guess can be tried against them. Kept are addresses, UIDs, times, images, names without a letter, what every cluster has (default, kube-system, kube-dns), and the operator's own namespace
 and pods. Other labels and annotations, selectors of Services and names of ports are never in a bundle, nor are Secrets, ConfigMaps and what kubectl apply was given. Look through it before you publish it: in a

@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
@@ -45,8 +47,24 @@ func (b *bundle) learn(ctx context.Context) (err error) {
 			return fmt.Errorf("%w; all names have to be known that are replaced: ask an admin for the bundle, or give --redact=false", err)
 		}
 	}
+	b.names.add(ofNamespace, b.s.Namespace) // which need not exist
+	b.learnUser(ctx)
 	b.learnHosts(ctx)
 	return nil
+}
+
+// learnUser gives a pseudonym to the user, whom a refusal of the API server names.
+func (b *bundle) learnUser(ctx context.Context) {
+	c, err := authenticationv1client.NewForConfig(b.s.Config)
+	review := &authenticationv1.SelfSubjectReview{}
+	if err == nil {
+		review, err = c.SelfSubjectReviews().Create(ctx, review, metav1.CreateOptions{})
+	}
+	if err != nil {
+		b.say("a pseudonym of the user: %v", err)
+		return
+	}
+	b.names.add(ofUser, review.Status.UserInfo.Username)
 }
 
 // learnNames gives pseudonyms to the objects of a kind. Those of the operator itself are kept.

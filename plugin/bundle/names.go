@@ -37,6 +37,7 @@ const (
 	ofService     = "service"
 	ofNode        = "node"
 	ofHost        = "host"
+	ofUser        = "user"
 	ofRange       = "range"
 	ofPolicy      = "policy"
 	ofReservation = "reservation"

@@ -55,7 +55,7 @@ func begins(words string, i int) bool {
 // nameIn is the size of the longest name with which a text begins, 0 without one.
 func (n *names) nameIn(words string) (size int) {
 	for end := 1; end <= min(len(words), n.longest); end++ {
-		if c := words[end-1]; !alphanumeric(c) && c != '-' && c != '.' && c != '/' && c != '_' {
+		if c := words[end-1]; !alphanumeric(c) && strings.IndexByte("-./_@:", c) < 0 {
 			break
 		}
 		if (end == len(words) || !alphanumeric(words[end])) && n.of[words[:end]] != "" {

@@ -13,7 +13,7 @@ import (
 // given are names with pseudonyms that are not drawn.
 func given() *names {
 	n := newNames("operator-system")
-	for kind, name := range map[string]string{ofNamespace: "shop", ofService: "shop-web", ofNode: "node-a.example.com", ofPolicy: "cafe", ofLabel: "example.com/team"} {
+	for kind, name := range map[string]string{ofNamespace: "shop", ofService: "shop-web", ofNode: "node-a.example.com", ofPolicy: "cafe", ofLabel: "example.com/team", ofUser: "jane@example.org"} {
 		n.addHost(kind, name)
 	}
 	return n
@@ -39,6 +39,7 @@ func TestText(t *testing.T) {
 		"a word of letters that are hex":   {"cafe cafe:x", "policy-1 policy-1:x"},
 		"a Service that is gone":           {"shop/gone: gone", "namespace-1/service-2: service-2"},
 		"a path of the API":                {"/api/v1/namespaces/shop/services/gone?x /namespaces/shop/events shop/10", "/api/v1/namespaces/namespace-1/services/service-2?x /namespaces/namespace-1/events namespace-1/10"},
+		"a user":                           {`User "jane@example.org" cannot, nor can system:serviceaccount:a:b.`, `User "user-1" cannot, nor can system:serviceaccount:a:b.`},
 		"a label":                          {"example.com/team=x", "label-1=x"},
 		"at the end of what is no letter":  {"ü-shop", "ü-namespace-1"},
 		"what every cluster has":           {"default/kubernetes kube-system/kube-dns operator-system", "default/kubernetes kube-system/kube-dns operator-system"},

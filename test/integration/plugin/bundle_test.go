@@ -176,6 +176,16 @@ var _ = Describe("bundle", Ordered, func() {
 		Expect(files).To(HaveKey("check.json"))
 	})
 
+	It("names no user whom the API server refuses", func(ctx SpecContext) {
+		c.Kubectl(ctx, "create", "clusterrolebinding", "jane", "--clusterrole=system:aggregate-to-view", "--user=jane@example.org")
+		Eventually(c.Kubectl).WithArguments(ctx, "auth", "can-i", "list", "services", "--as=jane@example.org").Should(HavePrefix("yes"))
+		files, result := bundled(ctx, cluster.KubeconfigOf(suite.Must(c.ConfigForUser("jane@example.org"))))
+		Expect(result.Stderr).To(MatchRegexp(`Not in the bundle: the Lease: .*User "jane@example.org" cannot`), "who reads it is the user")
+		Expect(files["errors.txt"]).To(MatchRegexp(`(?m)^the Lease: .*User "user-1" cannot`))
+		Expect(containing(files, append(slices.Clone(never), "jane@example.org", "acquisition", "projectx-backend")...)).To(BeEmpty())
+		Expect(files).To(And(HaveKey("services/0001.jsonl"), HaveKey("events/0001.jsonl")))
+	})
+
 	It("writes nothing where names cannot be known", func(ctx SpecContext) {
 		poor := cluster.KubeconfigOf(suite.Must(c.ConfigForUser("poor")))
 		file := filepath.Join(GinkgoT().TempDir(), "bundle.tar.gz")
