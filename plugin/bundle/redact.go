@@ -49,8 +49,21 @@ func begins(words string, i int) bool {
 		i >= 2 && words[i-2] == '\\' && strings.IndexByte("abfnrtv", words[i-1]) >= 0 ||
 		i >= 3 && words[i-3] == '%' && hex(words[i-2:i]) ||
 		i >= 4 && words[i-4:i-2] == `\x` && hex(words[i-2:i]) ||
-		i >= 6 && words[i-6:i-4] == `\u` && hex(words[i-4:i])
+		i >= 6 && words[i-6:i-4] == `\u` && hex(words[i-4:i]) ||
+		endsSequence(words[:i])
 }
+
+// endsSequence reports whether a text ends with what colours it in a terminal: [31m, whatever has
+// become of the character before that.
+func endsSequence(words string) bool {
+	if words == "" || !alphanumeric(words[len(words)-1]) {
+		return false
+	}
+	return strings.HasSuffix(strings.TrimRight(words[max(0, len(words)-mostOfSequence):len(words)-1], "0123456789;"), "[")
+}
+
+// mostOfSequence is how many characters such a sequence has at most.
+const mostOfSequence = 24
 
 // nameIn is the size of the longest name with which a text begins, 0 without one.
 func (n *names) nameIn(words string) (size int) {

@@ -34,6 +34,7 @@ func TestText(t *testing.T) {
 		"behind escapes of Go":             {`\x1bshop`, `\x1bnamespace-1`},
 		"behind escapes of URLs":           {"fieldSelector=metadata.name%3Dshop&x=%2Fshop%2F", "fieldSelector=metadata.name%3Dnamespace-1&x=%2Fnamespace-1%2F"},
 		"a name that begins like escapes":  {`\shop`, `\namespace-1`},
+		"behind a colour":                  {"\x1b[31mshop\x1b[0m \\x1b[1;31mshop \ufffd[mshop", "\x1b[31mnamespace-1\x1b[0m \\x1b[1;31mnamespace-1 \ufffd[mnamespace-1"},
 		"addresses":                        {"10.96.0.1:443 [fd00::cafe]:80 fd00:10:96::1/112 10.96.0.0/16.", "10.96.0.1:443 [fd00::cafe]:80 fd00:10:96::1/112 10.96.0.0/16."},
 		"an address, and no colon of it":   {"fd00::1: cafe", "fd00::1: policy-1"},
 		"a word of letters that are hex":   {"cafe cafe:x", "policy-1 policy-1:x"},
