@@ -6,5 +6,6 @@
 // admin.
 //
 // Start with New. Commands lie in the packages below, in this order, in which later ones may import
-// earlier ones: cli, view, migrate, check, health, inspect, renumber and dualstack, console.
+// earlier ones: cli, view, migrate, check, health, inspect, bundle, renumber and dualstack,
+// console.
 package plugin

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clusterip-operator/clusterip-operator/internal/version"
+	"github.com/clusterip-operator/clusterip-operator/plugin/bundle"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/console"
@@ -36,6 +37,7 @@ func New(out cli.Streams) *cobra.Command {
   kubectl clusterip why ...           why a Service has this address or is refused, or a range does not go
   kubectl clusterip status            is the operator well
   kubectl clusterip check             what is wrong; repair --from FILE mends what a report of it says
+  kubectl clusterip bundle            what an issue needs, in one archive without names of tenants
   kubectl clusterip console           all of this in a browser
   kubectl clusterip renumber ...      move Services to another range without losing a connection
   kubectl clusterip dual-stack plan   which Services lack the second family; run --from FILE gives it to them
@@ -58,7 +60,7 @@ func New(out cli.Streams) *cobra.Command {
 	})
 	a.AddFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("namespace", a.Complete(cli.KindNamespace, 0)) // fails for a flag that there is not
-	root.AddCommand(inspect.NewRanges(a), inspect.NewAddresses(a), inspect.NewNodePorts(a), inspect.NewMap(a), inspect.NewWhy(a), health.New(a), check.New(a), check.NewRepair(a), console.New(a), renumber.New(a), dualstack.New(a), reserve.New(a), migrate.New(a), newCompletion(out), newVersion(out))
+	root.AddCommand(inspect.NewRanges(a), inspect.NewAddresses(a), inspect.NewNodePorts(a), inspect.NewMap(a), inspect.NewWhy(a), health.New(a), check.New(a), check.NewRepair(a), bundle.New(a), console.New(a), renumber.New(a), dualstack.New(a), reserve.New(a), migrate.New(a), newCompletion(out), newVersion(out))
 	return root
 }
 

@@ -21,7 +21,7 @@ func complete(t *testing.T) map[string][]string {
 	renumbering := plan("renumbering", "apiVersion: clusterip-operator.io/v1alpha1\nkind: RenumberingPlan\ncluster: x\nfrom: [10.0.0.0/24]\nto: [10.1.0.0/24]\nkeep: none\nservices: []")
 	const etcd = "--etcd-servers=http://127.0.0.1:1"
 	return map[string][]string{
-		"ranges": nil, "addresses": nil, "addresses show": {"10.96.0.10"}, "map": {"kubernetes"}, "why": {"svc/web"}, "status": nil, "check": nil,
+		"ranges": nil, "addresses": nil, "addresses show": {"10.96.0.10"}, "map": {"kubernetes"}, "why": {"svc/web"}, "status": nil, "check": nil, "bundle": nil,
 		"repair": {plan("report", "kind: CheckReport\nitems: []")}, "console": {"--no-browser"},
 		"renumber plan": {"--range=a", "--to=b"}, "renumber run": {renumbering}, "renumber status": {renumbering}, "renumber rollback": {renumbering},
 		"dual-stack plan": nil, "dual-stack run": {plan("dualstack", "apiVersion: dualstack.clusterip-operator.io/v1alpha1\nkind: DualStackPlan\ncluster: x\nservices: []")},
@@ -99,6 +99,13 @@ func sillyInputs(t *testing.T) map[string]silly {
 		"a band of another program":                {[]string{"--band=upper"}, `--band "upper" is none of static, dynamic`, "band"},
 		"a parent that is none":                    {[]string{"--parent=//"}, "--parent: ", "parent"},
 		"labels that are none":                     {[]string{"--labels=a=b=c"}, "--labels: ", "labels"},
+		"an archive of another kind":               {[]string{"--output=x.zip"}, `--output "x.zip" is none of `, "output"},
+		"less of a log than none":                  {[]string{"--tail=-1"}, "--tail must not be negative", "tail"},
+		"fewer agents than none":                   {[]string{"--agents=-1"}, "--agents must not be negative", "agents"},
+		"a context of a fleet that is not":         {[]string{"--contexts=nowhere"}, `--contexts: the kubeconfig has no context "nowhere"`, "contexts"},
+		"an empty context":                         {[]string{"--contexts=,"}, `--contexts: the kubeconfig has no context ""`, "contexts"},
+		"contexts and a context":                   {[]string{"--contexts=a", "--context=b"}, "--contexts and --context both say which cluster is meant", "contexts"},
+		"contexts that steer a terminal":           {[]string{"--contexts=\x1b[2J"}, "the kubeconfig has no context", "contexts"},
 		"a port that is none":                      {[]string{"--port=99999"}, "invalid argument", "port"},
 		"less patience than none":                  {[]string{"--drain=-1s"}, "must not be negative", "drain"},
 		"who keeps what, and is none":              {[]string{"--keep=tight"}, `--keep "tight" is none of agent, externalIPs, none`, "keep"},

@@ -63,6 +63,8 @@ var arrows = []arrow{
 	{"plugin/check", module + "/plugin/health", "health tells how the findings of check look as a whole"},
 	{"plugin/health", module + "/plugin/inspect", "the state of an installation is told without that of an address"},
 	{"plugin/inspect", module + "/plugin/renumber", "what only looks does not reach what writes"},
+	{"plugin/inspect", module + "/plugin/bundle", "a bundle has what the other commands say, and they do not know it"},
+	{"plugin/bundle", module + "/plugin/renumber", "what only looks does not reach what writes"},
 	{"plugin/console", module + "/plugin/renumber", "what only looks does not reach what writes"},
 	{"cmd/manager", module + "/plugin", "what runs in the cluster does not know who looks at it"},
 

@@ -141,11 +141,11 @@ func run(ctx context.Context, a *cli.Session, namespace, out string, etcd migrat
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(r.Items, Item.compare)
+	r.Sort()
 	if file == "" {
-		err = r.print(a.Out, format)
+		err = r.Print(a.Out, format)
 	} else {
-		err = batch.Replace(file, func(w io.Writer) error { return r.print(w, format) })
+		err = batch.Replace(file, func(w io.Writer) error { return r.Print(w, format) })
 	}
 	for _, what := range r.Unknown {
 		cli.Write(a.ErrOut, "Not looked at: %s\n", what)

@@ -79,12 +79,16 @@ func means(f ipaddress.Finding) string {
 	return text
 }
 
+// Sort orders the items as `check` prints them.
+func (r Report) Sort() { slices.SortStableFunc(r.Items, Item.compare) }
+
 // compare orders by check and object.
 func (i Item) compare(other Item) int {
 	return cmp.Or(cmp.Compare(i.Check, other.Check), cmp.Compare(i.Object, other.Object))
 }
 
-func (r Report) print(w io.Writer, format string) error {
+// Print writes the report in a format of `check`.
+func (r Report) Print(w io.Writer, format string) error {
 	switch {
 	case format == "junit":
 		return r.junit(w)

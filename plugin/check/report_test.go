@@ -30,7 +30,7 @@ func TestFindingsOfBitmaps(t *testing.T) {
 		"without the bitmaps": {Report{}, `failures="0"`},
 	} {
 		var text strings.Builder
-		if err := tc.r.print(&text, "junit"); err != nil {
+		if err := tc.r.Print(&text, "junit"); err != nil {
 			t.Fatal(err)
 		}
 		flat := strings.NewReplacer("\n", "", "  ", "").Replace(text.String())

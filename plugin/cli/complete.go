@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 	"strings"
 	"time"
 
@@ -35,12 +34,7 @@ func (a *Session) Complete(kind string, most int) cobra.CompletionFunc {
 func (a *Session) Names(ctx context.Context, kind, prefix, word string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
-	quiet, flags := *a, *a.kube
-	if t := flags.overrides.Timeout; t == "" || t == "0" { // the flag's default, none
-		flags.overrides.Timeout = completionTime.String() // discovery knows no context
-	}
-	quiet.kube, quiet.Streams = &flags, Streams{Out: io.Discard, ErrOut: io.Discard} // a shell shows what is said
-	s, err := quiet.Open()
+	s, err := a.within(completionTime).Open() // a shell shows what is said
 	if err != nil {
 		return nil
 	}

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,17 +64,13 @@ func AgentSets(ctx context.Context, s *cli.Cluster, namespace string) (all []app
 
 // agentPods are the pods of a DaemonSet, which are agents.
 func agentPods(ctx context.Context, s *cli.Cluster, d *appsv1.DaemonSet) ([]replica, error) {
-	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	pods, err := s.PodsOf(ctx, d.Namespace, d.Spec.Selector, "agents")
 	if err != nil {
-		return nil, fmt.Errorf("the selector of DaemonSet %s: %w", d.Name, err)
-	}
-	pods := &corev1.PodList{}
-	if err := s.ListNamed(ctx, pods, "pods of the agents", client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, err
 	}
 	var all []replica
-	for i := range pods.Items {
-		all = append(all, newReplica(&pods.Items[i]))
+	for i := range pods {
+		all = append(all, newReplica(&pods[i]))
 	}
 	return all, nil
 }
@@ -124,7 +119,7 @@ func askAgents(ctx context.Context, s *cli.Cluster, d *appsv1.DaemonSet, pods []
 	if len(all) == 0 {
 		return nil
 	}
-	refused, err := may(ctx, s, authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "proxy", Namespace: d.Namespace})
+	refused, err := s.May(ctx, authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "proxy", Namespace: d.Namespace})
 	if err != nil {
 		return err
 	}

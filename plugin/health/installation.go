@@ -13,7 +13,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -98,13 +97,7 @@ func managers(ctx context.Context, s *cli.Cluster, namespace string, h *found) e
 		return err
 	}
 	h.manager = manager
-	selector, err := metav1.LabelSelectorAsSelector(h.manager.Spec.Selector)
-	if err != nil {
-		return fmt.Errorf("the selector of Deployment %s: %w", h.manager.Name, err)
-	}
-	pods := &corev1.PodList{}
-	err = s.ListNamed(ctx, pods, "pods of the manager", client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
-	h.replicas = pods.Items
+	h.replicas, err = s.PodsOf(ctx, namespace, manager.Spec.Selector, "manager")
 	return err
 }
 

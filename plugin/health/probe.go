@@ -2,13 +2,11 @@ package health
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -32,9 +30,9 @@ const probeTimeout = 10 * time.Second
 // probe creates a Service for trial: the API server shows it to the webhook and does not store it.
 // It is headless, so that it draws no address. The warning shows that admission has run.
 func probe(ctx context.Context, s *cli.Cluster) (probed, error) {
-	may, err := may(ctx, s, authorizationv1.ResourceAttributes{Verb: "create", Resource: "services", Namespace: s.Namespace})
-	if err != nil || may != "" {
-		return probed{Unknown: may}, err
+	refused, err := s.May(ctx, authorizationv1.ResourceAttributes{Verb: "create", Resource: "services", Namespace: s.Namespace})
+	if err != nil || refused != "" {
+		return probed{Unknown: refused}, err
 	}
 	heard := &warnings{}
 	config := rest.CopyConfig(s.Config)
@@ -57,22 +55,6 @@ func probe(ctx context.Context, s *cli.Cluster) (probed, error) {
 		return probed{Unknown: "creating a Service for trial: " + err.Error()}, nil
 	}
 	return probed{}, nil
-}
-
-// may says what the user may not do: an attempt that is refused shows in the API server's audit.
-func may(ctx context.Context, s *cli.Cluster, what authorizationv1.ResourceAttributes) (refused string, err error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
-	if err := s.Create(ctx, review); err != nil && !apierrors.IsForbidden(err) {
-		return "", fmt.Errorf("asking for permissions: %w", err)
-	}
-	if review.Status.Allowed {
-		return "", nil
-	}
-	resource := what.Resource
-	if what.Subresource != "" {
-		resource += "/" + what.Subresource
-	}
-	return fmt.Sprintf("the user may not %s %s in namespace %s", what.Verb, resource, what.Namespace), nil
 }
 
 // warnings keeps what the API server warns of.

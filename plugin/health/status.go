@@ -84,7 +84,7 @@ func status(ctx context.Context, a *cli.Session, q question, format string) erro
 		}
 	}
 	if err == nil {
-		err = now.print(a.Out, format)
+		err = now.Print(a.Out, format)
 	}
 	if err != nil || well {
 		return err
@@ -170,7 +170,8 @@ type agent struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-func (i Installation) print(w io.Writer, format string) error {
+// Print writes the state in a format of `status`.
+func (i Installation) Print(w io.Writer, format string) error {
 	if !cli.AsTable(format) && format != "wide" {
 		return cli.Encode(w, i, format)
 	}

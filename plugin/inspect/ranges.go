@@ -25,6 +25,7 @@ import (
 func NewRanges(a *cli.Session) *cobra.Command {
 	var out cli.Output
 	var follow, nodePorts bool
+	var contexts []string
 	ports := newNodePortRange()
 	cmd := &cobra.Command{
 		Use:     "ranges [NAME...]",
@@ -36,10 +37,16 @@ USED, RESERVED and COOLING count addresses, each of them once; STATIC is how muc
 FULL-IN is when the range is full if it goes on growing as in the last hours. The counts are those of the operator, half a minute old at most.
 Without the operator all Services and IPAddresses are listed and counted, and nothing is known about growth.
 
---node-ports tells of the range of node ports instead, by its bands (KEP-3668).`,
+--node-ports tells of the range of node ports instead, by its bands (KEP-3668).
+
+With --contexts the ranges of several clusters are one list, and OVERLAPS has the contexts of clusters that have some of the addresses too: such clusters cannot be joined into one mesh.
+A cluster that does not answer within half a minute (--request-timeout) is said, and the others are shown.
+
+Exit status with --contexts: 0 no ranges overlap, 1 some do, 2 not all clusters could be asked.`,
 		Example: `  kubectl clusterip ranges
   kubectl clusterip ranges --node-ports
-  kubectl clusterip ranges -o wide --watch`,
+  kubectl clusterip ranges -o wide --watch
+  kubectl clusterip ranges --contexts=berlin,paris,oslo`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.Validate(); err != nil {
 				return err
@@ -48,12 +55,15 @@ Without the operator all Services and IPAddresses are listed and counted, and no
 			switch {
 			case err != nil:
 				return err
-			case nodePorts && (follow || len(names) > 0):
-				return errors.New("--node-ports is about the one range of node ports: leave out names and --watch")
+			case nodePorts && (follow || len(names)+len(contexts) > 0):
+				return errors.New("--node-ports is about the one range of node ports: leave out names, --contexts and --watch")
 			case nodePorts:
 				return printNodePortBands(cmd.Context(), a, ports.Range, out)
 			case cmd.Flags().Changed("node-port-range"):
 				return errors.New("--node-port-range is for --node-ports")
+			}
+			if cmd.Flags().Changed("contexts") {
+				return printFleet(cmd, a, contexts, names, out, follow)
 			}
 			return printRanges(cmd.Context(), a, names, out, follow)
 		},
@@ -64,6 +74,8 @@ Without the operator all Services and IPAddresses are listed and counted, and no
 	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "after the list, print each ServiceCIDR that changes")
 	cmd.Flags().BoolVar(&nodePorts, "node-ports", false, "how many node ports are left, in place of addresses")
 	ports.addFlag(cmd)
+	cmd.Flags().StringSliceVar(&contexts, "contexts", nil, "contexts of the kubeconfig, separated by commas: the ranges of all their clusters, and which overlap")
+	_ = cmd.RegisterFlagCompletionFunc("contexts", a.CompleteContexts) // fails for a flag that there is not
 	return cmd
 }
 
@@ -71,6 +83,16 @@ Without the operator all Services and IPAddresses are listed and counted, and no
 type rangeList struct {
 	Kind  string  `json:"kind"`
 	Items []Range `json:"items"`
+}
+
+// Ranges are those of a cluster as `ranges` lists them.
+func Ranges(ctx context.Context, s *cli.Cluster) (cli.Listing, error) {
+	list, policies, err := s.RangesAndPolicies(ctx)
+	if err != nil {
+		return cli.Listing{}, err
+	}
+	all, err := rangeInfos(ctx, s, list.Items, policies.Items)
+	return listRanges(all, s.Clock.Now()), err
 }
 
 func printRanges(ctx context.Context, a *cli.Session, names []string, out cli.Output, follow bool) error {

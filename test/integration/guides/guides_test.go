@@ -37,7 +37,7 @@ var notHere = map[string]map[string]func(context.Context, *environment){
 		"needs nodes": nil,
 		"needs pods":  nil,
 	},
-	"docs/guides/troubleshooting.md": {"needs pods; test/e2e/nodes runs it": nil, "needs pods": nil},
+	"docs/guides/troubleshooting.md": {"needs pods; test/e2e/nodes runs it": nil},
 	"docs/plugin.md":                 {"it serves until it is ended; test/integration/console opens it in a browser": nil},
 	"docs/guides/dual-stack.md": {"the suite restarts its kube-apiserver with this flag": func(ctx context.Context, e *environment) {
 		Expect(e.Restart(ctx, framework.Options{ServiceClusterIPRange: framework.DefaultServiceClusterIPRange})).To(Succeed())
