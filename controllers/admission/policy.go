@@ -162,7 +162,8 @@ func withholding(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled
 }
 
 // anyOpen reports whether there is a range of a family that lies in none that a policy has
-// exclusively, or keeps from draws. Policies that are not compiled in after have what they had before.
+// exclusively, or keeps from draws. Policies that are not compiled in after have what they had
+// before.
 func anyOpen(before, after *steering.Compiled, ofFamily func(allocator.Range) bool) bool {
 	compiled := func(p *steering.Policy) bool { return after.Policy(p.Name) != nil }
 	others := func(p *steering.Policy) bool { return !compiled(p) }

@@ -204,6 +204,14 @@ func (v *View) Addresses(ctx context.Context) ([]Address, error) {
 	})
 }
 
+// CordonedBy names the policy that has an address cordoned, empty for none.
+func (v *View) CordonedBy(a netip.Addr) string {
+	if p := v.policies.Current().Restriction(a); p != nil && p.Allocation == v1alpha1.AllocationCordoned {
+		return p.Name
+	}
+	return ""
+}
+
 // Address says what is known of an address. It reads no API server.
 func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 	policies := v.policies.Current()
