@@ -32,8 +32,8 @@ func notOffered(all []netip.Addr, cidrs []networkingv1.ServiceCIDR) string {
 	return ""
 }
 
-// cordoned says which policy lets no Service have one of the addresses, empty for none. by names the
-// policy that has an address cordoned.
+// cordoned says which policy lets no Service have one of the addresses, empty for none. by names
+// the policy that has an address cordoned.
 func cordoned(all []netip.Addr, by func(netip.Addr) string) string {
 	for _, a := range all {
 		if policy := by(a); policy != "" {
