@@ -3,7 +3,7 @@ package steering_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -25,7 +25,7 @@ var _ = inOrder("Ranges that are given by request only", func() {
 			reservations: [{name: four, address: 10.104.0.9, for: plain/reserved}, {name: six, address: "fd00:104::9", for: plain/reserved}]}`)
 	})
 
-	It("have none drawn, though other ranges are full", func(ctx SpecContext) {
+	It("have none drawn", func(ctx SpecContext) {
 		all := fill(ctx, dynamics(default4)/2, func(i int) *corev1.Service { return cluster.Dual("plain", fmt.Sprint("drawn-", i)) })
 		for _, cidr := range []string{asked4, asked6} {
 			Expect(cluster.In(cidr, all...)).To(BeEmpty())
@@ -59,16 +59,7 @@ var _ = inOrder("Ranges that are given by request only", func() {
 // Clients create Services all the while, into a range that is cordoned meanwhile.
 var _ = inOrder("A range that is cordoned under load", func() {
 	const old4, old6, new4, new6 = "10.105.0.0/22", "fd00:105::/118", "10.106.0.0/22", "fd00:106::/118"
-	var (
-		before []*corev1.Service // that have addresses of the old range
-		made   atomic.Int64
-	)
-
-	created := func(ctx context.Context, s *corev1.Service) *corev1.Service {
-		GinkgoHelper()
-		made.Add(1)
-		return c.Create(ctx, s)
-	}
+	var before []*corev1.Service // that have addresses of the old range
 
 	BeforeAll(func(ctx SpecContext) {
 		c.OfferRange(ctx, "old", map[string]string{"pool": "red"}, old4, old6)
@@ -76,10 +67,10 @@ var _ = inOrder("A range that is cordoned under load", func() {
 		c.Program(ctx, "red", "{serviceCIDRSelector: {matchLabels: {pool: red}}, namespaceSelector: {matchLabels: {tenant: red}}, onFull: Fail}")
 		c.Program(ctx, "old", `{serviceCIDRs: [old], allocation: Automatic, enforcement: Webhook, priority: -10, additionalAddresses: true,
 			reservations: [{name: four, address: 10.105.0.9, for: red/reserved}, {name: six, address: "fd00:105::9", for: red/reserved}]}`)
-		before = append(before, created(ctx, cluster.Asking("red", "chosen", "10.105.0.20", "fd00:105::20")))
+		before = append(before, c.Create(ctx, cluster.Asking("red", "chosen", "10.105.0.20", "fd00:105::20")))
 		asking := cluster.Dual("red", "with-more")
 		asking.Annotations = map[string]string{v1alpha1.AnnotationAdditionalFrom: "old"}
-		created(ctx, asking)
+		c.Create(ctx, asking)
 		Eventually(c.Kept).WithArguments(ctx, v1alpha1.PurposeAdditional).Should(ConsistOf(inRange(old4), inRange(old6)))
 	})
 
@@ -87,35 +78,40 @@ var _ = inOrder("A range that is cordoned under load", func() {
 		type answer struct {
 			asked   time.Time
 			service *corev1.Service
+			err     error
 		}
-		answers := make(chan answer, 10_000)
+		var (
+			mu      sync.Mutex
+			answers []answer
+			all     sync.WaitGroup
+		)
+		count := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(answers)
+		}
 		running, end := context.WithCancel(ctx)
+		defer end()
 		for worker := range 6 {
-			go func() {
-				defer GinkgoRecover()
+			all.Go(func() {
 				for i := 0; running.Err() == nil; i++ {
 					asked := time.Now()
 					s, err := c.Try(ctx, cluster.Dual("red", fmt.Sprintf("load-%d-%d", worker, i)))
-					Expect(err).NotTo(HaveOccurred(), "the other range has room")
-					answers <- answer{asked, s}
+					mu.Lock()
+					answers = append(answers, answer{asked, s, err})
+					mu.Unlock()
 				}
-				answers <- answer{}
-			}()
+			})
 		}
-		count := func() int { return len(answers) }
 		Eventually(count).Should(BeNumerically(">", 40))
 		Expect(c.TryPolicyChange(ctx, "old", "{allocation: Cordoned}")).To(Succeed())
-		cordoned := time.Now()
-		atCordon := count()
+		cordoned, atCordon := time.Now(), count()
 		Eventually(func() bool { return time.Since(cordoned) > 2*time.Second && count() > atCordon+40 }).Should(BeTrue())
 		end()
+		all.Wait()
 		late, given := 0, 0
-		for ended := 0; ended < 6; {
-			one := <-answers
-			if one.service == nil {
-				ended++
-				continue
-			}
+		for _, one := range answers {
+			Expect(one.err).NotTo(HaveOccurred(), "the other range has room")
 			in := len(cluster.In(old4, one.service)) + len(cluster.In(old6, one.service))
 			if in > 0 {
 				before, given = append(before, one.service), given+1
