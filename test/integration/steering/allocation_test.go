@@ -59,7 +59,7 @@ var _ = inOrder("Ranges that are given by request only", func() {
 // Clients create Services all the while, into a range that is cordoned meanwhile.
 var _ = inOrder("A range that is cordoned under load", func() {
 	const old4, old6, new4, new6 = "10.105.0.0/22", "fd00:105::/118", "10.106.0.0/22", "fd00:106::/118"
-	var before []*corev1.Service // that have addresses of the old range
+	var older []*corev1.Service // that have addresses of the old range
 
 	BeforeAll(func(ctx SpecContext) {
 		c.OfferRange(ctx, "old", map[string]string{"pool": "red"}, old4, old6)
@@ -67,7 +67,7 @@ var _ = inOrder("A range that is cordoned under load", func() {
 		c.Program(ctx, "red", "{serviceCIDRSelector: {matchLabels: {pool: red}}, namespaceSelector: {matchLabels: {tenant: red}}, onFull: Fail}")
 		c.Program(ctx, "old", `{serviceCIDRs: [old], allocation: Automatic, enforcement: Webhook, priority: -10, additionalAddresses: true,
 			reservations: [{name: four, address: 10.105.0.9, for: red/reserved}, {name: six, address: "fd00:105::9", for: red/reserved}]}`)
-		before = append(before, c.Create(ctx, cluster.Asking("red", "chosen", "10.105.0.20", "fd00:105::20")))
+		older = append(older, c.Create(ctx, cluster.Asking("red", "chosen", "10.105.0.20", "fd00:105::20")))
 		asking := cluster.Dual("red", "with-more")
 		asking.Annotations = map[string]string{v1alpha1.AnnotationAdditionalFrom: "old"}
 		c.Create(ctx, asking)
@@ -114,7 +114,7 @@ var _ = inOrder("A range that is cordoned under load", func() {
 			Expect(one.err).NotTo(HaveOccurred(), "the other range has room")
 			in := len(cluster.In(old4, one.service)) + len(cluster.In(old6, one.service))
 			if in > 0 {
-				before, given = append(before, one.service), given+1
+				older, given = append(older, one.service), given+1
 			}
 			if one.asked.Sub(cordoned) > time.Second {
 				late++
@@ -150,7 +150,7 @@ var _ = inOrder("A range that is cordoned under load", func() {
 	})
 
 	It("leaves what exists as it is, and lets it be changed", func(ctx SpecContext) {
-		for _, s := range before[:min(len(before), 10)] {
+		for _, s := range older[:min(len(older), 10)] {
 			changed := change(ctx, s, func(s *corev1.Service) {
 				s.Labels = map[string]string{"changed": "yes"}
 				s.Spec.Ports[0].Port++
@@ -158,7 +158,7 @@ var _ = inOrder("A range that is cordoned under load", func() {
 			Expect(changed.Spec.ClusterIPs).To(Equal(s.Spec.ClusterIPs))
 		}
 		Expect(c.Kept(ctx, v1alpha1.PurposeAdditional)).To(ConsistOf(inRange(old4), inRange(old6)))
-		c.PatchServices(ctx, `{"metadata":{"labels":{"changed":"twice"}}}`, before...)
+		c.PatchServices(ctx, `{"metadata":{"labels":{"changed":"twice"}}}`, older...)
 	})
 
 	It("is no alarm, and opens again", func(ctx SpecContext) {
