@@ -29,6 +29,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
+	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 )
 
@@ -108,9 +109,13 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	gauges := &metrics.Addresses{Index: index, Migration: bitmap}
 	board := &refusal.Board{}
-	loops := o.loops(mgr, index, gauges, board, bitmap)
+	var policies *steering.Cache
 	if o.Policies && !bitmap {
-		more, err := o.steer(ctx, mgr, index, board)
+		policies = steering.NewCache()
+	}
+	loops := o.loops(mgr, index, policies, gauges, board, bitmap)
+	if policies != nil {
+		more, err := o.steer(ctx, mgr, index, policies, board)
 		if err != nil {
 			return fmt.Errorf("setting up policies: %w", err)
 		}
@@ -131,7 +136,7 @@ type loop interface {
 	SetupWithManager(mgr manager.Manager) error
 }
 
-func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *metrics.Addresses, board *refusal.Board, bitmap bool) []loop {
+func (o Options) loops(mgr manager.Manager, index *addressindex.Index, policies *steering.Cache, gauges *metrics.Addresses, board *refusal.Board, bitmap bool) []loop {
 	api, clk := o.GroupVersion.String(), clock.RealClock{}
 	addresses := &ipaddress.Reconciler{
 		Client: writer(mgr, refusal.Options{What: "repair", Board: board}), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
@@ -147,7 +152,7 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, gauges *m
 	loops := []loop{addresses, services, migrated, &servicecidr.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
 		Events: mgr.GetEventRecorder("clusterip-operator-servicecidr"), APIVersion: api, Bitmap: bitmap,
-		Unsteered: !o.Webhook.Enabled(), Refusals: board,
+		Unsteered: !o.Webhook.Enabled(), Refusals: board, Policies: policies,
 		Limits:   servicecidr.Limits{FreePercent: o.NearlyFullPercent, Within: o.NearlyFullWithin},
 		Networks: o.networks(),
 	}}

@@ -28,11 +28,10 @@ import (
 const sweepInterval = 500 * time.Millisecond
 
 // steer sets up what policies need on every replica, and returns the loops that the leader runs.
-func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressindex.Index, board *refusal.Board) ([]loop, error) {
+func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressindex.Index, policies *steering.Cache, board *refusal.Board) ([]loop, error) {
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
-	policies := steering.NewCache()
 	policies.Subscribe(func(_, after *steering.Compiled) { index.SetRules(after) }) // the first to hear of it
 	if err := errors.Join(policies.Watch(ctx, mgr.GetCache()), mgr.Add(policies), mgr.Add(sweepInFlight(index))); err != nil {
 		return nil, fmt.Errorf("watching policies: %w", err)

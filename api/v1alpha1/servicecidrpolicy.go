@@ -9,7 +9,8 @@ import (
 //
 // Of several policies that select a Service, the one of the highest priority steers it; among
 // equals the first by name, so that a restore from a backup, which changes ages, changes no owner.
-// The same order decides between policies that want the same range exclusively or one address.
+// The same order decides between policies that want the same range exclusively or one address. It
+// does not decide about allocation: of the policies that have a range, the strictest counts.
 //
 // A policy steers only the families of which it has ranges: with IPv4 ranges alone it leaves the
 // IPv6 address of a dual-stack Service to other policies.
@@ -27,6 +28,7 @@ import (
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`,description="The time since its creation."
 // +kubebuilder:printcolumn:name=Priority,type=integer,JSONPath=`.spec.priority`,priority=1,description="Higher goes first."
 // +kubebuilder:printcolumn:name=Exclusive,type=boolean,JSONPath=`.spec.exclusive`,priority=1,description="Keeps other Services out."
+// +kubebuilder:printcolumn:name=Allocation,type=string,JSONPath=`.spec.allocation`,priority=1,description="Automatic, ByRequest or Cordoned."
 // +kubebuilder:printcolumn:name=OnFull,type=string,JSONPath=`.spec.onFull`,priority=1,description="Fail or Fallback."
 // +kubebuilder:printcolumn:name=CoolDown,type=string,JSONPath=`.spec.coolDown`,priority=1,description="How long addresses cool down."
 type ServiceCIDRPolicy struct {
@@ -52,6 +54,7 @@ type ServiceCIDRPolicyList struct {
 
 // +kubebuilder:validation:XValidation:rule="!has(self.serviceCIDRSelector) || !has(self.serviceCIDRs) || self.serviceCIDRs.size() == 0",message="set serviceCIDRs or serviceCIDRSelector, not both: remove one of them",fieldPath=".serviceCIDRSelector"
 // +kubebuilder:validation:XValidation:rule="!self.exclusive || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="exclusive is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".exclusive"
+// +kubebuilder:validation:XValidation:rule="!has(self.allocation) || self.allocation == 'Automatic' || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="allocation is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".allocation"
 // +kubebuilder:validation:XValidation:rule="!has(self.coolDown) || has(self.serviceCIDRSelector) || (has(self.serviceCIDRs) && self.serviceCIDRs.size() > 0)",message="coolDown is about the ranges of the policy: set serviceCIDRs or serviceCIDRSelector too, or remove it",fieldPath=".coolDown"
 // +kubebuilder:validation:XValidation:rule="!has(self.growth) || (has(self.serviceCIDRSelector) && has(self.serviceCIDRSelector.matchLabels) && self.serviceCIDRSelector.matchLabels.size() > 0 && (!has(self.serviceCIDRSelector.matchExpressions) || self.serviceCIDRSelector.matchExpressions.size() == 0))",message="the policy has the ServiceCIDRs that growth creates by their labels, which are those of its selector: set serviceCIDRSelector.matchLabels, without matchExpressions, and give the labels to the ServiceCIDRs that the policy has already",fieldPath=".growth"
 
@@ -80,8 +83,23 @@ type ServiceCIDRPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	Exclusive bool `json:"exclusive,omitempty"`
-	// Enforcement says what keeps other Services out of the ranges of an exclusive policy. Without
-	// exclusive it says nothing.
+	// Allocation says how the addresses of the ranges are given out: of all ranges that the policy
+	// has, whether it is exclusive or not, and whichever Services it selects. Of several policies that
+	// have a range the strictest counts, whatever their priorities.
+	//
+	// Automatic: they are drawn for Services that choose none, and Services may choose them.
+	//
+	// ByRequest: none is drawn. A Service has to ask: it chooses the address, a reservation keeps it
+	// for the Service, or the Service asks for an additional address of the ServiceCIDR.
+	//
+	// Cordoned: no Service is given one that it does not have, drawn, chosen or reserved. Services
+	// keep those that they have, and can be changed. The policy does not grow.
+	// +optional
+	// +kubebuilder:default=Automatic
+	Allocation Allocation `json:"allocation,omitempty"`
+	// Enforcement says what keeps Services out of the ranges: those that an exclusive policy does not
+	// select, and those that its allocation does not give an address. Without exclusive, and with
+	// allocation: Automatic, it says nothing.
 	//
 	// APIServer: the API server itself, by a ValidatingAdmissionPolicy, whether the operator runs or
 	// not. The price: while no webhook answers, the API server draws from a ServiceCIDR of its own
@@ -146,7 +164,21 @@ func (s *ServiceCIDRPolicySpec) SelectsByServiceLabelsAlone() bool {
 	return s.Exclusive && !selects(s.NamespaceSelector) && selects(s.ServiceSelector)
 }
 
-// Enforcement is what keeps other Services out of exclusive ranges.
+// Allocation is how the addresses of ranges are given out.
+//
+// +kubebuilder:validation:Enum=Automatic;ByRequest;Cordoned
+type Allocation string
+
+const (
+	// AllocationAutomatic draws addresses, and lets Services choose them: the default.
+	AllocationAutomatic Allocation = "Automatic"
+	// AllocationByRequest draws none: a Service gets an address that it asks for.
+	AllocationByRequest Allocation = "ByRequest"
+	// AllocationCordoned gives out none. Services keep those that they have.
+	AllocationCordoned Allocation = "Cordoned"
+)
+
+// Enforcement is what keeps Services out of ranges that are exclusive, by request only or cordoned.
 //
 // +kubebuilder:validation:Enum=Webhook;APIServer
 type Enforcement string

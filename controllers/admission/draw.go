@@ -67,6 +67,10 @@ func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Add
 		if err != nil {
 			break
 		}
+		if by := h.Policies.Current().Restriction(drawn.Addr); by != nil { // since the request came
+			h.forget(in, []netip.Addr{drawn.Addr})
+			return netip.Addr{}, steering.JustWithheld(by, s.family)
+		}
 		if h.makeRoom(ctx, in, drawn.Addr) {
 			return drawn.Addr, nil
 		}

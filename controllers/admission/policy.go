@@ -70,7 +70,7 @@ func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, all []stee
 // warnings compiles the cluster with the policy, as far as that matters, and says what results.
 func warnings(p *v1alpha1.ServiceCIDRPolicy, before *steering.Compiled) []string {
 	after := steering.Compile(before.With(p))
-	return slices.Concat(careless(p.Spec), closing(p, before, after), prospects(p.Name, before, after))
+	return slices.Concat(careless(p.Spec), closing(p, before, after), withholding(p, before, after), prospects(p.Name, before, after))
 }
 
 // prospects says what a policy has to wait for, what it loses, and what other policies lose to it.
@@ -144,8 +144,26 @@ func closing(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled) []
 	return out
 }
 
+// withholding warns of a policy that leaves the cluster without any range to draw from.
+func withholding(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled) []string {
+	p := after.Policy(o.Name)
+	if !p.Restricts() {
+		return nil
+	}
+	var out []string
+	for _, family := range allocator.Families {
+		ofFamily := func(r allocator.Range) bool { return r.Family() == family }
+		if slices.ContainsFunc(p.Ranges, func(r steering.PolicyRange) bool { return ofFamily(r.Range) }) && !anyOpen(before, after, ofFamily) {
+			out = append(out, fmt.Sprintf("allocation: %s closes the last open %s range: Services that no policy with another range selects, and that choose no "+
+				"address, are refused an %s address, those of kube-system included; leave a range open", p.Allocation, family, family))
+		}
+	}
+	return out
+}
+
 // anyOpen reports whether there is a range of a family that lies in none that a policy has
-// exclusively. Policies that are not compiled in after have what they had before.
+// exclusively, or keeps from draws. Policies that are not compiled in after have what they had
+// before.
 func anyOpen(before, after *steering.Compiled, ofFamily func(allocator.Range) bool) bool {
 	compiled := func(p *steering.Policy) bool { return after.Policy(p.Name) != nil }
 	others := func(p *steering.Policy) bool { return !compiled(p) }

@@ -206,3 +206,28 @@ func TestClosing(t *testing.T) {
 		})
 	}
 }
+
+func TestWithholding(t *testing.T) {
+	const last4, last6 = "allocation: Cordoned closes the last open IPv4 range", "allocation: Cordoned closes the last open IPv6 range"
+	as := func(a v1alpha1.Allocation) policyOption {
+		return func(p *v1alpha1.ServiceCIDRPolicy) { p.Spec.Allocation = a }
+	}
+	cordoned := as(v1alpha1.AllocationCordoned)
+	theirs := []*v1alpha1.ServiceCIDRPolicy{policy("theirs", from("blue"), as(v1alpha1.AllocationByRequest))}
+	for name, tc := range map[string]struct {
+		others []*v1alpha1.ServiceCIDRPolicy
+		now    *v1alpha1.ServiceCIDRPolicy
+		want   []string
+	}{
+		"another one is open":         {now: policy("mine", from("blue"), cordoned)},
+		"all":                         {now: policy("mine", from("blue", "red"), cordoned), want: []string{last4, last6}},
+		"the rest is by request only": {others: theirs, now: policy("mine", from("red"), cordoned), want: []string{last4, last6}},
+		"it keeps none from draws":    {others: theirs, now: policy("mine", from("red"), as(v1alpha1.AllocationAutomatic))},
+		"of no range":                 {now: policy("mine", from("gone"), cordoned)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := steering.Compile(steering.Inputs{Policies: tc.others, ServiceCIDRs: ranges(t)})
+			expectBeginnings(t, withholding(tc.now, before, steering.Compile(before.With(tc.now))), tc.want)
+		})
+	}
+}

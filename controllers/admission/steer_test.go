@@ -121,6 +121,36 @@ func TestALaterReviewTakesOver(t *testing.T) {
 	}
 }
 
+// A request may wait for an address for a second. It is given none of a range that is cordoned
+// meanwhile, and holds none.
+func TestCordonedWhileARequestWaits(t *testing.T) {
+	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+		c := newCluster(t, blue(nil))
+		service := corev1Service("a")
+		service.Spec.IPFamilies = []corev1.IPFamily{family}
+		r, err := decode(admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "ns", Object: rawOf(t, service)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := c.steerer.gather(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, now := decide(in), in.policies.Inputs()
+		now.Policies = blue(func(s *v1alpha1.ServiceCIDRPolicySpec) { s.Allocation = v1alpha1.AllocationCordoned }).policies
+		c.steerer.Policies.Set(now)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		response, result := c.steerer.fill(ctx, in, d)
+		cancel()
+		if result != refused || !strings.Contains(response.Result.Message, `ServiceCIDRPolicy "blue": the range in which an `+string(family)+` address was found`) {
+			t.Errorf("%s: the answer is %s, %+v", family, result, response)
+		}
+		if n := c.steerer.Index.InFlight(); n != 0 {
+			t.Errorf("%s: %d are in flight", family, n)
+		}
+	}
+}
+
 // A full range: a Service falls back or is refused, and a dual-stack one leaves nothing behind.
 func TestFullRange(t *testing.T) {
 	full := func(s setting) setting {

@@ -1,5 +1,6 @@
 // Package enforcement has the API server itself keep Services out of the ranges of exclusive
-// policies, and finds the Services that got in. The leader runs it.
+// policies, and finds the Services that got in. It has the API server keep what is cordoned, and
+// draw nothing where addresses are given by request only. The leader runs it.
 //
 // For policies with enforcement: APIServer three objects of one name are there:
 //
@@ -13,8 +14,9 @@
 //
 // Nothing that users write becomes an expression: names and labels are values in the ConfigMap. The
 // API server evaluates the policy after it has allocated, so chosen and drawn addresses are refused
-// alike; what it had allocated it gives back. It looks addresses up by the few prefix lengths that
-// there are, so the number of ranges costs next to nothing.
+// alike; what it had allocated it gives back. Where they differ, by request only, it goes by
+// metadata.managedFields: it notes there what a request set before it draws. It looks addresses up
+// by the few prefix lengths that there are, so the number of ranges costs next to nothing.
 //
 // The ValidatingAdmissionPolicy fails closed: an error in an expression refuses the Service. A
 // ConfigMap that is missing opens the ranges until it is mended (parameterNotFoundAction: Allow),

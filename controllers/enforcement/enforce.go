@@ -8,7 +8,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
@@ -33,7 +32,7 @@ type enforcing struct {
 func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 	rules := r.Policies.Current()
 	var want steering.Enforced
-	if slices.ContainsFunc(rules.Policies(), enforced) {
+	if slices.ContainsFunc(rules.Policies(), (*steering.Policy).EnforcedByAPIServer) {
 		want = rules.Enforce(room)
 	}
 	f, err := find(ctx, r.objects, r.Namespace)
@@ -51,11 +50,6 @@ func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 	}
 	r.reportSoon(r.enforcing.note(rules, want.LeftOut, f.installed(), err)...)
 	return reconcile.Result{}, err
-}
-
-// enforced reports whether a policy wants to be enforced by the API server.
-func enforced(p *steering.Policy) bool {
-	return p.Exclusive && p.Enforcement == v1alpha1.EnforcementAPIServer
 }
 
 // wait returns how long to wait until the next write.
@@ -80,7 +74,7 @@ func (e *enforcing) note(rules *steering.Compiled, leftOut []string, policy poli
 	before := enforcing{rules: e.rules, leftOut: e.leftOut, policy: e.policy, err: e.err}
 	e.rules, e.leftOut, e.policy, e.err = rules, leftOut, policy, err
 	for _, p := range rules.Policies() {
-		if enforced(p) && before.of(p) != e.of(p) {
+		if p.EnforcedByAPIServer() && before.of(p) != e.of(p) {
 			news = append(news, p.Name)
 		}
 	}

@@ -37,7 +37,7 @@ type state struct {
 // conditionsOf returns those of a policy of which other Services have n addresses, without times.
 func conditionsOf(p *steering.Policy, s state, n int, first []string) []metav1.Condition {
 	var out []metav1.Condition
-	if enforced(p) {
+	if p.EnforcedByAPIServer() {
 		out = append(out, s.condition())
 	}
 	if n > 0 {
@@ -61,17 +61,17 @@ func (s state) condition() metav1.Condition {
 	case !s.told:
 		c.Reason, c.Message = v1alpha1.ReasonPending, "The API server is about to be told."
 	case s.policy == policyMissing:
-		c.Reason, c.Message = reasonPolicyMissing, "The webhook alone keeps other Services out, for "+policy+" is not in the cluster, and the operator may not create it. "+
+		c.Reason, c.Message = reasonPolicyMissing, "The webhook alone enforces the policy, for "+policy+" is not in the cluster, and the operator may not create it. "+
 			"It is part of the manifests; apply them again: kubectl apply --server-side -k config/default, or -f install.yaml of this version. Where it was there before, start the "+
 			"API servers again then: until 1.37 at least they do not read the ConfigMap any more (kubernetes#130887)."
 	case s.policy == policyDiffers:
-		c.Reason, c.Message = reasonPolicyDiffers, "Whether the API server keeps other Services out cannot be told, for "+policy+" is not the one of this version of the operator. "+
+		c.Reason, c.Message = reasonPolicyDiffers, "Whether the API server enforces the policy cannot be told, for "+policy+" is not the one of this version of the operator. "+
 			"Put it back: kubectl apply --server-side --force-conflicts -k config/default, or -f install.yaml of this version."
 	case s.leftOut:
 		c.Reason, c.Message = reasonTooLarge, "The ranges, selectors and reservations of all policies with enforcement: APIServer do not fit into one object; those of this one are "+
-			"left out, and the webhook alone keeps other Services out. Make selectors shorter, or raise the priority."
+			"left out, and the webhook alone enforces them. Make selectors shorter, or raise the priority."
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reasonEnforced, "The API server keeps other Services out of the ranges."
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reasonEnforced, "The API server keeps out of the ranges what the policy keeps out."
 	}
 	return c
 }

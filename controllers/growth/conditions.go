@@ -24,7 +24,17 @@ const (
 	reasonMaxRanges       = "MaxRangesReached"
 	reasonRangeLost       = "ServiceCIDRLost"
 	reasonFamilyNotServed = "FamilyNotServed"
+	reasonCordoned        = "Cordoned"
+	reasonWithheld        = "ServiceCIDRWithheld"
 )
+
+// cordoned are the conditions of a policy that gives out no addresses.
+func cordoned() []metav1.Condition {
+	return []metav1.Condition{
+		conditions.New(v1alpha1.PolicyGrowing, metav1.ConditionFalse, reasonCordoned, "The policy gives out no addresses (allocation: Cordoned), and does not grow."),
+		conditions.New(v1alpha1.PolicyGrowthExhausted, metav1.ConditionFalse, reasonCordoned, "The policy is cordoned, and needs no further range."),
+	}
+}
 
 // growing says what is on its way, then what is lacking, then what comes next, without counts that
 // move with each Service.

@@ -25,6 +25,8 @@ type inputs struct {
 	dryRun     bool
 	// invalid: the policy has mistakes in its spec, and may have no range because of that.
 	invalid bool
+	// cordoned: the policy gives out no addresses, and needs no range.
+	cordoned bool
 	// families are those of the cluster. None: not known yet.
 	families []allocator.Family
 	// ranges are those of the policy, ready or not, without those that are being deleted.
@@ -51,6 +53,8 @@ type created struct {
 	prefix netip.Prefix
 	// ready: API servers allocate from it. lost: another policy has it for itself.
 	ready, lost bool
+	// withheld is the other policy that has it cordoned or by request only, empty for none.
+	withheld string
 }
 
 // decision is which ranges to create, and what to say.
@@ -62,6 +66,10 @@ type decision struct {
 // decide says which ranges a policy needs now, one of each family at most.
 func decide(in inputs) decision {
 	var d decision
+	if in.cordoned {
+		d.conditions = conditions.Observed(in.generation, cordoned()...)
+		return d
+	}
 	var all []outlook
 	for _, f := range allocator.Families {
 		from := slices.DeleteFunc(slices.Clone(in.supernets), func(s supernet) bool { return allocator.FamilyOf(s.prefix.Addr()) != f })
@@ -176,6 +184,10 @@ func (in inputs) bound(f allocator.Family) (reason, why string) {
 		if c.lost {
 			return reasonRangeLost, fmt.Sprintf("Another policy has ServiceCIDR %s, which was created for this one, for itself (see Conflicting): "+
 				"give serviceCIDRSelector labels that no better policy selects.", c.name)
+		}
+		if c.withheld != "" {
+			return reasonWithheld, fmt.Sprintf("ServiceCIDRPolicy %q keeps ServiceCIDR %s, which was created for this one, from draws (allocation there): "+
+				"take it from that policy, or set allocation: Automatic there.", c.withheld, c.name)
 		}
 	}
 	if n >= in.maxRanges {

@@ -185,6 +185,30 @@ func empty(prefix string) rangeUse {
 	return r
 }
 
+// A cordoned policy gives out nothing, and needs nothing; one whose new ranges another policy keeps
+// from draws would create one after another.
+func TestDecideForWithheldRanges(t *testing.T) {
+	for name, tc := range map[string]struct {
+		in        inputs
+		reason    string
+		exhausted metav1.ConditionStatus
+	}{
+		"the policy is cordoned": {given(func(in *inputs) { full(in); six(in); in.cordoned = true }), reasonCordoned, metav1.ConditionFalse},
+		"another one withholds what was created": {given(func(in *inputs) {
+			full(in)
+			in.created = []created{{name: "new", prefix: netip.MustParsePrefix("10.128.0.0/24"), ready: true, withheld: "other"}}
+		}), reasonWithheld, metav1.ConditionTrue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := decide(tc.in)
+			growing, exhausted := meta.FindStatusCondition(d.conditions, v1alpha1.PolicyGrowing), meta.FindStatusCondition(d.conditions, v1alpha1.PolicyGrowthExhausted)
+			if len(d.create) > 0 || growing.Status != metav1.ConditionFalse || growing.Reason != tc.reason || exhausted.Status != tc.exhausted || growing.ObservedGeneration != 3 {
+				t.Errorf("creates %v, %+v", d.create, d.conditions)
+			}
+		})
+	}
+}
+
 func TestSpare(t *testing.T) {
 	const four, other, six = "grown-10-128-0-0-24", "grown-10-128-1-0-24", "grown-fd00-10-128---112"
 	for name, tc := range map[string]struct {

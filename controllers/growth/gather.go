@@ -26,7 +26,8 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, o *v1alph
 		return inputs{}, fmt.Errorf("listing ServiceCIDRs: %w", err)
 	}
 	in := settings(o)
-	in.families, in.invalid = policies.Families(), len(policies.Policy(o.Name).Invalid) > 0
+	p := policies.Policy(o.Name)
+	in.families, in.invalid, in.cordoned = policies.Families(), len(p.Invalid) > 0, p.Allocation == v1alpha1.AllocationCordoned
 	in.obstacles = append(in.obstacles, r.Index.Overlaps(in.prefixes(), r.Networks)...)
 	slices.SortFunc(cidrs.Items, func(a, b networkingv1.ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) }) // a cache has no order, and messages should
 	for i := range cidrs.Items {
@@ -77,12 +78,16 @@ func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alph
 			continue
 		}
 		// The policy may be compiled without the range's labels. What other policies have is known.
-		open := rng.Band(allocator.Dynamic).Subtract(policies.ClosedTo(policies.Policy(o.Name), rng)...)
-		lost := len(open) == 0
+		p := policies.Policy(o.Name)
+		open := rng.Band(allocator.Dynamic).Subtract(policies.ClosedTo(p, rng)...)
+		lost, by := len(open) == 0, withholds(p, policies, rng)
 		if creator == o.Name {
-			in.created = append(in.created, created{name: c.Name, prefix: rng.Prefix(), ready: c.Ready, lost: selected && lost})
+			in.created = append(in.created, created{name: c.Name, prefix: rng.Prefix(), ready: c.Ready, lost: selected && lost, withheld: by})
 		}
 		if selected {
+			if by != "" {
+				open = nil // what is free there is free for no Service of the policy
+			}
 			use := rangeUse{prefix: rng.Prefix(), usage: r.use(open), perDay: growthPerDay(usage, rng.Prefix())}
 			if creator == o.Name && !lost && r.Clock.Since(cidr.CreationTimestamp.Time) > young && idle(usage) {
 				use.idle = c.Name
@@ -90,6 +95,16 @@ func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alph
 			in.ranges = append(in.ranges, use)
 		}
 	}
+}
+
+// withholds returns the other policy that has a range cordoned, or by request only where the policy
+// draws: empty for none.
+func withholds(p *steering.Policy, policies *steering.Compiled, rng allocator.Range) string {
+	by := policies.RestrictionOf(rng)
+	if by == nil || by.Allocation == p.Allocation {
+		return ""
+	}
+	return by.Name
 }
 
 // use adds up the use of disjoint spans. Free are the addresses that a new Service could get, also

@@ -32,6 +32,40 @@ func blue(name string, priority int32, exclusive bool) *v1alpha1.ServiceCIDRPoli
 	}
 }
 
+// Another policy that keeps a range from draws leaves nothing there that the policy could count on.
+func TestEnterCountsNothingThatIsWithheld(t *testing.T) {
+	const automatic, byRequest, cordoned = v1alpha1.AllocationAutomatic, v1alpha1.AllocationByRequest, v1alpha1.AllocationCordoned
+	for name, tc := range map[string]struct {
+		own, other v1alpha1.Allocation
+		want       uint64
+		withheld   string
+	}{
+		"no policy keeps it":                      {automatic, automatic, 238, ""},
+		"another one cordons it":                  {automatic, cordoned, 0, "other"},
+		"another one gives by request":            {automatic, byRequest, 0, "other"},
+		"by request, which it does not draw from": {byRequest, automatic, 238, ""},
+		"by request, and another one cordons it":  {byRequest, cordoned, 0, "other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cidr, it, other := grownForIt("10.128.0.0/24", "fd00:128::/120"), blue("it", 1, false), blue("other", 0, false)
+			it.Spec.Allocation, other.Spec.Allocation = tc.own, tc.other
+			s := steering.Compile(steering.Inputs{
+				Policies: []*v1alpha1.ServiceCIDRPolicy{it, other}, ServiceCIDRs: []addressindex.ServiceCIDR{addressindex.NewServiceCIDR(cidr)},
+			})
+			var in inputs
+			(&Reconciler{Index: addressindex.New(), Clock: clocktesting.NewFakePassiveClock(now)}).enter(&in, cidr, it, s)
+			for i, c := range in.created {
+				if c.withheld != tc.withheld || c.lost {
+					t.Errorf("created: %+v", c)
+				}
+				if free := in.ranges[i].usage.Free; free != tc.want && free != tc.want+1 { // IPv6 has no broadcast address
+					t.Errorf("%s: %d free, want %d", in.ranges[i].prefix, free, tc.want)
+				}
+			}
+		})
+	}
+}
+
 // grownForIt is a labelled ServiceCIDR created for the policy two days ago, and unused for hours.
 func grownForIt(cidrs ...string) *networkingv1.ServiceCIDR {
 	unused := v1alpha1.BandUsage{Size: 14, Free: 14, GrowthPerDay: new(int64)}

@@ -27,7 +27,7 @@ func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
 	in := inputs{
 		generation: o.Generation, policy: p, selects: o.Spec.ServiceCIDRSelector != nil,
 		asks:     len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil,
-		enforces: p.Exclusive && p.Enforcement == v1alpha1.EnforcementAPIServer,
+		enforces: p.EnforcedByAPIServer(),
 		enforced: meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PolicyEnforced),
 	}
 	use := func(band allocator.Span) bandUse {

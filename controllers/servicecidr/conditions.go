@@ -2,6 +2,7 @@ package servicecidr
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,16 +45,24 @@ func deletionBlocked(in inputs) metav1.Condition {
 	return conditions.New(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "AddressesInUse", framed(before, in.blockers, in.orphans, remedy))
 }
 
-// usageConditions tell how full the bands are and what else uses the networks. Of a range that is
-// being deleted nothing is drawn, so that it is not full for any Service.
+// unused are the conditions of a ServiceCIDR of which no address is given out, so that it is not
+// full for any Service.
+func unused(in inputs, reason, why string) (out []metav1.Condition) {
+	for _, kind := range []string{v1alpha1.ConditionNearlyFull, v1alpha1.ConditionDynamicBandFull, v1alpha1.ConditionStaticBandFull} {
+		out = append(out, conditions.New(kind, metav1.ConditionFalse, reason, why))
+	}
+	return append(out, networkOverlap(in))
+}
+
+// usageConditions tell how full the bands are and what else uses the networks. Cordoned ranges are
+// left out.
 func usageConditions(in inputs) []metav1.Condition {
 	if !in.deleted.IsZero() {
-		going := func(kind string) metav1.Condition {
-			return conditions.New(kind, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+"no address is drawn from it.")
-		}
-		return []metav1.Condition{
-			going(v1alpha1.ConditionNearlyFull), going(v1alpha1.ConditionDynamicBandFull), going(v1alpha1.ConditionStaticBandFull), networkOverlap(in),
-		}
+		return unused(in, networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+"no address is drawn from it.")
+	}
+	all := in.bands
+	if in.bands = slices.DeleteFunc(slices.Clone(all), func(b bandUse) bool { return b.cordoned != "" }); len(all) > 0 && len(in.bands) == 0 {
+		return unused(in, "Cordoned", fmt.Sprintf("ServiceCIDRPolicy %q has cordoned it: no address of it is given out.", all[0].cordoned))
 	}
 	return []metav1.Condition{
 		nearlyFull(in),

@@ -25,6 +25,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
+	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -50,6 +51,8 @@ type Reconciler struct {
 	Bitmap bool
 	// Refusals are the writes that the API server refuses to this process.
 	Refusals *refusal.Board
+	// Policies say which ranges are cordoned. Nil: none.
+	Policies *steering.Cache
 	// Unsteered: no webhook draws, and the API server allocates no address that cools down.
 	Unsteered bool
 
@@ -61,7 +64,36 @@ type Reconciler struct {
 // cover each other must not be made for both at once.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return loop.Setup(mgr, loop.Options{Name: "servicecidr", Workers: 1, Retry: 200 * time.Millisecond, LongestRetry: time.Minute}, r,
-		r.Index.Ranges(), r.Index.RangeUsage(debounce), source.TypedFunc[string](r.wakeDefault))
+		append(r.cordons(), r.Index.Ranges(), r.Index.RangeUsage(debounce), source.TypedFunc[string](r.wakeDefault))...)
+}
+
+// cordons is a source of the ServiceCIDRs of which another range is cordoned than before.
+func (r *Reconciler) cordons() []source.TypedSource[string] {
+	if r.Policies == nil {
+		return nil
+	}
+	seen := map[string]string{}
+	return []source.TypedSource[string]{steering.NewChanges(r.Policies, func() (names []string) {
+		policies := r.Policies.Current()
+		for _, c := range r.Index.ServiceCIDRs() {
+			var by []string
+			for _, rg := range c.Ranges {
+				by = append(by, cordonedBy(policies, rg))
+			}
+			if now := strings.Join(by, ","); now != seen[c.Name] {
+				seen[c.Name], names = now, append(names, c.Name)
+			}
+		}
+		return names
+	})}
+}
+
+// cordonedBy names the policy that has a range cordoned, empty for none.
+func cordonedBy(policies *steering.Compiled, rg allocator.Range) string {
+	if by := policies.RestrictionOf(rg); by != nil && by.Allocation == v1alpha1.AllocationCordoned {
+		return by.Name
+	}
+	return ""
 }
 
 // wakeDefault wakes the default ServiceCIDR whenever other writes are refused than before.
@@ -126,6 +158,10 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 	in := inputs{now: r.Clock.Now(), limits: r.Limits, cluster: cidr.Name == v1alpha1.DefaultServiceCIDR, refused: r.Refusals.Refused()}
 	in.unused = r.Bitmap && in.cluster
 	var prefixes []netip.Prefix
+	policies := steering.Compile(steering.Inputs{})
+	if r.Policies != nil {
+		policies = r.Policies.Current()
+	}
 	for _, c := range r.Index.ServiceCIDRs() {
 		if c.Name != cidr.Name {
 			continue
@@ -133,7 +169,7 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 		for _, rg := range c.Ranges {
 			prefixes = append(prefixes, rg.Prefix())
 			for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
-				use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b)), unsteered: r.Unsteered}
+				use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b)), unsteered: r.Unsteered, cordoned: cordonedBy(policies, rg)}
 				use.perHour, use.known = r.history.rate(bandKey{c.Name, rg.Prefix(), b}, in.now, use.usage.Size-use.available())
 				in.bands = append(in.bands, use)
 			}

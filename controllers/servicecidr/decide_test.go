@@ -181,6 +181,25 @@ func TestARangeThatIsBeingDeletedIsNotFull(t *testing.T) {
 	}
 }
 
+// No Service is given an address of a cordoned range, so that it is not full for any.
+func TestACordonedRangeIsNotFull(t *testing.T) {
+	cordoned := band(6, 0)
+	cordoned.cordoned = "old"
+	limits := Limits{FreePercent: 10}
+	conditions := usageConditions(inputs{bands: []bandUse{cordoned}, limits: limits})
+	for _, kind := range []string{v1alpha1.ConditionNearlyFull, v1alpha1.ConditionDynamicBandFull, v1alpha1.ConditionStaticBandFull} {
+		if c := meta.FindStatusCondition(conditions, kind); c.Status != metav1.ConditionFalse || c.Reason != "Cordoned" || !strings.Contains(c.Message, `"old"`) {
+			t.Errorf("%s of a cordoned range: %+v", kind, c)
+		}
+	}
+	six := band(6, 0)
+	six.cidr = netip.MustParsePrefix("fd00::/125")
+	c := meta.FindStatusCondition(usageConditions(inputs{bands: []bandUse{cordoned, six}, limits: limits}), v1alpha1.ConditionNearlyFull)
+	if c.Status != metav1.ConditionTrue || strings.Contains(c.Message, "10.0.0.0/24") || !strings.Contains(c.Message, "fd00::/125") {
+		t.Errorf("with a range that is not cordoned: %+v", c)
+	}
+}
+
 func TestOverlapNamesNetworks(t *testing.T) {
 	in := inputs{overlaps: []addressindex.Network{{Owner: "node n", Prefix: netip.MustParsePrefix("10.0.1.0/24")}}}
 	if c := networkOverlap(in); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "10.0.1.0/24 (node n)") {

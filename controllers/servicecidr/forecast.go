@@ -75,6 +75,8 @@ type bandUse struct {
 	known   bool
 	// unsteered: no webhook draws, and the API server allocates no address that cools down.
 	unsteered bool
+	// cordoned is the policy that has the range cordoned, empty for none.
+	cordoned string
 }
 
 // available is how many addresses a new Service could get. One that cools down is given to it when

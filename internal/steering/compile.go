@@ -49,6 +49,7 @@ func Compile(in Inputs) *Compiled {
 		s.reserve(p)
 		s.assign(p)
 	}
+	s.cordonReservations()
 	s.prepareBands()
 	return s
 }
@@ -255,6 +256,9 @@ func (s *Compiled) enter(p *Policy, r wantedRange) {
 	}
 	if p.Exclusive && at.owner == nil {
 		at.owner, s.closes[r.Range.Family()] = p, true
+	}
+	if p.Restricts() {
+		s.closes[r.Range.Family()], s.restricts = true, true
 	}
 }
 

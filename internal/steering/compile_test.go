@@ -217,7 +217,7 @@ func TestRefusalTexts(t *testing.T) {
 			"no IPv6 address is left in its ranges (it has no ready range); delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback"},
 		"what is left is closed": {s.Full(s.Route(team("d"), allocator.IPv6), allocator.IPv6), "",
 			"no IPv6 address is left for this Service: range is full; delete Services that are not needed, or ask an administrator",
-			"no IPv6 address is left in the ranges that are open to this Service; other ranges are kept by ServiceCIDRPolicies for the Services that they select: " +
+			"no IPv6 address is left in the ranges that are open to this Service; other ranges are kept by ServiceCIDRPolicies for the Services that they select, by request only, or cordoned: " +
 				"delete Services, or add a ServiceCIDR"},
 		"additional": {additional, "closed", `ServiceCIDRPolicy "closed": ServiceCIDR blue is not open to this Service`, "the policy keeps fd00:9::/120 for the Services that it selects"},
 	} {

@@ -25,11 +25,12 @@ type Compiled struct {
 	// ranges are those that policies have, owned the same in order.
 	ranges      allocator.PrefixTable[*ownedPrefix]
 	owned       []*ownedPrefix
-	closes      map[allocator.Family]bool // whether any of them has an exclusive owner
+	closes      map[allocator.Family]bool // whether not every Service may draw from all of them
+	restricts   bool                      // whether any of them is cordoned or by request only
 	reserved    []*Reservation            // by first address, disjoint
 	reservedFor map[allocator.Family]map[types.NamespacedName][]Reservation
 	statics     []allocator.Span                       // the static bands of all ranges, in order and disjoint: an address that is static in one is static
-	open        map[allocator.Family]func() bands      // what no policy has exclusively
+	open        map[allocator.Family]func() bands      // what no policy has exclusively, or keeps from draws
 	offered     allocator.PrefixTable[allocator.Range] // those that API servers allocate from
 	namespaces  sync.Map                               // name of a namespace -> *namespaceView
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
@@ -87,7 +88,8 @@ func (s *Compiled) ReservedIn(sp allocator.Span) (out []allocator.Span) {
 	return out
 }
 
-// ReservedFor returns the reservations of a Service, of one family, in the order of rank.
+// ReservedFor returns the reservations of a Service, of one family, in the order of rank, without
+// addresses that are cordoned.
 func (s *Compiled) ReservedFor(service types.NamespacedName, f allocator.Family) []Reservation {
 	return s.reservedFor[f][service]
 }
@@ -135,14 +137,15 @@ func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	}
 }
 
-// Closed reports whether one of these policies has a prefix for itself, or one that it lies in.
+// Closed reports whether one of these policies has a prefix, or one that it lies in, for itself, or
+// keeps it from draws.
 func (s *Compiled) Closed(p netip.Prefix, of func(*Policy) bool) bool {
 	for at := range s.outside(p) {
 		if at.owner != nil && of(at.owner) {
 			return true
 		}
 	}
-	return false
+	return restriction(s.outside(p), of) != nil
 }
 
 // inside returns the owned prefixes that lie in a prefix, without the same prefix.
@@ -176,17 +179,30 @@ func (s *Compiled) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
 
 // MayHold returns nil if a Service may have the address as far as policies are concerned.
 func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
-	if r, ok := s.Reservation(a); ok {
-		if r.For == svc.NamespacedName {
-			return nil
-		}
+	r, reserved := s.Reservation(a)
+	if reserved && r.For != svc.NamespacedName {
 		return reservedFor(r, a)
 	}
+	if by := s.Restriction(a); by != nil && cordons(by) {
+		return cordoned(by, a)
+	}
+	if reserved {
+		return nil
+	}
+	if owner := s.Keeps(a, svc); owner != nil {
+		return closedTo(owner, a)
+	}
+	return nil
+}
+
+// Keeps returns the policy that has an address exclusively, and for other Services than this one:
+// nil if there is none. Reservations are not looked at.
+func (s *Compiled) Keeps(a netip.Addr, svc Service) *Policy {
 	owner, by := mayHold(s.ranges.Around(a))
 	if owner == nil || selected(by, svc) {
 		return nil
 	}
-	return closedTo(owner, a)
+	return owner
 }
 
 // mayHold returns the best exclusive owner of what lies in all of these prefixes, and the policies

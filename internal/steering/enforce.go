@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // Owner returns the policy that has an address exclusively, nil if there is none.
@@ -53,10 +52,15 @@ type Enforced struct {
 	//	                                                first, and of the parts that they are in
 	//	25-10.0.0.0-9  10.120.0.0/25 red selectors 0 3  each range of a part: policy, open to whom
 	//	               10.120.1.0/25 red open
+	//	               10.120.2.0/25 red asked red selectors 0 3
+	//	               10.120.3.0/25 old cordoned
 	//	32-0.0.0.0-0   10.120.0.9/32 red service team/web
 	//	               10.120.0.8/32 red closed
 	//	selectors      namespace In tenant red,green    lines of scope, operator, key and values;
 	//	               service Exists app               a blank line ends a selector
+	//
+	// A range that is asked has, behind the policy by which it is by request only, what holds for an
+	// address that a Service chooses.
 	//
 	// and ipv6-lengths in the same way, with _ for the colons of its keys. Each range has a line,
 	// which begins with a line break, and not a key of its own: for each creation the API server
@@ -73,13 +77,14 @@ type Enforced struct {
 // address, looking a range up 0.2. A spec of controllers/enforcement evaluates the dearest data.
 const selectorsPart = 8
 
-// Enforce says about all addresses of policies with enforcement: APIServer what MayHold says. room
+// Enforce says about all addresses of policies with enforcement: APIServer what MayHold says, and
+// which of them are not drawn. room
 // is how many bytes it may have; the best policies come first. It costs a walk over all ranges and
 // reservations, and several where there is not enough room.
 func (s *Compiled) Enforce(room int) Enforced {
 	var enforced []*Policy
 	for _, p := range s.policies {
-		if p.Exclusive && p.Enforcement == v1alpha1.EnforcementAPIServer {
+		if p.EnforcedByAPIServer() {
 			enforced = append(enforced, p)
 		}
 	}
@@ -128,13 +133,26 @@ type table struct {
 
 // addRange enters a range if it is enforced; if it lies in one that is, and is not, as open.
 func (t *table) addRange(at *ownedPrefix) {
-	owner, by := mayHold(t.s.outside(at.prefix))
-	if owner == nil || !t.enforces(at.prefix) {
+	line, restricts := t.openTo(at), restriction(t.s.outside(at.prefix), t.enforced.Has)
+	switch {
+	case restricts != nil && cordons(restricts):
+		line = restricts.Name + " cordoned"
+	case restricts != nil:
+		line = restricts.Name + " asked " + cmp.Or(line, restricts.Name+" open")
+	case line == "":
 		return
 	}
+	t.ranges[at.prefix] = line
+}
+
+// openTo says for which Services a range is open, empty if it lies in no enforced exclusive one.
+func (t *table) openTo(at *ownedPrefix) string {
+	owner, by := mayHold(t.s.outside(at.prefix))
+	if owner == nil || !t.enforces(at.prefix) {
+		return ""
+	}
 	if !t.enforced.Has(owner) || slices.ContainsFunc(by, func(p *Policy) bool { return p.selector.namespaces.Empty() && p.selector.services.Empty() }) {
-		t.ranges[at.prefix] = owner.Name + " open"
-		return
+		return owner.Name + " open"
 	}
 	var positions []string
 	for _, p := range by {
@@ -143,10 +161,9 @@ func (t *table) addRange(at *ownedPrefix) {
 		}
 	}
 	if len(positions) == 0 {
-		t.ranges[at.prefix] = owner.Name + " closed"
-		return
+		return owner.Name + " closed"
 	}
-	t.ranges[at.prefix] = owner.Name + " selectors " + strings.Join(positions, " ")
+	return owner.Name + " selectors " + strings.Join(positions, " ")
 }
 
 // enforces reports whether an enforced policy has a prefix for itself, or one that it lies in.
@@ -165,14 +182,23 @@ func (t *table) addReservation(prefix netip.Prefix, r *Reservation) {
 	if r.For.Name != "" {
 		entry = r.Policy + " service " + r.For.String()
 	}
-	if t.enforced.Has(bestOwner(t.s.outside(prefix))) {
+	if t.reserves(prefix) {
 		t.ranges[prefix] = entry
 	}
 	for _, at := range t.s.inside(prefix) {
-		if t.enforced.Has(bestOwner(t.s.outside(at.prefix))) {
+		if t.reserves(at.prefix) {
 			t.ranges[at.prefix] = entry
 		}
 	}
+}
+
+// reserves reports whether a reservation is what decides about a prefix: it lies in a range that is
+// enforced, and is not cordoned, in which reservations do not count.
+func (t *table) reserves(prefix netip.Prefix) bool {
+	if by := restriction(t.s.outside(prefix), t.enforced.Has); by != nil {
+		return !cordons(by)
+	}
+	return t.enforced.Has(bestOwner(t.s.outside(prefix)))
 }
 
 // selector returns the position of a policy's selector, entered if new; none if it selects nothing.

@@ -21,8 +21,15 @@ import (
 
 const plenty = 1 << 20
 
-// admits reads the data as the API server does, and returns the line by which it decides.
+// admits reads the data as the API server does for a chosen address, and returns the policy of the
+// line by which it decides.
 func admits(t *testing.T, data map[string]string, a netip.Addr, svc Service) (policy string, may bool) {
+	t.Helper()
+	return decides(t, data, a, svc, false)
+}
+
+// decides is admits for an address that the Service chose, or that the API server drew.
+func decides(t *testing.T, data map[string]string, a netip.Addr, svc Service, drawn bool) (policy string, may bool) {
 	t.Helper()
 	family := "ipv6-lengths"
 	if a.Is4() {
@@ -42,7 +49,15 @@ func admits(t *testing.T, data map[string]string, a netip.Addr, svc Service) (po
 		}
 		line, _, _ := strings.Cut(after, "\n")
 		words := strings.SplitN(line, " ", 3)
+		if words[1] == "asked" {
+			if drawn {
+				return words[0], false
+			}
+			words = strings.SplitN(words[2], " ", 3)
+		}
 		switch words[1] {
+		case "cordoned":
+			return words[0], false
 		case "open":
 			return words[0], true
 		case "closed":
@@ -93,9 +108,32 @@ func expressions(random *rand.Rand, s *metav1.LabelSelector) {
 	}
 }
 
-// The API server enforces what MayHold says, of every closed address to every Service, and no more.
+// enforced is what the API server should say of an address that a Service chose, or that it drew:
+// the policy that refuses, empty if none does.
+func (o oracle) enforced(s *Compiled, a netip.Addr, svc Service, drawn bool) string {
+	f := o.facts(a)
+	byAPIServer := func(i int) bool { return o.ranked[i].Spec.Enforcement != v1alpha1.EnforcementWebhook }
+	allocation, by := o.strictest(a, byAPIServer)
+	enforces := f.owner >= 0 && byAPIServer(f.owner)
+	switch {
+	case allocation == v1alpha1.AllocationCordoned:
+		return o.ranked[by].Name
+	case f.of >= 0 && (enforces || by >= 0):
+		if f.reservation.For != svc.String() {
+			return o.ranked[f.of].Name
+		}
+	case allocation == v1alpha1.AllocationByRequest && drawn:
+		return o.ranked[by].Name
+	case enforces && s.Keeps(a, svc) != nil: // by selectors of which the oracle knows equality alone
+		return o.ranked[f.owner].Name
+	}
+	return ""
+}
+
+// The API server enforces what MayHold says, of every closed address to every Service, and no more;
+// and refuses what it draws where nothing is drawn.
 func TestEnforceSaysWhatMayHoldSays(t *testing.T) {
-	closed := 0
+	closed := map[bool]int{}
 	for seed := range uint64(120) {
 		random := rand.New(rand.NewPCG(seed, 4))
 		w := randomInputs(random)
@@ -112,26 +150,26 @@ func TestEnforceSaysWhatMayHoldSays(t *testing.T) {
 		}
 		for _, universe := range universes() {
 			for _, a := range universe {
-				f := o.facts(a)
-				enforces := f.owner >= 0 && o.ranked[f.owner].Spec.Enforcement != v1alpha1.EnforcementWebhook
 				for _, svc := range services() {
-					want := !enforces || s.MayHold(a, svc) == nil
-					policy, may := admits(t, enforced.Data, a, svc)
-					if may != want {
-						t.Fatalf("inputs %d: %s for %s %v in %v: %v by %s, want %v of %v", seed, a, svc, svc.Labels, svc.NamespaceLabels, may, policy, want, enforced.Data)
-					}
-					if !may {
-						closed++
-						if refusal := s.MayHold(a, svc); refusal.Policy != policy {
-							t.Fatalf("inputs %d: %s is refused by %s, want %s", seed, a, policy, refusal.Policy)
+					for _, drawn := range []bool{false, true} {
+						want := o.enforced(s, a, svc, drawn)
+						policy, may := decides(t, enforced.Data, a, svc, drawn)
+						if may != (want == "") || !may && policy != want {
+							t.Fatalf("inputs %d: %s for %s %v in %v, drawn %v: %v by %s, want a refusal by %q of %v", seed, a, svc, svc.Labels, svc.NamespaceLabels, drawn, may, policy, want, enforced.Data)
+						}
+						if !may && !drawn && s.MayHold(a, svc) == nil {
+							t.Fatalf("inputs %d: %s is refused to %s by %s, but not by MayHold", seed, a, svc, policy)
+						}
+						if !may {
+							closed[drawn]++
 						}
 					}
 				}
 			}
 		}
 	}
-	if closed < 1000 {
-		t.Errorf("only %d refusals were compared", closed)
+	if closed[false] < 1000 || closed[true] < closed[false]+1000 {
+		t.Errorf("only %v refusals were compared", closed)
 	}
 }
 

@@ -40,7 +40,9 @@ type Policy struct {
 	// Reservations are what is left of them after better policies had theirs.
 	Reservations []Reservation
 	Exclusive    bool
-	// Enforcement is what keeps other Services out of an exclusive policy's ranges.
+	// Allocation is how the policy has addresses of its ranges given out; see Compiled.Restriction.
+	Allocation v1alpha1.Allocation
+	// Enforcement is what keeps other Services out of the ranges.
 	Enforcement v1alpha1.Enforcement
 	// Grows: the operator creates ServiceCIDRs for the policy.
 	Grows bool

@@ -42,6 +42,31 @@ type facts struct {
 	static, offered bool
 }
 
+// strictest is the allocation that counts for an address among some policies, and the best policy
+// that has it: -1 for none that restricts it.
+func (o oracle) strictest(a netip.Addr, among func(i int) bool) (v1alpha1.Allocation, int) {
+	for _, allocation := range []v1alpha1.Allocation{v1alpha1.AllocationCordoned, v1alpha1.AllocationByRequest} {
+		for i, p := range o.ranked {
+			if p.Spec.Allocation == allocation && among(i) && o.facts(a).covers[i] {
+				return allocation, i
+			}
+		}
+	}
+	return v1alpha1.AllocationAutomatic, -1
+}
+
+func anyPolicy(int) bool { return true }
+
+func (o oracle) cordoned(a netip.Addr) bool {
+	allocation, _ := o.strictest(a, anyPolicy)
+	return allocation == v1alpha1.AllocationCordoned
+}
+
+func (o oracle) drawn(a netip.Addr) bool {
+	allocation, _ := o.strictest(a, anyPolicy)
+	return allocation == v1alpha1.AllocationAutomatic
+}
+
 func newOracle(w Inputs) oracle {
 	o := oracle{inputs: w, ranked: slices.Clone(w.Policies), seen: map[netip.Addr]facts{}}
 	slices.SortFunc(o.ranked, func(a, b *v1alpha1.ServiceCIDRPolicy) int {
@@ -228,11 +253,11 @@ func (o oracle) route(universe []netip.Addr, svc Service, f allocator.Family) (p
 		policies, fails = append(policies, p.Name), p.Spec.OnFull == v1alpha1.OnFullFail
 		bands = append(bands, o.tiers(universe, func(a netip.Addr) bool {
 			owner := o.facts(a).owner
-			return (owner < 0 || owner >= i) && slices.ContainsFunc(o.has[i], func(r PolicyRange) bool { return r.Range.Contains(a) })
+			return (owner < 0 || owner >= i) && o.drawn(a) && slices.ContainsFunc(o.has[i], func(r PolicyRange) bool { return r.Range.Contains(a) })
 		}))
 	}
 	if !fails {
-		bands = append(bands, o.tiers(universe, func(a netip.Addr) bool { f := o.facts(a); return f.offered && f.owner < 0 }))
+		bands = append(bands, o.tiers(universe, func(a netip.Addr) bool { f := o.facts(a); return f.offered && f.owner < 0 && o.drawn(a) }))
 	}
 	for band := range 2 {
 		for _, b := range bands {
@@ -269,12 +294,12 @@ func (o oracle) additional(universe []netip.Addr, svc Service, name string) (tie
 			return c.Name == name && c.Ready && !c.Terminating && slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool { return r.Contains(a) })
 		})
 	}
-	for _, band := range o.tiers(universe, func(a netip.Addr) bool { return inside(a) && o.allowed(a, svc) }) {
+	for _, band := range o.tiers(universe, func(a netip.Addr) bool { return inside(a) && o.allowed(a, svc) && !o.cordoned(a) }) {
 		if len(band) > 0 {
 			tiers = append(tiers, band)
 		}
 	}
-	return tiers, slices.ContainsFunc(universe, func(a netip.Addr) bool { return inside(a) && !o.allowed(a, svc) })
+	return tiers, slices.ContainsFunc(universe, func(a netip.Addr) bool { return inside(a) && (!o.allowed(a, svc) || o.cordoned(a)) })
 }
 
 // allows reports whether any policy that selects a Service allows it additional addresses of a
@@ -365,6 +390,7 @@ func randomInputs(random *rand.Rand) Inputs {
 			}
 			p.Spec.Reservations = append(p.Spec.Reservations, r)
 		}
+		p.Spec.Allocation = []v1alpha1.Allocation{"", v1alpha1.AllocationAutomatic, v1alpha1.AllocationAutomatic, v1alpha1.AllocationByRequest, v1alpha1.AllocationCordoned}[random.IntN(5)]
 		w.Policies = append(w.Policies, p)
 	}
 	return w
@@ -488,12 +514,19 @@ func (o oracle) compareAddress(t *testing.T, seed uint64, s *Compiled, a netip.A
 	if owner := s.Owner(a); !slices.Contains(s.apiServer, a) && (owner == nil) != (f.owner < 0) || owner != nil && owner.Name != o.ranked[f.owner].Name {
 		t.Errorf("inputs %d: %s is kept by %v, want %d", seed, a, owner, f.owner)
 	}
+	_, strictest := o.strictest(a, anyPolicy)
+	if by := s.Restriction(a); !slices.Contains(s.apiServer, a) && (by == nil) != (strictest < 0) || by != nil && by.Name != o.ranked[strictest].Name {
+		t.Errorf("inputs %d: %s is restricted by %v, want %d", seed, a, by, strictest)
+	}
 	for _, svc := range services() {
 		o.compareExcluded(t, seed, s, a, svc)
 		wantRefuser := ""
 		switch {
 		case reserved && want.For != svc.String():
 			wantRefuser = o.ranked[i].Name
+		case o.cordoned(a):
+			_, by := o.strictest(a, anyPolicy)
+			wantRefuser = o.ranked[by].Name
 		case !reserved && !o.allowed(a, svc):
 			wantRefuser = o.ranked[f.owner].Name
 		}
@@ -528,6 +561,17 @@ func (o oracle) compareService(t *testing.T, seed uint64, s *Compiled, svc Servi
 	diff(t, seed, who+": policies", policies, got)
 	diff(t, seed, who+": fails", fails, r.Fails)
 	diff(t, seed, who+": tiers", tiers, listed(r.Tiers))
+	var reserved, left []netip.Addr
+	for _, a := range universe {
+		if f := o.facts(a); f.of >= 0 && f.reservation.For == svc.String() && !o.cordoned(a) {
+			reserved = append(reserved, a)
+		}
+	}
+	for _, r := range s.ReservedFor(svc.NamespacedName, f) {
+		left = slices.AppendSeq(left, r.Addresses())
+	}
+	slices.SortFunc(left, netip.Addr.Compare)
+	diff(t, seed, who+": reserved", reserved, left)
 }
 
 func (o oracle) compareAdditional(t *testing.T, seed uint64, s *Compiled, svc Service, f allocator.Family, universe []netip.Addr) {

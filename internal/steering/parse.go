@@ -103,6 +103,7 @@ func (s selector) inNamespace(of map[string]string) bool { return s.namespaces.M
 func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
 	p := &Policy{
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive,
+		Allocation:  cmp.Or(o.Spec.Allocation, v1alpha1.AllocationAutomatic),
 		Enforcement: cmp.Or(o.Spec.Enforcement, v1alpha1.EnforcementAPIServer),
 		OnFull:      cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, form: o, bands: map[allocator.Family]func() bands{},
 		Grows: o.Spec.Growth != nil, steers: len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil,

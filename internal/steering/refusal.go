@@ -66,18 +66,61 @@ func closedTo(owner *Policy, a netip.Addr) *Refusal {
 		fmt.Sprintf("the address %s lies in a range that the policy keeps for the Services that it selects", a)}
 }
 
+// cordoned refuses an address of a cordoned range.
+func cordoned(by *Policy, a netip.Addr) *Refusal {
+	return &Refusal{by.Name, fmt.Sprintf("ServiceCIDRPolicy %q: the address %s lies in a range that is cordoned: no Service is given an address of it", by.Name, a) + elsewhere,
+		fmt.Sprintf("the address %s lies in a range that the policy has cordoned (allocation: Cordoned)", a)}
+}
+
+// cordonedServiceCIDR refuses an additional address of a ServiceCIDR.
+func cordonedServiceCIDR(by *Policy, serviceCIDR string) *Refusal {
+	return &Refusal{Policy: by.Name, Message: fmt.Sprintf("ServiceCIDRPolicy %q: ServiceCIDR %s is cordoned: no Service is given an address of it; "+
+		"name another ServiceCIDR, or ask an administrator", by.Name, serviceCIDR)}
+}
+
+// JustWithheld refuses a Service whose address was found in a range that a policy has taken out of
+// use while the request waited for it.
+func JustWithheld(by *Policy, f allocator.Family) *Refusal {
+	return &Refusal{Policy: by.Name, Message: fmt.Sprintf("ServiceCIDRPolicy %q: the range in which an %s address was found for this Service has been taken out of use just now; "+
+		"send the Service again", by.Name, f)}
+}
+
+// undrawable says that the last policy of a route refuses because nothing is drawn from its ranges,
+// free or not. Nil, if something is.
+func (s *Compiled) undrawable(p *Policy, f allocator.Family) *Refusal {
+	var by *Policy
+	for _, r := range p.ranges(f) {
+		if by = s.RestrictionOf(r); by == nil {
+			return nil
+		}
+	}
+	if by == nil {
+		return nil
+	}
+	told, what := "its range is cordoned; ask an administrator", "cordoned"
+	if !cordons(by) {
+		told, what = "its range gives addresses by request only; choose one in spec.clusterIPs, or ask an administrator", "by request only"
+	}
+	return &Refusal{p.Name, fmt.Sprintf("ServiceCIDRPolicy %q: no %s address is drawn for this Service: %s", p.Name, f, told),
+		fmt.Sprintf("no %s address is drawn from its ranges (%s), which are %s by ServiceCIDRPolicy %q; set allocation: Automatic there, add a ServiceCIDR to the policy, "+
+			"or set onFull: Fallback", f, p.rangesText(f), what, by.Name)}
+}
+
 // Full says why a route has no address left of a family: its policy refuses, or policies keep all
-// that is left for other Services. Nil, where the API server may look itself.
+// that is left for other Services, or from draws. Nil, where the API server may look itself.
 func (s *Compiled) Full(r *Route, f allocator.Family) *Refusal {
 	told := fmt.Sprintf("no %s address is left for this Service: range is full; delete Services that are not needed, or ask an administrator", f)
 	switch {
 	case r.Fails:
 		last := r.Policies[len(r.Policies)-1]
+		if refusal := s.undrawable(last, f); refusal != nil {
+			return refusal
+		}
 		return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: ", last.Name) + told, fmt.Sprintf("no %s address is left in its ranges (%s); "+
 			"delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback", f, last.rangesText(f))}
 	case s.closes[f]:
 		return &Refusal{"", told, fmt.Sprintf("no %s address is left in the ranges that are open to this Service; "+
-			"other ranges are kept by ServiceCIDRPolicies for the Services that they select: delete Services, or add a ServiceCIDR", f)}
+			"other ranges are kept by ServiceCIDRPolicies for the Services that they select, by request only, or cordoned: delete Services, or add a ServiceCIDR", f)}
 	}
 	return nil
 }

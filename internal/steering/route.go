@@ -64,11 +64,11 @@ func (s *Compiled) prepareBands() {
 					ranges = append(ranges, ofFamily(c, f)...)
 				}
 			}
-			return s.bandsOf(ranges, s.ClosedTo(nil, ranges...))
+			return s.bandsOf(ranges, s.undrawn(nil, ranges))
 		})
 		for _, p := range s.policies {
 			if ranges := p.ranges(f); len(ranges) > 0 {
-				p.bands[f] = sync.OnceValue(func() bands { return s.bandsOf(ranges, s.ClosedTo(p, ranges...)) })
+				p.bands[f] = sync.OnceValue(func() bands { return s.bandsOf(ranges, s.undrawn(p, ranges)) })
 			}
 		}
 	}
@@ -116,6 +116,12 @@ func (s *Compiled) ClosedTo(p *Policy, ranges ...allocator.Range) []allocator.Sp
 		}
 	}
 	return out
+}
+
+// undrawn returns what is not drawn from ranges for a policy, or without one for all Services: what
+// better policies have exclusively, and what is given by request only or not at all.
+func (s *Compiled) undrawn(p *Policy, ranges []allocator.Range) []allocator.Span {
+	return slices.Concat(s.ClosedTo(p, ranges...), s.Withheld(v1alpha1.AllocationByRequest, ranges...))
 }
 
 // tier makes a tier, or none without addresses. Spans are of one family, so NewTier cannot fail.
@@ -300,12 +306,17 @@ func (s *Compiled) Additional(svc Service, serviceCIDR string, f allocator.Famil
 }
 
 // barred returns which parts of the ranges a Service may not have, and the last refusal. It is
-// MayHold for whole prefixes: each is judged by those around it, and without those inside of it.
+// MayHold for whole prefixes: each is judged by those around it, and without those inside of it. A
+// range that is by request only is not barred: a Service that names its ServiceCIDR asks for it.
 func (s *Compiled) barred(svc Service, serviceCIDR string, ranges []allocator.Range) ([]allocator.Span, *Refusal) {
 	var out []allocator.Span
 	var refusal *Refusal
 	for _, r := range ranges {
 		for at := range s.overlapping(r.Prefix()) {
+			if by := restriction(s.outside(at.prefix), cordons); by != nil {
+				out, refusal = append(out, at.span), cordonedServiceCIDR(by, serviceCIDR)
+				continue
+			}
 			owner, by := mayHold(s.outside(at.prefix))
 			if owner == nil || selected(by, svc) {
 				continue

@@ -69,6 +69,7 @@ type policy struct {
 	Name       string                           `json:"name"`
 	Priority   int32                            `json:"priority"`
 	Exclusive  bool                             `json:"exclusive"`
+	Allocation v1alpha1.Allocation              `json:"allocation"`
 	OnFull     v1alpha1.OnFull                  `json:"onFull"`
 	Namespaces string                           `json:"namespaces"`
 	Services   string                           `json:"services"`
@@ -80,7 +81,7 @@ func (d *data) policies(ctx context.Context, _ url.Values) (any, error) {
 	out := []policy{}
 	for _, p := range policies.Items {
 		out = append(out, policy{
-			Name: p.Name, Priority: p.Spec.Priority, Exclusive: p.Spec.Exclusive, OnFull: p.Spec.OnFull, Status: p.Status,
+			Name: p.Name, Priority: p.Spec.Priority, Exclusive: p.Spec.Exclusive, Allocation: p.Spec.Allocation, OnFull: p.Spec.OnFull, Status: p.Status,
 			Namespaces: selects(p.Spec.NamespaceSelector), Services: selects(p.Spec.ServiceSelector),
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
@@ -108,6 +109,12 @@ func describeAddress(w io.Writer, a view.Address, now time.Time) {
 		cli.Write(w, "  Service %s had it; by ServiceCIDRPolicy %q it is kept from other Services until %s\n", a.LastService, a.Policy, a.CoolsUntil.UTC().Format(time.RFC3339))
 	case a.Policy != "":
 		cli.Write(w, "  ServiceCIDRPolicy %q keeps its range for the Services that the policy selects\n", a.Policy)
+	}
+	switch a.Allocation {
+	case v1alpha1.AllocationByRequest:
+		cli.Write(w, "  ServiceCIDRPolicy %q gives the addresses of its range by request only: none is drawn\n", a.AllocationPolicy)
+	case v1alpha1.AllocationCordoned:
+		cli.Write(w, "  ServiceCIDRPolicy %q has cordoned its range: no Service is given an address that it does not have\n", a.AllocationPolicy)
 	}
 	if ip := a.IPAddress; len(a.Services) == 0 && ip != nil && ip.DeletionTimestamp == nil && upstream.ManagedByAPIServer(ip) {
 		cli.Write(w, "  no Service has it in its spec.clusterIPs: if that lasts for more than a minute the IPAddress is deleted\n")

@@ -17,8 +17,9 @@ import (
 
 // policyAnswer is a ServiceCIDRPolicy with what is wrong with it.
 type policyAnswer struct {
-	Exclusive bool                             `json:"exclusive,omitempty"`
-	Status    v1alpha1.ServiceCIDRPolicyStatus `json:"status"`
+	Exclusive  bool                             `json:"exclusive,omitempty"`
+	Allocation v1alpha1.Allocation              `json:"allocation,omitempty"`
+	Status     v1alpha1.ServiceCIDRPolicyStatus `json:"status"`
 	// Wrong are the findings of `check` about it.
 	Wrong        []check.Item `json:"wrong"`
 	reservations int
@@ -45,7 +46,7 @@ func whyPolicy(ctx context.Context, s *cli.Cluster, name string) (out Answer, er
 	out.Refusals = foldRefusals(out.Refusals)
 	p.Status.Refusals = nil // they are told above
 	out.Policy = &policyAnswer{
-		Exclusive: p.Spec.Exclusive, Status: p.Status, reservations: len(p.Spec.Reservations),
+		Exclusive: p.Spec.Exclusive, Allocation: p.Spec.Allocation, Status: p.Status, reservations: len(p.Spec.Reservations),
 		Wrong: append([]check.Item{}, check.Conditions(s.Clock.Now(), nil, []v1alpha1.ServiceCIDRPolicy{*p})...),
 	}
 	return out, nil
@@ -65,6 +66,12 @@ func describePolicy(w io.Writer, p policyAnswer) {
 	}
 	if p.Exclusive {
 		cli.Write(w, "it keeps Services out of them that it does not select\n")
+	}
+	switch p.Allocation {
+	case v1alpha1.AllocationByRequest:
+		cli.Write(w, "it gives their addresses by request only: none is drawn\n")
+	case v1alpha1.AllocationCordoned:
+		cli.Write(w, "it has cordoned them: no Service is given an address that it does not have\n")
 	}
 	for _, i := range p.Wrong {
 		cli.Write(w, "problem: %s: %s\n", i.Check, plain.Text(i.Message))

@@ -29,9 +29,12 @@ type Range struct {
 	Dynamic     v1alpha1.BandUsage `json:"dynamic"`
 	// FullInSeconds is the forecast; nil where the range does not grow, or growth is unknown.
 	FullInSeconds *int64 `json:"fullInSeconds,omitempty"`
-	// Policies draw from the range; Exclusive are those of them that keep other Services out.
+	// Policies have the range; Exclusive are those of them that keep other Services out, ByRequest and
+	// Cordoned those with that allocation.
 	Policies  []string `json:"policies,omitempty"`
 	Exclusive []string `json:"exclusivePolicies,omitempty"`
+	ByRequest []string `json:"byRequestPolicies,omitempty"`
+	Cordoned  []string `json:"cordoningPolicies,omitempty"`
 	// Terminating, and what holds the ServiceCIDR then.
 	Terminating bool        `json:"terminating,omitempty"`
 	BlockedBy   string      `json:"blockedBy,omitempty"`
@@ -106,6 +109,12 @@ func NewRange(o *networkingv1.ServiceCIDR, u v1alpha1.RangeUsage, policies []v1a
 			r.Policies = append(r.Policies, p.Name)
 			if p.Spec.Exclusive {
 				r.Exclusive = append(r.Exclusive, p.Name)
+			}
+			switch p.Spec.Allocation {
+			case v1alpha1.AllocationByRequest:
+				r.ByRequest = append(r.ByRequest, p.Name)
+			case v1alpha1.AllocationCordoned:
+				r.Cordoned = append(r.Cordoned, p.Name)
 			}
 		}
 	}

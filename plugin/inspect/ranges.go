@@ -227,8 +227,17 @@ func (r Range) ready() string {
 func (r Range) policies() string {
 	var texts []string
 	for _, name := range r.Policies {
-		if slices.Contains(r.Exclusive, name) {
-			name += " (exclusive)"
+		var as []string
+		for _, of := range []struct {
+			names []string
+			text  string
+		}{{r.Exclusive, "exclusive"}, {r.ByRequest, "by request"}, {r.Cordoned, "cordoned"}} {
+			if slices.Contains(of.names, name) {
+				as = append(as, of.text)
+			}
+		}
+		if len(as) > 0 {
+			name += " (" + strings.Join(as, ", ") + ")"
 		}
 		texts = append(texts, name)
 	}

@@ -50,6 +50,18 @@ calm   10.99.0.0/24   254    3 (1%)      251    0          0         0%       <n
 	}
 }
 
+func TestWhatPoliciesDoWithARange(t *testing.T) {
+	policies := somePolicies()
+	cordoning, asked, plain := policies[0], policies[0], policies[0]
+	cordoning.Name, cordoning.Spec.Allocation = "old", v1alpha1.AllocationCordoned
+	asked.Name, asked.Spec = "asked", v1alpha1.ServiceCIDRPolicySpec{Allocation: v1alpha1.AllocationByRequest}
+	plain.Name, plain.Spec = "plain", v1alpha1.ServiceCIDRPolicySpec{Allocation: v1alpha1.AllocationAutomatic}
+	r := NewRange(plugintest.ServiceCIDR("team", "10.97.0.0/24"), v1alpha1.RangeUsage{CIDR: "10.97.0.0/24"}, append(policies, cordoning, asked, plain))
+	if got, want := r.policies(), "team (exclusive),old (exclusive, cordoned),asked (by request),plain"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // What why says of when a range is full are words, not the cells of a table.
 func TestOutlook(t *testing.T) {
 	few, one, many := int64(0), int64(1), int64(19)

@@ -152,8 +152,11 @@ func newMover(ctx context.Context, s *cli.Cluster, p planFile, r moving, now *of
 		if err != nil {
 			return "", err
 		}
-		if why := notOffered(want, cidrs); why != "" || r.back {
+		if why := notOffered(want, cidrs); why != "" {
 			return why, nil
+		}
+		if r.back { // the old addresses are taken: they are kept for the Service
+			return cordoned(want, v.CordonedBy), nil
 		}
 		return refusedAddresses(ctx, v, service, want)
 	}

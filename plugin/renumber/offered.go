@@ -32,6 +32,17 @@ func notOffered(all []netip.Addr, cidrs []networkingv1.ServiceCIDR) string {
 	return ""
 }
 
+// cordoned says which policy lets no Service have one of the addresses, empty for none. by names
+// the policy that has an address cordoned.
+func cordoned(all []netip.Addr, by func(netip.Addr) string) string {
+	for _, a := range all {
+		if policy := by(a); policy != "" {
+			return fmt.Sprintf("ServiceCIDRPolicy %q has cordoned the range of %s, so that no Service is given it: set allocation: ByRequest there until the Services are back", policy, a)
+		}
+	}
+	return ""
+}
+
 // covering reports whether a ServiceCIDR offers the address, and otherwise one that would, nil for
 // none.
 func covering(a netip.Addr, cidrs []networkingv1.ServiceCIDR) (offers bool, unready *networkingv1.ServiceCIDR) {

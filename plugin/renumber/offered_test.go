@@ -52,6 +52,17 @@ func TestNotOffered(t *testing.T) {
 	}
 }
 
+func TestCordonedAddressesAreNotGivenBack(t *testing.T) {
+	four, six := netip.MustParseAddr("10.96.0.7"), netip.MustParseAddr("fd00:10:96::7")
+	by := func(a netip.Addr) string { return map[netip.Addr]string{six: "old"}[a] }
+	if got := cordoned([]netip.Addr{four}, by); got != "" {
+		t.Errorf("got %q of an address that is not cordoned", got)
+	}
+	if got := cordoned([]netip.Addr{four, six}, by); !strings.HasPrefix(got, `ServiceCIDRPolicy "old" has cordoned the range of fd00:10:96::7`) {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestOutOfDate has Services at several stages, and no range for those that are still to be moved.
 func TestOutOfDate(t *testing.T) {
 	item := func(name string) Item {

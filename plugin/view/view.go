@@ -181,6 +181,9 @@ type Address struct {
 	Parent    string                  `json:"parent,omitempty"`
 	// Policy keeps the address for the Services that it selects, or reserves it, or lets it cool down.
 	Policy string `json:"policy,omitempty"`
+	// Allocation is how the address is given out, by AllocationPolicy: empty where both are left out.
+	Allocation       v1alpha1.Allocation `json:"allocation,omitempty"`
+	AllocationPolicy string              `json:"allocationPolicy,omitempty"`
 	// Reservation is the name of the reservation, ReservationFor the Service that it is for.
 	Reservation    string `json:"reservation,omitempty"`
 	ReservationFor string `json:"reservationFor,omitempty"`
@@ -199,6 +202,14 @@ func (v *View) Addresses(ctx context.Context) ([]Address, error) {
 		one, err := v.Address(ctx, a)
 		return one, true, err
 	})
+}
+
+// CordonedBy names the policy that has an address cordoned, empty for none.
+func (v *View) CordonedBy(a netip.Addr) string {
+	if p := v.policies.Current().Restriction(a); p != nil && p.Allocation == v1alpha1.AllocationCordoned {
+		return p.Name
+	}
+	return ""
 }
 
 // Address says what is known of an address. It reads no API server.
@@ -227,8 +238,11 @@ func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 		return out, err
 	}
 	out.Wrong = out.Drift.types()
-	if r := policies.MayHold(a, steering.Service{}); r != nil {
-		out.Policy = r.Policy
+	if p := policies.Restriction(a); p != nil {
+		out.Allocation, out.AllocationPolicy = p.Allocation, p.Name
+	}
+	if p := policies.Keeps(a, steering.Service{}); p != nil {
+		out.Policy = p.Name
 	}
 	if r, ok := policies.Reservation(a); ok {
 		out.Reservation, out.Policy = r.Name, r.Policy

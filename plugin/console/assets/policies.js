@@ -33,6 +33,7 @@ class Policies extends List {
       { title: 'Ranges that it has', text: p => ranges(p).join(', '), width: 12, narrow: 'away' },
       { title: 'Lost', text: lost, cell: p => h('span', { class: 'bad' }, lost(p)), width: 6.5, narrow: 'away' },
       { title: 'Exclusive', text: p => p.exclusive ? 'yes' : 'no', width: 5.5 },
+      { title: 'Allocation', text: p => p.allocation, width: 6, narrow: 'away' },
       { title: 'When full', text: p => p.onFull, width: 5.5 },
       { title: 'Free', number: true, text: p => count(p.status.summary?.free ?? 0), sort: p => p.status.summary?.free ?? 0, width: 4.5 },
       { title: 'Reserved', number: true, text: p => count(p.status.summary?.reserved ?? 0), sort: p => p.status.summary?.reserved ?? 0, width: 5.5 },

@@ -37,7 +37,11 @@ function ready(r) {
   return r.ready ? 'True' : 'False'
 }
 
-const policies = r => (r.policies ?? []).map(p => (r.exclusivePolicies ?? []).includes(p) ? p + ' (exclusive)' : p)
+// policies are those that have a range, with what each does with it.
+const policies = r => (r.policies ?? []).map(p => {
+  const as = [['exclusivePolicies', 'exclusive'], ['byRequestPolicies', 'by request'], ['cordoningPolicies', 'cordoned']].filter(([of]) => (r[of] ?? []).includes(p))
+  return as.length ? `${p} (${as.map(([, text]) => text).join(', ')})` : p
+})
 const id = r => r.serviceCIDR + ' ' + r.cidr
 
 const trouble = r => r.troubles.map(c => `${typeOf(c)} is ${c.status}: ${c.message}`).join('; ')

@@ -72,6 +72,7 @@ var _ = Describe("The guides", Ordered, ContinueOnFailure, func() {
 		Entry("a full range", Label("long"), "docs/guides/full-range.md"),
 		Entry("a team's own range", "docs/guides/team-range.md"),
 		Entry("a restore", "docs/guides/restore.md"),
+		Entry("taking a range out of use", "docs/guides/cordon.md"),
 		Entry("replacing kube-proxy", "docs/guides/kube-proxy.md"),
 		Entry("installation", "docs/guides/install.md"),
 		Entry("the plugin", Label("long"), "docs/plugin.md"),

@@ -18,7 +18,7 @@ var _ = Describe("What kubectl get shows", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		created(ctx, "fresh", v1alpha1.ServiceCIDRPolicySpec{})
 		busy := created(ctx, "busy", v1alpha1.ServiceCIDRPolicySpec{
-			ServiceCIDRs: []string{"tenant-a"}, Exclusive: true, OnFull: v1alpha1.OnFullFail, Priority: 7,
+			ServiceCIDRs: []string{"tenant-a"}, Exclusive: true, Allocation: v1alpha1.AllocationCordoned, OnFull: v1alpha1.OnFullFail, Priority: 7,
 			CoolDown: &metav1.Duration{Duration: time.Hour},
 		})
 		busy.Status = v1alpha1.ServiceCIDRPolicyStatus{
@@ -42,14 +42,14 @@ var _ = Describe("What kubectl get shows", Ordered, func() {
 		}
 		narrow := []string{"NAME", "RANGES", "SIZE", "USED", "FREE", "COOLING", "RESERVED", "READY", "AGE"}
 		Expect(columns()).To(Equal(narrow))
-		Expect(columns("-o", "wide")).To(Equal(append(narrow, "PRIORITY", "EXCLUSIVE", "ONFULL", "COOLDOWN")))
+		Expect(columns("-o", "wide")).To(Equal(append(narrow, "PRIORITY", "EXCLUSIVE", "ALLOCATION", "ONFULL", "COOLDOWN")))
 	})
 
 	It("counts, and calls a policy ready when its condition Ready does", func(ctx SpecContext) {
 		lines := strings.Split(strings.TrimSpace(c.Kubectl(ctx, "get", "servicecidrpolicies", "-o", "wide", "--sort-by", ".metadata.name")), "\n")
 		Expect(lines).To(HaveLen(3))
-		Expect(lines[1]).To(MatchRegexp(`^busy +2 +9223372036854775807 +40 +9223372036854775757 +3 +7 +False +\d+s +7 +true +Fail +1h0m0s$`))
-		Expect(lines[2]).To(MatchRegexp(`^fresh +\d+s +0 +false +Fallback *$`), "a policy that nobody has looked at yet")
+		Expect(lines[1]).To(MatchRegexp(`^busy +2 +9223372036854775807 +40 +9223372036854775757 +3 +7 +False +\d+s +7 +true +Cordoned +Fail +1h0m0s$`))
+		Expect(lines[2]).To(MatchRegexp(`^fresh +\d+s +0 +false +Automatic +Fallback *$`), "a policy that nobody has looked at yet")
 	})
 
 	It("goes by a short name and in a category", func(ctx SpecContext) {

@@ -1,0 +1,103 @@
+package steering
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+)
+
+// strictness has the stricter of two allocations behind the other.
+var strictness = []v1alpha1.Allocation{v1alpha1.AllocationAutomatic, v1alpha1.AllocationByRequest, v1alpha1.AllocationCordoned}
+
+// atLeast reports whether the policy gives addresses out as strictly as this, or more so.
+func (p *Policy) atLeast(a v1alpha1.Allocation) bool {
+	return slices.Index(strictness, p.Allocation) >= slices.Index(strictness, a)
+}
+
+// Restricts reports whether the policy keeps the addresses of its ranges from draws, at least.
+func (p *Policy) Restricts() bool { return p.atLeast(v1alpha1.AllocationByRequest) }
+
+// cordons reports whether the policy gives out no address of its ranges.
+func cordons(p *Policy) bool { return p.atLeast(v1alpha1.AllocationCordoned) }
+
+// EnforcedByAPIServer reports whether the API server itself is to keep Services out of the ranges.
+func (p *Policy) EnforcedByAPIServer() bool {
+	return (p.Exclusive || p.Restricts()) && p.Enforcement == v1alpha1.EnforcementAPIServer
+}
+
+// Restriction returns the policy whose allocation counts for an address: of those that have it the
+// strictest, and of equals the best. Nil: it is drawn, and may be chosen.
+func (s *Compiled) Restriction(a netip.Addr) *Policy {
+	if !s.restricts || slices.Contains(s.apiServer, a) {
+		return nil
+	}
+	return restriction(s.ranges.Around(a), (*Policy).Restricts)
+}
+
+// RestrictionOf is Restriction for all of a range: that of a part of it does not count.
+func (s *Compiled) RestrictionOf(r allocator.Range) *Policy {
+	return restriction(s.outside(r.Prefix()), (*Policy).Restricts)
+}
+
+// restriction returns the strictest of some of the policies that have one of the prefixes.
+func restriction(around iter.Seq[*ownedPrefix], of func(*Policy) bool) (strictest *Policy) {
+	for at := range around {
+		for _, p := range at.holders {
+			if !of(p) || !p.Restricts() || strictest != nil && !p.atLeast(strictest.Allocation) {
+				continue
+			}
+			if strictest == nil || p.Allocation != strictest.Allocation || p.rank < strictest.rank {
+				strictest = p
+			}
+		}
+	}
+	return strictest
+}
+
+// Withheld returns the parts of ranges of which addresses are given out as strictly as this, or
+// more so: of ByRequest none is drawn.
+func (s *Compiled) Withheld(from v1alpha1.Allocation, ranges ...allocator.Range) (out []allocator.Span) {
+	if !s.restricts {
+		return nil
+	}
+	for _, r := range ranges {
+		out = append(out, s.withheld(from, r.Prefix())...)
+	}
+	return out
+}
+
+func (s *Compiled) withheld(from v1alpha1.Allocation, prefix netip.Prefix) (out []allocator.Span) {
+	for at := range s.overlapping(prefix) {
+		if slices.ContainsFunc(at.holders, func(p *Policy) bool { return p.atLeast(from) }) {
+			out = append(out, at.span)
+		}
+	}
+	return out
+}
+
+// cordonReservations takes cordoned addresses from the Services that they are reserved for. They
+// stay reserved: another Service does not get them either.
+func (s *Compiled) cordonReservations() {
+	if !s.restricts {
+		return
+	}
+	for _, of := range s.reservedFor {
+		for service, reservations := range of {
+			var left []Reservation
+			for _, r := range reservations {
+				var cordoned []allocator.Span
+				for _, prefix := range prefixesOf(r.Span) {
+					cordoned = append(cordoned, s.withheld(v1alpha1.AllocationCordoned, prefix)...)
+				}
+				for _, span := range r.Span.Subtract(cordoned...) {
+					r.Span = span
+					left = append(left, r)
+				}
+			}
+			of[service] = left
+		}
+	}
+}
