@@ -48,12 +48,12 @@ func overlay(ctx context.Context, components []string) manifests.Manifests {
 // digest ends the name of the ConfigMap.
 var digest = regexp.MustCompile(`(clusterip-operator-manager-config)-[0-9a-z]{10}`)
 
-// comparable are objects by kind and name, without that in which Helm and kustomize have to differ:
+// alike are objects by kind and name, without that in which Helm and kustomize have to differ:
 //
 //   - the namespace, which Helm does not make as an object of a chart
 //   - who manages objects, of which both write labels, and Helm annotations
 //   - how the ConfigMap's digest is made, and in its text comments and the order of fields
-func comparable(m manifests.Manifests, managedBy string) map[string]any {
+func alike(m manifests.Manifests, managedBy string) map[string]any {
 	GinkgoHelper()
 	all := map[string]any{}
 	for _, object := range m {
@@ -91,7 +91,7 @@ var _ = Describe("The chart renders", Ordered, func() {
 		for _, component := range components {
 			flags = append(flags, "--set=components."+component+"=true")
 		}
-		got, want := comparable(rendered(ctx, chart, flags...), "Helm"), comparable(overlay(ctx, components), "kustomize")
+		got, want := alike(rendered(ctx, chart, flags...), "Helm"), alike(overlay(ctx, components), "kustomize")
 		Expect(len(want)).To(BeNumerically(">", 20))
 		Expect(cmp.Diff(want, got)).To(BeEmpty())
 	},

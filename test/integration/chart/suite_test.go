@@ -94,7 +94,7 @@ var (
 
 // led changes the templates of the webhooks as [cluster.Cluster.LeadWebhooks] changes objects: no
 // API server here reaches a Service.
-func led(chart string, port string) string {
+func led(chart, port string) string {
 	GinkgoHelper()
 	files := suite.Must(filepath.Glob(chart + "/templates/*webhookconfiguration-*.yaml"))
 	Expect(files).To(HaveLen(2))
