@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,7 +68,7 @@ func (m manifests) values(image string) (all []value, err error) {
 		{"imagePullSecrets", "Secrets in the namespace of the release with which nodes pull the image: [{name: registry}].", "[]",
 			typed("array", "items", fields(map[string]any{"name": typed("string", "minLength", 1)}, "name"))},
 		{"replicas", "All serve the webhooks, one leads. With one, a node takes steering away with it.", yamlOf(at(deployment, "spec", "replicas")), typed("integer", "minimum", 1)},
-		{"resources", "", yamlOf(at(container, "resources")), fields(map[string]any{"requests": quantities, "limits": quantities})},
+		{"resources", "No limit of the CPU: throttling would only stretch the time until a lost address is restored.", yamlOf(at(container, "resources")), fields(map[string]any{"requests": quantities, "limits": quantities})},
 		{"goMemoryLimit", "Nine tenths of resources.limits.memory: the collector works harder before the kernel kills. Raise both.", yamlOf(limit),
 			typed("string", "pattern", `^([0-9]+(B|KiB|MiB|GiB|TiB)|off)$`)},
 		{"nodeSelector", "Of the manager's pods, and of the Job that cleans up at the end.", yamlOf(at(pod, "nodeSelector")), texts},
@@ -191,6 +192,9 @@ func shown(fallback string) string {
 	if err := yaml.Unmarshal([]byte(fallback), &value); err != nil {
 		panic(fmt.Sprintf("a value that came from YAML: %v", err))
 	}
-	flow := strings.TrimSuffix(jsonOf(value), "\n")
-	return "`" + strings.Trim(flow, `"`) + "`"
+	flow, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("a value that came from YAML: %v", err))
+	}
+	return "`" + strings.Trim(string(flow), `"`) + "`"
 }
