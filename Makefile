@@ -75,7 +75,7 @@ verify: ## Generated files, format, vet, lint, modules, import map, manifests, s
 	hack/verify.sh
 
 ##@ Build it
-.PHONY: build generate fmt images release tools clean
+.PHONY: build generate fmt images chart release tools clean
 build: ## bin/manager, bin/proxyagent and bin/kubectl-clusterip for this machine. Never rewrites the tree.
 	CGO_ENABLED=0 go build -trimpath -gcflags=all=-dwarf=false -ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=$(VERSION)" -o bin/ ./cmd/...
 
@@ -88,11 +88,14 @@ fmt: ## Format Go code and sort imports.
 images: ## OCI archives of both images in bin/images, for amd64 and arm64, without a container engine; loaded into docker or containerd where there is one.
 	LOAD=yes hack/images.sh
 
-release: ## The plugin for six platforms, krew's manifest, images, manifests that pin them, and SBOMs, in bin/release: make release VERSION=v1.2.3
+chart: ## The Helm chart of config/ in bin/chart, with image IMG.
+	hack/chart.sh
+
+release: ## The plugin for six platforms, krew's manifest, images, manifests and a Helm chart that pin them, and SBOMs, in bin/release: make release VERSION=v1.2.3
 	hack/release.sh "$(VERSION)"
 
 tools: ## Build control planes, linter and generators into the cache (minutes, once).
-	hack/tools/build.sh etcd kubernetes-1.37:kube-apiserver,kubectl,kube-controller-manager,kube-proxy kubernetes-1.32 golangci-lint controller-gen crd-ref-docs benchstat promtool
+	hack/tools/build.sh etcd kubernetes-1.37:kube-apiserver,kubectl,kube-controller-manager,kube-proxy kubernetes-1.32 golangci-lint controller-gen crd-ref-docs benchstat promtool chart helm
 
 clean: ## Remove bin/. The cache of built tools stays.
 	rm -rf bin

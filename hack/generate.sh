@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes generated files anew: from the types in api/ deep copies, the CustomResourceDefinitions and docs/reference/api.md,
-# from the programs docs/reference/flags.md, and from their metrics the tables of docs/reference/metrics.md.
+# from the programs docs/reference/flags.md, from config/ docs/reference/values.md, and from their metrics the tables of docs/reference/metrics.md.
 # The other manifests under config/ are written by hand, each rule with its reason; tests hold them against the code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -34,6 +34,8 @@ GOOS=linux go build -o "$programs/" ./cmd/...
 	describe proxyagent "$programs/proxyagent"
 	describe proxyagent-trace "$programs/proxyagent-trace"
 } >docs/reference/flags.md
+
+"$(hack/tools/build.sh chart)/chart" values config >docs/reference/values.md
 
 # Tests, for they see what a package keeps to itself. One after the other: both write into docs/reference/metrics.md.
 go test -p 1 -run '^TestDocumentation$' ./internal/metrics ./proxyagent/metrics -update >&2

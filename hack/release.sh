@@ -6,6 +6,8 @@
 #   manager.tar, proxyagent.tar        images for amd64 and arm64, as OCI archives; to be pushed to REGISTRY
 #   install.yaml, uninstall.yaml,      manifests with these images by version and digest
 #   proxyagent-*.yaml
+#   clusterip-operator-1.2.3.tgz       the Helm chart, with the manager's image by its digest
+#   chart.tar                          the same as an OCI layout; to be pushed to REGISTRY/charts
 #   PROGRAM.cdx.json                   what each program is made of (CycloneDX): Go modules, and the packages of Debian in the agent's image
 #   SHA256SUMS                         of all of these
 #
@@ -110,5 +112,7 @@ manifest uninstall.yaml config/components/uninstall
 for name in beside-kube-proxy replace-kube-proxy uninstall; do
 	manifest "proxyagent-$name.yaml" "config/components/proxyagent-$name"
 done
+OUT=$work/chart VERSION=$version IMG=$registry/manager:$version@$manager hack/chart.sh
+mv "$work"/chart/*.t* "$out/"
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 echo "release $version is in $out"

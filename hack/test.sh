@@ -98,7 +98,7 @@ programs() {
 }
 
 if [ "$what" != unit ]; then
-	[[ $what != all && $what != soak ]] || upstream+=(promtool)
+	[[ $what != all && $what != soak ]] || upstream+=(promtool chart helm)
 	hack/tools/build.sh etcd "${upstream[@]}" >/dev/null
 	programs
 fi

@@ -20,6 +20,14 @@ func Render(ctx context.Context, folder string) (all []unstructured.Unstructured
 	if err != nil {
 		return nil, err
 	}
+	if all, err = ReadObjects(text); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", folder, err)
+	}
+	return all, nil
+}
+
+// ReadObjects reads the objects of a text in YAML, and passes over empty documents.
+func ReadObjects(text string) (all []unstructured.Unstructured, err error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 	for {
 		document, err := documents.Read()
@@ -28,9 +36,11 @@ func Render(ctx context.Context, folder string) (all []unstructured.Unstructured
 		}
 		object := unstructured.Unstructured{}
 		if err := errors.Join(err, yaml.Unmarshal(document, &object.Object)); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", folder, err)
+			return nil, err
 		}
-		all = append(all, object)
+		if len(object.Object) > 0 {
+			all = append(all, object)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ var notHere = map[string]map[string]func(context.Context, *environment){
 		"needs a registry; test/e2e/nodes runs pods from the same archives": nil,
 		"needs containerd; test/e2e/nodes imports the same archives":        nil,
 		"test/e2e/nodes runs it, for it waits for a Job":                    nil,
+		"test/integration/chart runs it, with Helm":                         nil,
 	},
 	"docs/guides/kube-proxy.md": {"needs pods; test/e2e/nodes runs it": nil},
 	"docs/guides/renumber.md": {
