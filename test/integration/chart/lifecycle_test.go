@@ -98,123 +98,135 @@ func ofOurs(ctx context.Context, c *cluster.Cluster) (names []string) {
 	return names
 }
 
-// One release, from its first day to its last one.
-var _ = Describe("A release", Ordered, func() {
-	var (
-		c            *cluster.Cluster
-		log          audit.Log
-		a            admin
-		first, later string
-	)
+// release is one on a cluster, with the charts of two versions.
+type release struct {
+	*cluster.Cluster
+	admin
+	log          audit.Log
+	first, later string
+}
 
-	BeforeAll(func(ctx SpecContext) {
-		var flags []string
-		log, flags = traffic.NewAuditLog()
-		c = cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{Args: flags}})
-		c.Balancer = suite.Must(c.StartBalancer())
-		a = newAdmin(c.Kubeconfig())
-		port := strconv.Itoa(c.Balancer.Port())
-		first, later = led(chartOf(ctx), port), led(second(ctx), port)
-	})
+// One release, from its first day to its last one, and back.
+var _ = It("A release is installed, upgraded under load, uninstalled, and comes back", func(ctx SpecContext) {
+	log, flags := traffic.NewAuditLog()
+	r := release{Cluster: cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{Args: flags}}), log: log}
+	r.Balancer = suite.Must(r.StartBalancer())
+	r.admin = newAdmin(r.Kubeconfig())
+	port := strconv.Itoa(r.Balancer.Port())
+	r.first, r.later = led(chartOf(ctx), port), led(second(ctx), port)
 
-	It("is installed, and steers", func(ctx SpecContext) {
-		a.helm(ctx, "install", "release", first, "--create-namespace", "--set=components.networkPolicy=true")
-		c.AddReplicas(ctx, 2)
-		c.CreateServiceCIDR(ctx, "team", "10.120.0.0/22", "fd00:10:120::/118")
-		c.WaitLookedAfter(ctx, "team")
-		c.Program(ctx, "team", "{serviceCIDRs: [team], reservations: [{name: dns, address: 10.120.0.10}]}")
-		Eventually(c.Kept).WithArguments(ctx, cluster.Reservation).Should(ConsistOf("10.120.0.10"))
-		service := c.CreateService(ctx, "steered", framework.RequireDualStack())
-		Expect(service.Spec.ClusterIPs).To(HaveExactElements(HavePrefix("10.120."), HavePrefix("fd00:10:120:")))
-	})
-
-	// A Deployment replaces one pod after the other. The API server must go on to trust the webhooks,
-	// and to ask them.
-	It("is upgraded under load, and no Service passes unsteered", func(ctx SpecContext) {
-		authorities := c.Authorities(ctx)
-		policy := c.Policy(ctx, "team")
-		crowd := traffic.NewCrowd(c, "load", 4, 100)
-		loaded, stop := context.WithCancel(ctx)
-		defer stop()
-		ended := aside(func() {
-			for loaded.Err() == nil {
-				crowd.Create(ctx, 20)
-			}
-		})
-		advance := func() {
-			GinkgoHelper()
-			done := crowd.Done()
-			Eventually(crowd.Done).Should(BeNumerically(">", done+20))
-		}
-
-		advance()
-		a.helm(ctx, "upgrade", "release", later, "--reuse-values")
-		advance()
-		Expect(c.Authorities(ctx)).To(Equal(authorities), "what the manager has entered is not Helm's to take away")
-		for _, leaving := range c.Replicas() {
-			c.LaunchReplica(ctx, "", c.OperatorKubeconfig(c.Access))
-			c.WaitServing(ctx)
-			c.Balancer.Remove(leaving.WebhookAddress())
-			advance()
-			c.RemoveReplica(leaving)
-		}
-		advance()
-		stop()
-		Eventually(ended).Should(BeClosed())
-
-		Expect(crowd.Tally.Failures()).To(BeEmpty(), "%s", &crowd.Tally)
-		created := 0
-		for _, e := range traffic.Events(log) {
-			if e.Resource == "services" && e.Verb == "create" && strings.HasPrefix(e.Name, "load-") {
-				created++
-				Expect(e.Chosen).To(Equal(traffic.ByWebhook), e.Name)
-				Expect(e.Addresses).To(ConsistOf(HavePrefix("10.120."), HavePrefix("fd00:10:120:")), e.Name)
-			}
-		}
-		Expect(created).To(BeNumerically(">=", 100))
-		Expect(c.Kubectl(ctx, "get", "crd", "servicecidrpolicies.clusterip-operator.io", "-o", "yaml")).To(ContainSubstring("ServiceCIDRPolicy tells which"))
-		Expect(c.Policy(ctx, "team").UID).To(Equal(policy.UID))
-		Expect(c.Kubectl(ctx, "get", "deployment", "-n", cluster.OperatorNamespace, "-o", "yaml")).To(ContainSubstring("manager:v1.3.0"))
-	})
-
-	// The hook comes when all else is deleted. The pods may still be there, and Helm forgets a release
-	// whatever becomes of its hooks.
-	It("says at the end if a manager still runs, and cleans up when it was installed once more", func(ctx SpecContext) {
-		leave := func() (output string, status int, err error) {
-			GinkgoHelper()
-			ended := aside(func() { output, err = a.try(ctx, "uninstall", "release") })
-			said, status := endJob(ctx, c)
-			Eventually(ended).Should(BeClosed())
-			return output + said, status, err
-		}
-		output, status, err := leave()
-		Expect(status).To(Equal(1), output)
-		Expect(err).To(HaveOccurred(), output)
-		Expect(output).To(ContainSubstring("uninstallation completed with 1 error(s)"))
-		Expect(c.ServiceCIDR(ctx, "team").Finalizers).To(ContainElement(cluster.OurFinalizer))
-		c.StopReplicas()
-
-		a.helm(ctx, "install", "release", later)
-		output, status, err = leave()
-		Expect(status).To(BeZero(), output)
-		Expect(err).NotTo(HaveOccurred(), output)
-		Expect(ofOurs(ctx, c)).To(ConsistOf("customresourcedefinition.apiextensions.k8s.io/servicecidrpolicies.clusterip-operator.io"))
-		Expect(c.Policy(ctx, "team")).NotTo(BeNil(), "policies go only with their kind")
-		for _, o := range c.ServiceCIDRs(ctx) {
-			Expect(o.Finalizers).NotTo(ContainElement(cluster.OurFinalizer), o.Name)
-			Expect(o.Status.Conditions).NotTo(ContainElement(HaveField("Type", HavePrefix("clusterip-operator.io/"))), o.Name)
-		}
-		Expect(c.Kept(ctx, cluster.Reservation)).To(BeEmpty())
-		for _, o := range c.IPAddresses(ctx) {
-			Expect(o.Labels).NotTo(HaveKey(cluster.BandLabel), o.Name)
-		}
-	})
-
-	It("comes back, and finds its policies", func(ctx SpecContext) {
-		a.helm(ctx, "install", "release", later)
-		c.AddReplicas(ctx, 1)
-		c.WaitProgrammed(ctx, "team")
-		service := c.CreateService(ctx, "again", framework.RequireDualStack())
-		Expect(service.Spec.ClusterIPs).To(HaveExactElements(HavePrefix("10.120."), HavePrefix("fd00:10:120:")))
-	})
+	By("installing it")
+	r.install(ctx)
+	By("upgrading it")
+	r.upgrade(ctx)
+	By("uninstalling it")
+	r.uninstall(ctx)
+	By("installing it again")
+	r.comeBack(ctx)
 })
+
+func (r release) install(ctx context.Context) {
+	GinkgoHelper()
+	r.helm(ctx, "install", "release", r.first, "--create-namespace", "--set=components.networkPolicy=true")
+	r.AddReplicas(ctx, 2)
+	r.CreateServiceCIDR(ctx, "team", "10.120.0.0/22", "fd00:10:120::/118")
+	r.WaitLookedAfter(ctx, "team")
+	r.Program(ctx, "team", "{serviceCIDRs: [team], reservations: [{name: dns, address: 10.120.0.10}]}")
+	Eventually(r.Kept).WithArguments(ctx, cluster.Reservation).Should(ConsistOf("10.120.0.10"))
+	service := r.CreateService(ctx, "steered", framework.RequireDualStack())
+	Expect(service.Spec.ClusterIPs).To(HaveExactElements(HavePrefix("10.120."), HavePrefix("fd00:10:120:")))
+}
+
+// upgrade replaces one replica after the other, as a Deployment does. The API server must go on to
+// trust the webhooks, and to ask them: no Service passes unsteered.
+func (r release) upgrade(ctx context.Context) {
+	GinkgoHelper()
+	authorities := r.Authorities(ctx)
+	policy := r.Policy(ctx, "team")
+	crowd := traffic.NewCrowd(r.Cluster, "load", 4, 100)
+	loaded, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := aside(func() {
+		for loaded.Err() == nil {
+			crowd.Create(ctx, 20)
+		}
+	})
+	advance := func() {
+		GinkgoHelper()
+		done := crowd.Done()
+		Eventually(crowd.Done).Should(BeNumerically(">", done+20))
+	}
+
+	advance()
+	r.helm(ctx, "upgrade", "release", r.later, "--reuse-values")
+	advance()
+	Expect(r.Authorities(ctx)).To(Equal(authorities), "what the manager has entered is not Helm's to take away")
+	for _, leaving := range r.Replicas() {
+		r.LaunchReplica(ctx, "", r.OperatorKubeconfig(r.Access))
+		r.WaitServing(ctx)
+		r.Balancer.Remove(leaving.WebhookAddress())
+		advance()
+		r.RemoveReplica(leaving)
+	}
+	advance()
+	stop()
+	Eventually(ended).Should(BeClosed())
+
+	Expect(crowd.Tally.Failures()).To(BeEmpty(), "%s", &crowd.Tally)
+	created := 0
+	for _, e := range traffic.Events(r.log) {
+		if e.Resource == "services" && e.Verb == "create" && strings.HasPrefix(e.Name, "load-") {
+			created++
+			Expect(e.Chosen).To(Equal(traffic.ByWebhook), e.Name)
+			Expect(e.Addresses).To(ConsistOf(HavePrefix("10.120."), HavePrefix("fd00:10:120:")), e.Name)
+		}
+	}
+	Expect(created).To(BeNumerically(">=", 100))
+	Expect(r.Kubectl(ctx, "get", "crd", "servicecidrpolicies.clusterip-operator.io", "-o", "yaml")).To(ContainSubstring("ServiceCIDRPolicy tells which"))
+	Expect(r.Policy(ctx, "team").UID).To(Equal(policy.UID))
+	Expect(r.Kubectl(ctx, "get", "deployment", "-n", cluster.OperatorNamespace, "-o", "yaml")).To(ContainSubstring("manager:v1.3.0"))
+}
+
+// uninstall does so while a manager still runs, which Helm has to say, and anew: the hook comes when
+// all else is deleted, and Helm forgets a release whatever becomes of its hooks.
+func (r release) uninstall(ctx context.Context) {
+	GinkgoHelper()
+	leave := func() (output string, status int, err error) {
+		GinkgoHelper()
+		ended := aside(func() { output, err = r.try(ctx, "uninstall", "release") })
+		said, status := endJob(ctx, r.Cluster)
+		Eventually(ended).Should(BeClosed())
+		return output + said, status, err
+	}
+	output, status, err := leave()
+	Expect(status).To(Equal(1), output)
+	Expect(err).To(HaveOccurred(), output)
+	Expect(output).To(ContainSubstring("uninstallation completed with 1 error(s)"))
+	Expect(r.ServiceCIDR(ctx, "team").Finalizers).To(ContainElement(cluster.OurFinalizer))
+	r.StopReplicas()
+
+	r.helm(ctx, "install", "release", r.later)
+	output, status, err = leave()
+	Expect(status).To(BeZero(), output)
+	Expect(err).NotTo(HaveOccurred(), output)
+	Expect(ofOurs(ctx, r.Cluster)).To(ConsistOf("customresourcedefinition.apiextensions.k8s.io/servicecidrpolicies.clusterip-operator.io"))
+	Expect(r.Policy(ctx, "team")).NotTo(BeNil(), "policies go only with their kind")
+	for _, o := range r.ServiceCIDRs(ctx) {
+		Expect(o.Finalizers).NotTo(ContainElement(cluster.OurFinalizer), o.Name)
+		Expect(o.Status.Conditions).NotTo(ContainElement(HaveField("Type", HavePrefix("clusterip-operator.io/"))), o.Name)
+	}
+	Expect(r.Kept(ctx, cluster.Reservation)).To(BeEmpty())
+	for _, o := range r.IPAddresses(ctx) {
+		Expect(o.Labels).NotTo(HaveKey(cluster.BandLabel), o.Name)
+	}
+}
+
+// comeBack installs where the kind was kept with its policies.
+func (r release) comeBack(ctx context.Context) {
+	GinkgoHelper()
+	r.helm(ctx, "install", "release", r.later)
+	r.AddReplicas(ctx, 1)
+	r.WaitProgrammed(ctx, "team")
+	service := r.CreateService(ctx, "again", framework.RequireDualStack())
+	Expect(service.Spec.ClusterIPs).To(HaveExactElements(HavePrefix("10.120."), HavePrefix("fd00:10:120:")))
+}

@@ -67,6 +67,9 @@ func alike(m manifests.Manifests, managedBy string) map[string]any {
 		Expect(json.Unmarshal([]byte(text), &o.Object)).To(Succeed())
 		annotations := o.GetAnnotations()
 		maps.DeleteFunc(annotations, func(key, _ string) bool { return strings.Contains(key, "helm.sh/") })
+		if len(annotations) == 0 {
+			annotations = nil
+		}
 		o.SetAnnotations(annotations)
 		if o.GetKind() == "ConfigMap" {
 			data := o.Object["data"].(map[string]any)
