@@ -20,7 +20,7 @@ var _ = Describe("What the API server fills in", func() {
 		Expect(admin.Create(ctx, policy)).To(Succeed())
 		DeferCleanup(admin.Delete, policy)
 		Expect(policy.Object["spec"]).To(Equal(map[string]any{
-			"serviceCIDRs": []any{"tenant-a"}, "exclusive": false, "additionalAddresses": false, "enforcement": "APIServer", "onFull": "Fallback", "priority": int64(0),
+			"serviceCIDRs": []any{"tenant-a"}, "exclusive": false, "additionalAddresses": false, "allocation": "Automatic", "enforcement": "APIServer", "onFull": "Fallback", "priority": int64(0),
 		}))
 	})
 
@@ -35,7 +35,7 @@ var _ = Describe("What the API server fills in", func() {
 
 	It("is nothing where an admin decided", func(ctx SpecContext) {
 		spec := v1alpha1.ServiceCIDRPolicySpec{
-			ServiceCIDRs: []string{"tenant-a"}, Exclusive: true, Enforcement: v1alpha1.EnforcementWebhook, OnFull: v1alpha1.OnFullFail, Priority: -1,
+			ServiceCIDRs: []string{"tenant-a"}, Exclusive: true, Allocation: v1alpha1.AllocationByRequest, Enforcement: v1alpha1.EnforcementWebhook, OnFull: v1alpha1.OnFullFail, Priority: -1,
 			CoolDown: &metav1.Duration{Duration: 90 * time.Minute},
 			Reservations: []v1alpha1.Reservation{
 				{Name: "four", Address: "10.96.0.10", For: "shop/cart"}, {Name: "six", Address: "fd00:10:96::a"},
