@@ -71,7 +71,7 @@ func printPage(config string) error {
 	if err != nil {
 		return err
 	}
-	values, err := m.values("")
+	values, err := m.values(m.image())
 	if err == nil {
 		fmt.Print(page(values))
 	}

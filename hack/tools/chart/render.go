@@ -67,6 +67,16 @@ type manifests struct {
 	sample    object // a ServiceCIDRPolicy, for Artifact Hub to show
 }
 
+// image is that of config/.
+func (m manifests) image() string {
+	for _, o := range m.defaults {
+		if o.kind() == "Deployment" {
+			return at(o, "spec", "template", "spec", "containers", 0, "image").(string)
+		}
+	}
+	return ""
+}
+
 // load renders all that the chart is made of, in memory.
 func load(config string) (m manifests, err error) {
 	disk, files := os.DirFS(config), filesys.MakeFsInMemory()
