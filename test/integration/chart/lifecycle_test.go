@@ -205,6 +205,9 @@ func (r release) uninstall(ctx context.Context) {
 	Expect(output).To(ContainSubstring("uninstallation completed with 1 error(s)"))
 	Expect(r.ServiceCIDR(ctx, "team").Finalizers).To(ContainElement(cluster.OurFinalizer))
 	r.StopReplicas()
+	// With its permissions the manager has lost that to give its Lease back. The Job's retries wait for it.
+	lease := suite.Must(r.Client().CoordinationV1().Leases(cluster.OperatorNamespace).Get(ctx, "clusterip-operator", metav1.GetOptions{}))
+	Eventually(time.Now).Should(BeTemporally(">", lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second)))
 
 	r.helm(ctx, "install", "release", r.later)
 	output, status, err = leave()
