@@ -140,8 +140,8 @@ func byFile(objects, uninstall []object) map[string]any {
 	return all
 }
 
-// hook has Helm make an object of config/components/uninstall, or the NetworkPolicy of its Job, once
-// all others are deleted; the Job after what it needs.
+// hook has Helm make an object of config/components/uninstall, or the NetworkPolicy of its Job,
+// once all others are deleted; the Job after what it needs.
 func hook(kind string) map[string]string {
 	weight := "-1"
 	if kind == "Job" {

@@ -14,8 +14,7 @@ import (
 // component is one of config/components that a value switches on.
 type component struct{ folder, value, comment string }
 
-// components are those of the chart. The others are for kustomize alone: service-cluster-ip-range
-// for Kubernetes before 1.33, those of the node agent for kube-system, migration for one's own hand.
+// components are those of the chart. docs/guides/install.md says why others are for kustomize alone.
 var components = []component{
 	{"cert-manager", "certManager", "cert-manager issues the certificate of the webhooks. It has to be there."},
 	{"network-policy", "networkPolicy", "Only namespaces labelled metrics=enabled read metrics, and pods reach only API servers and one another."},

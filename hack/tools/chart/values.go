@@ -193,5 +193,8 @@ func shown(fallback string) string {
 	if err != nil {
 		panic(fmt.Sprintf("a value that came from YAML: %v", err))
 	}
-	return "`" + strings.Trim(string(flow), `"`) + "`"
+	if text, ok := value.(string); ok && text != "" {
+		return "`" + text + "`"
+	}
+	return "`" + string(flow) + "`"
 }

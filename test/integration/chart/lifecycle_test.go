@@ -188,8 +188,8 @@ func (r release) upgrade(ctx context.Context) {
 		To(HaveSuffix("manager:v1.3.0"), "reused values are those of the admin")
 }
 
-// uninstall does so while a manager still runs, which Helm has to say, and anew: the hook comes when
-// all else is deleted, and Helm forgets a release whatever becomes of its hooks.
+// uninstall does so while a manager still runs, which Helm has to say, and anew: the hook comes
+// when all else is deleted, and Helm forgets a release whatever becomes of its hooks.
 func (r release) uninstall(ctx context.Context) {
 	GinkgoHelper()
 	leave := func() (output string, status int, err error) {
@@ -205,7 +205,7 @@ func (r release) uninstall(ctx context.Context) {
 	Expect(output).To(ContainSubstring("uninstallation completed with 1 error(s)"))
 	Expect(r.ServiceCIDR(ctx, "team").Finalizers).To(ContainElement(cluster.OurFinalizer))
 	r.StopReplicas()
-	// With its permissions the manager has lost that to give its Lease back. The Job's retries wait for it.
+	// With its permissions the manager has lost that to give its Lease back. A Job's retries wait.
 	lease := suite.Must(r.Client().CoordinationV1().Leases(cluster.OperatorNamespace).Get(ctx, "clusterip-operator", metav1.GetOptions{}))
 	Eventually(time.Now).Should(BeTemporally(">", lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second)))
 
