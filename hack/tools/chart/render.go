@@ -14,7 +14,7 @@ import (
 // component is one of config/components that a value switches on.
 type component struct{ folder, value, comment string }
 
-// components are those of the chart. docs/guides/install.md says why others are for kustomize alone.
+// components are those of the chart. docs/guides/install.md says why others are kustomize's alone.
 var components = []component{
 	{"cert-manager", "certManager", "cert-manager issues the certificate of the webhooks. It has to be there."},
 	{"network-policy", "networkPolicy", "Only namespaces labelled metrics=enabled read metrics, and pods reach only API servers and one another."},
