@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -31,11 +32,12 @@ var files embed.FS
 
 // chart returns the files of the chart.
 func (m manifests) chart(a about) (chart map[string][]byte, err error) {
+	a.image = cmp.Or(a.image, m.image())
 	values, err := m.values(a.image)
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := m.metadata(a, values)
+	metadata, err := m.metadata(a)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +46,7 @@ func (m manifests) chart(a about) (chart map[string][]byte, err error) {
 		"README.md": []byte(m.fill("README.md", a) + table(values)), "templates/NOTES.txt": []byte(m.fill("NOTES.txt", a)),
 		"templates/check.yaml": []byte(m.fill("check.yaml", a)),
 	}
-	templates, err := m.templates()
+	templates, err := m.templates(a.image)
 	for file, text := range templates {
 		chart["templates/"+file] = text
 	}
@@ -81,8 +83,8 @@ func (m manifests) podSecurity() string {
 	return strings.Join(labels, " ")
 }
 
-// templates returns a file for each object.
-func (m manifests) templates() (templates map[string][]byte, err error) {
+// templates returns a file for each object. Pods have image, unless a value says otherwise.
+func (m manifests) templates(image string) (templates map[string][]byte, err error) {
 	versions := []version{{"", byFile(m.defaults, m.uninstall)}}
 	for _, c := range components {
 		versions = append(versions, version{c.condition(), byFile(m.with[c.folder], m.uninstall)})
@@ -95,7 +97,7 @@ func (m manifests) templates() (templates map[string][]byte, err error) {
 	templates = map[string][]byte{}
 	for _, f := range all {
 		object := f.value.(mapping)
-		setValues(&object)
+		setValues(&object, image)
 		if templates[f.key] != nil {
 			return nil, fmt.Errorf("%s: a component makes another object of it", f.key)
 		}
@@ -138,8 +140,8 @@ func byFile(objects, uninstall []object) map[string]any {
 	return all
 }
 
-// hook has Helm make an object of config/components/uninstall, or the NetworkPolicy of its Job, once
-// all others are deleted; the Job after what it needs.
+// hook has Helm make an object of config/components/uninstall, or the NetworkPolicy of its Job,
+// once all others are deleted; the Job after what it needs.
 func hook(kind string) map[string]string {
 	weight := "-1"
 	if kind == "Job" {
@@ -151,7 +153,7 @@ func hook(kind string) map[string]string {
 }
 
 // setValues puts actions where an object has what is a value.
-func setValues(o *mapping) {
+func setValues(o *mapping, image string) {
 	metadata := o.get("metadata").(mapping)
 	addLabels(&metadata)
 	o.set("metadata", metadata)
@@ -167,7 +169,7 @@ func setValues(o *mapping) {
 	metadata, pod := template.get("metadata").(mapping), template.get("spec").(mapping)
 	container := pod.get("containers").(list)[0].value.(mapping)
 	addLabels(&metadata)
-	container.set("image", inline(".Values.image | quote"))
+	container.set("image", inline(fmt.Sprintf(".Values.image | default %q | quote", image)))
 	pod.set("nodeSelector", block(".Values.nodeSelector"))
 	pod.set("tolerations", block(".Values.tolerations"))
 	pod = append(pod, field{"imagePullSecrets", ".Values.imagePullSecrets", block(".Values.imagePullSecrets")})
@@ -221,11 +223,7 @@ func (m *mapping) set(key string, value any) {
 }
 
 // metadata is Chart.yaml, with what Artifact Hub shows.
-func (m manifests) metadata(a about, values []value) ([]byte, error) {
-	var image string
-	if err := yaml.Unmarshal([]byte(values[0].fallback), &image); err != nil {
-		return nil, err
-	}
+func (m manifests) metadata(a about) ([]byte, error) {
 	var crds []map[string]any
 	for _, o := range m.defaults {
 		if o.kind() == "CustomResourceDefinition" {
@@ -239,7 +237,7 @@ func (m manifests) metadata(a about, values []value) ([]byte, error) {
 	annotations := map[string]string{
 		"artifacthub.io/category": "networking", "artifacthub.io/license": "Apache-2.0", "artifacthub.io/operator": "true",
 		"artifacthub.io/prerelease":   fmt.Sprint(strings.Contains(a.version, "-")),
-		"artifacthub.io/images":       yamlOf([]any{map[string]any{"name": "manager", "image": image}}),
+		"artifacthub.io/images":       yamlOf([]any{map[string]any{"name": "manager", "image": a.image}}),
 		"artifacthub.io/crds":         yamlOf(crds),
 		"artifacthub.io/crdsExamples": yamlOf([]any{m.sample}),
 		"artifacthub.io/links": yamlOf([]any{

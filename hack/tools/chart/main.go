@@ -8,9 +8,9 @@
 // prints a page about the values. The same files give the same bytes.
 //
 // render.go has kustomize render config/default alone, and with each component that a value
-// switches on; merge.go makes templates of the differences; values.go says what else is a value, and
-// where it goes; print.go writes YAML with actions. A test (test/integration/chart) compares what
-// Helm makes of the templates with what kustomize makes of config/, object by object.
+// switches on; merge.go makes templates of the differences; values.go says what else is a value,
+// chart.go where it goes; print.go writes YAML with actions. A test (test/integration/chart)
+// compares what Helm makes of the templates with what kustomize makes of config/, object by object.
 package main
 
 import (
@@ -71,7 +71,7 @@ func printPage(config string) error {
 	if err != nil {
 		return err
 	}
-	values, err := m.values("")
+	values, err := m.values(m.image())
 	if err == nil {
 		fmt.Print(page(values))
 	}

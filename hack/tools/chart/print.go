@@ -76,7 +76,7 @@ func (p *printer) field(f field, indent string) {
 	}
 }
 
-// item prints an item of a list. A mapping begins beside the hyphen, unless a condition comes first.
+// item prints an item of a list. A mapping begins beside the hyphen, or below it with a condition.
 func (p *printer) item(value any, indent string) {
 	m, ok := value.(mapping)
 	if _, nested := value.(list); nested {

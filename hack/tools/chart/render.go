@@ -14,8 +14,7 @@ import (
 // component is one of config/components that a value switches on.
 type component struct{ folder, value, comment string }
 
-// components are those of the chart. The others are for kustomize alone: service-cluster-ip-range
-// for Kubernetes before 1.33, those of the node agent for kube-system, migration for one's own hand.
+// components are those of the chart. docs/guides/install.md says why others are kustomize's alone.
 var components = []component{
 	{"cert-manager", "certManager", "cert-manager issues the certificate of the webhooks. It has to be there."},
 	{"network-policy", "networkPolicy", "Only namespaces labelled metrics=enabled read metrics, and pods reach only API servers and one another."},
@@ -65,6 +64,16 @@ type manifests struct {
 	with      map[string][]object // by the folder of the component that is on
 	uninstall []object
 	sample    object // a ServiceCIDRPolicy, for Artifact Hub to show
+}
+
+// image is that of config/.
+func (m manifests) image() string {
+	for _, o := range m.defaults {
+		if o.kind() == "Deployment" {
+			return at(o, "spec", "template", "spec", "containers", 0, "image").(string)
+		}
+	}
+	return ""
 }
 
 // load renders all that the chart is made of, in memory.

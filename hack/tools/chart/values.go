@@ -37,8 +37,8 @@ func quantity() map[string]any {
 	return map[string]any{"type": []string{"string", "number"}, "pattern": `^[0-9]+(\.[0-9]*)?([eE][0-9]+|[numkKMGTPE]i?)?$`}
 }
 
-// values are those of the chart, with what config/ has as their defaults; image replaces its image
-// where it is not empty.
+// values are those of the chart, with what config/ has as their defaults. The image has none: a
+// default would be among the values that `helm upgrade --reuse-values` keeps, with the old program.
 func (m manifests) values(image string) (all []value, err error) {
 	var deployment, configuration object
 	for _, o := range m.defaults {
@@ -51,9 +51,6 @@ func (m manifests) values(image string) (all []value, err error) {
 	}
 	pod := at(deployment, "spec", "template", "spec")
 	container := at(pod, "containers", 0)
-	if image == "" {
-		image, _ = at(container, "image").(string)
-	}
 	var limit any
 	for _, variable := range at(container, "env").([]any) {
 		if at(variable, "name") == memoryVariable {
@@ -64,7 +61,7 @@ func (m manifests) values(image string) (all []value, err error) {
 	quantities := typed("object", "additionalProperties", quantity())
 	texts := typed("object", "additionalProperties", typed("string"))
 	all = []value{
-		{"image", "The manager, by a digest in releases.", yamlOf(image), typed("string", "pattern", `^[^\s@]+(@sha256:[0-9a-f]{64})?$`)},
+		{"image", "In the place of " + image + ", for a registry of your own.", `""`, typed("string", "pattern", `^([^\s@]+(@sha256:[0-9a-f]{64})?)?$`)},
 		{"imagePullSecrets", "Secrets in the namespace of the release with which nodes pull the image: [{name: registry}].", "[]",
 			typed("array", "items", fields(map[string]any{"name": typed("string", "minLength", 1)}, "name"))},
 		{"replicas", "All serve the webhooks, one leads. With one, a node takes steering away with it.", yamlOf(at(deployment, "spec", "replicas")), typed("integer", "minimum", 1)},
@@ -196,5 +193,8 @@ func shown(fallback string) string {
 	if err != nil {
 		panic(fmt.Sprintf("a value that came from YAML: %v", err))
 	}
-	return "`" + strings.Trim(string(flow), `"`) + "`"
+	if text, ok := value.(string); ok && text != "" {
+		return "`" + text + "`"
+	}
+	return "`" + string(flow) + "`"
 }

@@ -74,8 +74,8 @@ func registry(archive string) string {
 // elsewhere marks the commands of the guide that are for this suite.
 const elsewhere = "test/integration/chart runs it, with Helm"
 
-// follow runs the commands under a heading of docs/guides/install.md with a registry of our own, and
-// acts for nodes.
+// follow runs the commands under a heading of docs/guides/install.md with a registry of our own,
+// and acts for nodes.
 func follow(ctx context.Context, c *cluster.Cluster, heading string) {
 	GinkgoHelper()
 	host := registry(made(ctx, config, "v1.2.3", image) + "/chart.tar")

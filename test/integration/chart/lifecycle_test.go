@@ -184,11 +184,12 @@ func (r release) upgrade(ctx context.Context) {
 	Expect(created).To(BeNumerically(">=", 100))
 	Expect(r.Kubectl(ctx, "get", "crd", "servicecidrpolicies.clusterip-operator.io", "-o", "yaml")).To(ContainSubstring("ServiceCIDRPolicy tells which"))
 	Expect(r.Policy(ctx, "team").UID).To(Equal(policy.UID))
-	Expect(r.Kubectl(ctx, "get", "deployment", "-n", cluster.OperatorNamespace, "-o", "yaml")).To(ContainSubstring("manager:v1.3.0"))
+	Expect(r.Kubectl(ctx, "get", "deployment", "-n", cluster.OperatorNamespace, "-o", "jsonpath={.items[*].spec.template.spec.containers[*].image}")).
+		To(HaveSuffix("manager:v1.3.0"), "reused values are those of the admin")
 }
 
-// uninstall does so while a manager still runs, which Helm has to say, and anew: the hook comes when
-// all else is deleted, and Helm forgets a release whatever becomes of its hooks.
+// uninstall does so while a manager still runs, which Helm has to say, and anew: the hook comes
+// when all else is deleted, and Helm forgets a release whatever becomes of its hooks.
 func (r release) uninstall(ctx context.Context) {
 	GinkgoHelper()
 	leave := func() (output string, status int, err error) {
@@ -204,6 +205,9 @@ func (r release) uninstall(ctx context.Context) {
 	Expect(output).To(ContainSubstring("uninstallation completed with 1 error(s)"))
 	Expect(r.ServiceCIDR(ctx, "team").Finalizers).To(ContainElement(cluster.OurFinalizer))
 	r.StopReplicas()
+	// With its permissions the manager has lost that to give its Lease back. A Job's retries wait.
+	lease := suite.Must(r.Client().CoordinationV1().Leases(cluster.OperatorNamespace).Get(ctx, "clusterip-operator", metav1.GetOptions{}))
+	Eventually(time.Now).Should(BeTemporally(">", lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second)))
 
 	r.helm(ctx, "install", "release", r.later)
 	output, status, err = leave()

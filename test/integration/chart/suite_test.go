@@ -65,7 +65,7 @@ func (a admin) environment() []string {
 	return []string{"HOME=" + a.home, "KUBECONFIG=" + a.kubeconfig, "PATH=" + strings.Join(folders, ":") + ":/usr/local/bin:/usr/bin:/bin"}
 }
 
-// try runs Helm in the namespace of the operator, unless args name one, and returns what it printed.
+// try runs Helm in the namespace of the operator, unless args name one, and returns its output.
 func (a admin) try(ctx context.Context, args ...string) (output string, err error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(suite.Must(framework.Assets("helm", "helm")), "helm"), append([]string{"--namespace=" + cluster.OperatorNamespace}, args...)...)
 	cmd.Env = a.environment()

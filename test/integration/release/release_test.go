@@ -114,9 +114,9 @@ var _ = It("is the same when it is made again", func(ctx SpecContext) {
 			Expect(images).To(HaveEach(HaveExactElements(HavePrefix("image: "), Equal(pinned))), file)
 		}
 	}
-	values := suite.Must(exec.CommandContext(ctx, "tar", "-xzOf", filepath.Join(first, "clusterip-operator-1.2.3.tgz"), "clusterip-operator/values.yaml").Output())
+	deployment := suite.Must(exec.CommandContext(ctx, "tar", "-xzOf", filepath.Join(first, "clusterip-operator-1.2.3.tgz"), "clusterip-operator/templates/deployment-manager.yaml").Output())
 	manager := "registry.example/team/manager:v1.2.3"
-	Expect(string(values)).To(ContainSubstring("\nimage: " + manager + "@" + pushed(filepath.Join(first, "manager.tar"), manager) + "\n"))
+	Expect(string(deployment)).To(ContainSubstring(`default "` + manager + "@" + pushed(filepath.Join(first, "manager.tar"), manager) + `"`))
 	expectMadeOf(read(first, "kubectl-clusterip.cdx.json"), "golang/github.com/spf13/cobra@v", "golang/github.com/inconshreveable/mousetrap@v") // of Windows alone
 	expectMadeOf(read(first, "manager.cdx.json"), "golang/sigs.k8s.io/controller-runtime@v", "golang/std@1.")
 	expectMadeOf(read(first, "proxyagent.cdx.json"), "golang/github.com/google/nftables@v", "deb/debian/iptables@1.8.9-2?arch=amd64&", "deb/debian/libc6@2.36-", "?arch=arm64&")
