@@ -74,7 +74,7 @@ var _ = Describe("The API server gives out addresses as policies say, also when 
 		restored := service("plain", "restored", nil, "10.5.0.6")
 		restored.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: "velero", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:ports":{}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:ports":{}}}`),
 		}}
 		put(ctx, restored)
 

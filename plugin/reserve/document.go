@@ -38,7 +38,10 @@ func documents(policies []*v1alpha1.ServiceCIDRPolicy) list {
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ServiceCIDRPolicy"},
 			Metadata: metadata{Name: o.Name, Labels: map[string]string{v1alpha1.LabelReserve: o.Labels[v1alpha1.LabelReserve]}}, Spec: o.Spec,
 		}
-		if d.Spec.Enforcement == v1alpha1.EnforcementAPIServer { // the defaults of the API server
+		if d.Spec.Allocation == v1alpha1.AllocationAutomatic { // the defaults of the API server
+			d.Spec.Allocation = ""
+		}
+		if d.Spec.Enforcement == v1alpha1.EnforcementAPIServer {
 			d.Spec.Enforcement = ""
 		}
 		if d.Spec.OnFull == v1alpha1.OnFullFallback {

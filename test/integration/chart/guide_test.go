@@ -31,7 +31,7 @@ import (
 func registry(archive string) string {
 	GinkgoHelper()
 	file := suite.Must(os.Open(archive))
-	defer file.Close()
+	defer func() { Expect(file.Close()).To(Succeed()) }()
 	files := map[string][]byte{}
 	for reader := tar.NewReader(file); ; {
 		header, err := reader.Next()
