@@ -62,7 +62,7 @@ func TestUsage(t *testing.T) {
 		"dual-stack without a plan":        {"dual-stack run", "give the plan that is to be carried out: --from FILE"},
 		"dual-stack by nobody":             {"dual-stack run --from=x --workers=0", "--workers must be 1 or more"},
 		"dual-stack of no file":            {"dual-stack run --from=/none", "reading /none"},
-		"node ports of a ServiceCIDR":      {"ranges --node-ports kubernetes", "leave out names and --watch"},
+		"node ports of a ServiceCIDR":      {"ranges --node-ports kubernetes", "leave out names, --contexts and --watch"},
 		"a range of no node ports":         {"ranges --node-port-range=1-9", "--node-port-range is for --node-ports"},
 		"no node port":                     {"why nodeport/70000", "names no node port; write nodeport/NUMBER"},
 		"reserve of nothing":               {"reserve", "say what is to be reserved: --from-services"},
