@@ -94,7 +94,7 @@ func askCluster(ctx context.Context, a *cli.Session, name string) member {
 		return m
 	}
 	uid, err := s.UID(ctx)
-	if m.cluster = string(uid); err != nil { // who may not read it
+	if m.cluster = string(uid); err != nil { // the user may not read it
 		m.cluster = s.Config.Host
 	}
 	return m

@@ -35,7 +35,7 @@ type PortUse struct {
 	HealthCheck bool            `json:"healthCheck,omitempty"`
 }
 
-// String is how people are told of it.
+// String is how why and node-ports write it.
 func (u PortUse) String() string {
 	if u.HealthCheck {
 		return "health check"

@@ -71,7 +71,7 @@ var _ = Describe("bundle", Ordered, func() {
 	// Each is a name that a tenant or an admin has chosen, and stands somewhere in what is gathered.
 	secret := []string{"acquisition", "projectx-backend", "projectx-frontend", "machine-berlin", "berlin-range", "berlin-policy", "berlin-spare", "example.org/cost-center", "cc-4711",
 		"lb-4711", "projectx.example.org", "registry.example.org", "gone-already", "of-yesterday"}
-	// Each is never in a bundle, whoever it is for.
+	// Each is never in a bundle, redacted or not.
 	never := []string{"last-applied-configuration", `managedFields":`, "BEGIN CERTIFICATE", "caBundle", "projectx-selector", "projectx-port", "projectx-note", "s3cr3t", "czNjcjN0"}
 	k := &kubelet{
 		log: "{\"msg\":\"mended\",\"Service\":{\"name\":\"projectx-backend\",\"namespace\":\"acquisition\"},\"error\":\"a\\tacquisition/gone-already \\u003cprojectx-frontend\\u003e fieldSelector=metadata.name%3Dprojectx-backend\"}\n" +
