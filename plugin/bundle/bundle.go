@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/internal/version"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
@@ -26,14 +28,16 @@ type options struct {
 // bundle is one archive while it is made.
 type bundle struct {
 	options
-	s       *cli.Cluster
-	log     io.Writer // where is said what is missing
-	archive *archive
-	names   *names
-	missing []string
-	chosen  map[string]bool // the labels by which policies select
-	manager *appsv1.Deployment
-	sets    []appsv1.DaemonSet // of agents
+	s        *cli.Cluster
+	log      io.Writer // where is said what is missing
+	archive  *archive
+	names    *names
+	missing  []string
+	chosen   map[string]bool // the labels by which policies select
+	cidrs    []networkingv1.ServiceCIDR
+	policies []v1alpha1.ServiceCIDRPolicy
+	manager  *appsv1.Deployment
+	sets     []appsv1.DaemonSet // of agents
 	// managers and agentPods are the operator's pods.
 	managers, agentPods []pod
 }

@@ -33,7 +33,7 @@ no guess can be tried against them. Kept are addresses, UIDs, times, images, nam
 and pods. Other labels and annotations, selectors of Services and names of ports are never in a bundle, nor are Secrets, ConfigMaps and what kubectl apply was given. Look through it before you publish it: in a
 log line, what is called like no object of the cluster any more is known as a name only behind its namespace. --redact=false leaves all names, for people who may see them.
 
-The ClusterRole view has what it reads, but for nodes (list), whose names it replaces, and what agents serve (create pods/exec; "proxyagent dump" is all that it runs).
+The ClusterRole view has what it reads, but for nodes (list), whose names it replaces, and what agents serve (get and create pods/exec; "proxyagent dump" is all that it runs).
 
 Exit status: 0 the archive is written, 2 it is not.`,
 		Example: `  kubectl clusterip bundle

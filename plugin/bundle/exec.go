@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
-
-	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 // execute runs a program in a pod and returns what it prints, as `kubectl exec` does: each API
@@ -28,10 +25,9 @@ func execute(ctx context.Context, config *rest.Config, p pod, command ...string)
 	if err != nil {
 		return "", err
 	}
-	var out end
-	var complaint bytes.Buffer
+	var out, complaint end
 	if err := e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &complaint}); err != nil {
-		return out.String(), fmt.Errorf("%w %s", err, wording.Cut(strings.TrimSpace(complaint.String()), mostOfText))
+		return out.String(), fmt.Errorf("%w %s", err, shortened(strings.TrimSpace(complaint.String())))
 	}
 	return out.String(), nil
 }

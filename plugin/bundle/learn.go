@@ -32,10 +32,30 @@ func (b *bundle) learn(ctx context.Context) (err error) {
 		b.say("the agents: %v", err)
 	}
 	b.pods(ctx)
+	if b.redact {
+		b.names = newNames(b.namespace)
+	}
+	err = b.learnAll(ctx)
+	if err != nil && b.redact {
+		return fmt.Errorf("%w; all names have to be known that are replaced: ask an admin for the bundle, or give --redact=false", err)
+	}
+	if err != nil {
+		b.say("ServiceCIDRs and policies: %v", err)
+	}
+	return nil
+}
+
+// learnAll reads what has names.
+func (b *bundle) learnAll(ctx context.Context) error {
+	ranges, policies, err := b.s.RangesAndPolicies(ctx)
+	if err != nil {
+		return err
+	}
+	b.cidrs, b.policies = ranges.Items, policies.Items
+	b.learnPolicies(b.cidrs, b.policies)
 	if !b.redact {
 		return nil
 	}
-	b.names = newNames(b.namespace)
 	for _, one := range []struct {
 		kind string
 		of   schema.GroupVersionKind
@@ -44,27 +64,26 @@ func (b *bundle) learn(ctx context.Context) (err error) {
 		{ofService, corev1.SchemeGroupVersion.WithKind("ServiceList")},
 	} {
 		if err := b.learnNames(ctx, one.kind, one.of); err != nil {
-			return fmt.Errorf("%w; all names have to be known that are replaced: ask an admin for the bundle, or give --redact=false", err)
+			return err
 		}
 	}
 	b.names.add(ofNamespace, b.s.Namespace) // which need not exist
-	b.learnUser(ctx)
 	b.learnHosts(ctx)
-	return nil
+	return b.learnUser(ctx)
 }
 
 // learnUser gives a pseudonym to the user, whom a refusal of the API server names.
-func (b *bundle) learnUser(ctx context.Context) {
+func (b *bundle) learnUser(ctx context.Context) error {
 	c, err := authenticationv1client.NewForConfig(b.s.Config)
 	review := &authenticationv1.SelfSubjectReview{}
 	if err == nil {
 		review, err = c.SelfSubjectReviews().Create(ctx, review, metav1.CreateOptions{})
 	}
 	if err != nil {
-		b.say("a pseudonym of the user: %v", err)
-		return
+		return fmt.Errorf("asking who the user is: %w", err)
 	}
-	b.names.add(ofUser, review.Status.UserInfo.Username)
+	b.names.addUser(review.Status.UserInfo.Username)
+	return nil
 }
 
 // learnNames gives pseudonyms to the objects of a kind. Those of the operator itself are kept.

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// onPage is how many objects are read, and written, at once.
-	onPage = 500
+	// onPage is how many objects are read, and written, at once: each may have 1.5 MiB.
+	onPage = 100
 	// mostObjects is how many of a kind are in a bundle, of events how many are read.
 	mostObjects = 100_000
 	// mostEvents is how many events are in a bundle: tenants may write some in the operator's name.

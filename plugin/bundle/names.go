@@ -5,10 +5,12 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // names has the pseudonyms of one bundle. A word is one pseudonym, whatever is called so: a
@@ -20,6 +22,8 @@ type names struct {
 	count   map[string]int // by kind
 	longest int
 	kept    map[string]bool
+	// user is replaced wherever it stands: it may have any character.
+	user *strings.Replacer
 }
 
 // newNames returns names that keep some.
@@ -76,13 +80,32 @@ func (n *names) addHost(kind string, all ...string) {
 	}
 }
 
+// longestName is that of a label's key. What is longer names no object: an Event may say so all the
+// same, of any length, and each word of all texts would be compared with it.
+const longestName = validation.DNS1123SubdomainMaxLength + len("/") + validation.LabelValueMaxLength
+
 // covers reports whether a text can stand for what has to be covered.
 func (n *names) covers(text string) bool {
-	if n.kept[text] || !strings.ContainsFunc(text, unicode.IsLetter) {
+	if n.kept[text] || len(text) > longestName || !strings.ContainsFunc(text, unicode.IsLetter) {
 		return false
 	}
 	_, err := netip.ParseAddr(text)
 	return err != nil
+}
+
+// addUser gives a pseudonym to the user, as errors and JSON quote the name too. One that every
+// installer of Kubernetes makes is no name.
+func (n *names) addUser(name string) {
+	if n == nil || n.kept[name] || !strings.ContainsFunc(name, unicode.IsLetter) {
+		return
+	}
+	if n.covers(name) && alphanumeric(name[0]) && !strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII || !inName(byte(r)) }) {
+		n.add(ofUser, name) // text finds it, and not in the middle of a word
+		return
+	}
+	quoted := strings.Trim(strconv.Quote(name), `"`)
+	ascii := strings.Trim(strconv.QuoteToASCII(name), `"`)
+	n.user = strings.NewReplacer(ascii, ofUser+"-1", quoted, ofUser+"-1", name, ofUser+"-1")
 }
 
 // addSelectors gives pseudonyms to what selectors choose by. The keys of Kubernetes are no names.

@@ -2,8 +2,8 @@ package bundle
 
 import (
 	"bytes"
-	"cmp"
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -15,32 +15,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/inspect"
 )
 
 // rangesAndPolicies adds both with their conditions, whole but for their metadata.
-func (b *bundle) rangesAndPolicies(ctx context.Context) error {
-	ranges, policies, err := b.s.RangesAndPolicies(ctx)
-	if err != nil {
-		return err
-	}
+func (b *bundle) rangesAndPolicies(context.Context) error {
 	if !b.s.Policies {
 		b.say("policies: the API server does not serve ServiceCIDRPolicies; the operator is not installed, or its CustomResourceDefinition is not")
 	}
-	b.learnPolicies(ranges.Items, policies.Items)
 	var all []any
-	for i := range ranges.Items {
-		all = append(all, &ranges.Items[i])
+	for i := range b.cidrs {
+		all = append(all, &b.cidrs[i])
 	}
 	if err := b.addObjects("servicecidrs", all...); err != nil {
 		return err
 	}
 	all = nil
-	for i := range policies.Items {
-		all = append(all, &policies.Items[i])
+	for i := range b.policies {
+		all = append(all, &b.policies[i])
 	}
 	return b.addObjects("servicecidrpolicies", all...)
 }
@@ -83,7 +77,7 @@ func (b *bundle) admission(ctx context.Context) error {
 		b.say("what the API server asks or enforces: %s", unknown)
 	}
 	b.learnConfigurations(a)
-	return cmp.Or(
+	return errors.Join(
 		b.addSeen("mutatingwebhookconfiguration", a.Mutating.Object, a.Bundles()), b.addSeen("validatingwebhookconfiguration", a.Validating.Object, a.Bundles()),
 		b.addSeen("validatingadmissionpolicy", a.Exclusive.Object, nil), b.addSeen("validatingadmissionpolicybinding", a.Keeper.Object, nil),
 	)
@@ -102,10 +96,10 @@ func (b *bundle) addSeen(name string, o any, bundles []check.Bundle) error {
 // said adds what a command says, as text and as JSON.
 func (b *bundle) said(name string, write func(io.Writer, string) error) error {
 	var text, json bytes.Buffer
-	if err := cmp.Or(write(&text, ""), write(&json, "json")); err != nil {
+	if err := errors.Join(write(&text, ""), write(&json, "json")); err != nil {
 		return err
 	}
-	return cmp.Or(b.archive.text(name+".txt", text.String()), b.archive.decoded(name+".json", json.Bytes()))
+	return errors.Join(b.archive.text(name+".txt", text.String()), b.archive.decoded(name+".json", json.Bytes()))
 }
 
 func (b *bundle) ranges(ctx context.Context) error {
@@ -160,7 +154,7 @@ func (b *bundle) learnRegarding(about corev1.ObjectReference) {
 	case "Service":
 		b.learnService(about.Namespace, about.Name, true)
 	case "Node":
-		b.names.addHost(ofNode, about.Name)
+		b.names.add(ofNode, about.Name)
 	case "ServiceCIDR":
 		b.names.add(ofRange, about.Name)
 	case "ServiceCIDRPolicy":
@@ -178,8 +172,8 @@ func eventOf(e *corev1.Event) event {
 		last = e.EventTime.Time
 	}
 	return event{
-		Time: last.UTC().Format(time.RFC3339), Count: count, Type: e.Type, Reason: wording.Cut(e.Reason, mostOfText), Component: component(e),
-		Kind: about.Kind, Namespace: about.Namespace, Name: about.Name, Message: wording.Cut(e.Message, mostOfText),
+		Time: last.UTC().Format(time.RFC3339), Count: count, Type: shortened(e.Type), Reason: shortened(e.Reason), Component: shortened(component(e)),
+		Kind: shortened(about.Kind), Namespace: shortened(about.Namespace), Name: shortened(about.Name), Message: shortened(e.Message),
 	}
 }
 

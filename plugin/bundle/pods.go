@@ -99,7 +99,7 @@ func (b *bundle) managerLogs(ctx context.Context) error {
 // agentLogs adds the ends of the logs of some agents, and what these serve.
 func (b *bundle) agentLogs(ctx context.Context) error {
 	some := b.first(b.agentPods, b.agents, "logs and dumps of agents")
-	return cmp.Or(b.logs(ctx, some), b.dumps(ctx, some))
+	return errors.Join(b.logs(ctx, some), b.dumps(ctx, some))
 }
 
 // first are so many pods, and says how many are left out.
@@ -117,7 +117,7 @@ func (b *bundle) logs(ctx context.Context, all []pod) error {
 	}
 	err := b.askAll(ctx, all, "the log of", "logs/%s.txt", func(ctx context.Context, p pod) (string, error) { return b.logOf(ctx, p, false) })
 	before := slices.DeleteFunc(slices.Clone(all), func(p pod) bool { return !p.Restarted })
-	return cmp.Or(err, b.askAll(ctx, before, "the log before the restart of", "logs/%s.previous.txt", func(ctx context.Context, p pod) (string, error) {
+	return errors.Join(err, b.askAll(ctx, before, "the log before the restart of", "logs/%s.previous.txt", func(ctx context.Context, p pod) (string, error) {
 		return b.logOf(ctx, p, true)
 	}))
 }
@@ -125,8 +125,10 @@ func (b *bundle) logs(ctx context.Context, all []pod) error {
 // dumps has agents say what they serve. It is a program in their pods that asks them, on the node:
 // an agent tells no other machine.
 func (b *bundle) dumps(ctx context.Context, all []pod) error {
-	if refused, err := b.mayAll(ctx, all, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "exec"}); err != nil || refused {
-		return err
+	for _, verb := range []string{"get", "create"} { // a WebSocket is opened by the one, and API servers of 1.35 and later want the other too
+		if refused, err := b.mayAll(ctx, all, authorizationv1.ResourceAttributes{Verb: verb, Resource: "pods", Subresource: "exec"}); err != nil || refused {
+			return err
+		}
 	}
 	return b.askAll(ctx, all, "what is served by", "agents/%s.dump.txt", func(ctx context.Context, p pod) (string, error) {
 		return execute(ctx, b.s.Config, p, "/proxyagent", "dump")
@@ -197,16 +199,12 @@ func (b *bundle) logOf(ctx context.Context, p pod, previous bool) (string, error
 }
 
 // end keeps the end of what is written: between one and two times mostOfLog while it is written.
-type end struct {
-	bytes.Buffer
-	cut bool
-}
+type end struct{ bytes.Buffer }
 
 // Write implements io.Writer.
 func (e *end) Write(p []byte) (int, error) {
 	if e.Len() > 2*mostOfLog {
 		e.Next(e.Len() - mostOfLog)
-		e.cut = true
 	}
 	return e.Buffer.Write(p)
 }
@@ -220,10 +218,7 @@ func (e *end) ReadFrom(r io.Reader) (int64, error) {
 func (e *end) String() string {
 	text := e.Buffer.String()
 	if over := len(text) - mostOfLog; over > 0 {
-		text, e.cut = text[over:], true
-	}
-	if e.cut {
-		_, text, _ = strings.Cut(text, "\n")
+		_, text, _ = strings.Cut(text[over:], "\n")
 	}
 	return text
 }

@@ -16,6 +16,9 @@ func (n *names) text(words string) string {
 	if n == nil {
 		return words
 	}
+	if n.user != nil {
+		words = n.user.Replace(words)
+	}
 	var out strings.Builder
 	for i := 0; i < len(words); {
 		if begins(words, i) {
@@ -68,7 +71,7 @@ const mostOfSequence = 24
 // nameIn is the size of the longest name with which a text begins, 0 without one.
 func (n *names) nameIn(words string) (size int) {
 	for end := 1; end <= min(len(words), n.longest); end++ {
-		if c := words[end-1]; !alphanumeric(c) && strings.IndexByte("-./_@:", c) < 0 {
+		if !inName(words[end-1]) {
 			break
 		}
 		if (end == len(words) || !alphanumeric(words[end])) && n.of[words[:end]] != "" {
@@ -77,6 +80,9 @@ func (n *names) nameIn(words string) (size int) {
 	}
 	return size
 }
+
+// inName reports whether a name has such a character. Users have any (names.addUser).
+func inName(c byte) bool { return alphanumeric(c) || strings.IndexByte("-./_@:", c) >= 0 }
 
 // resources are what may follow a namespace in a path of the API, beside services.
 var resources = []string{"configmaps", "endpoints", "endpointslices", "events", "leases", "pods", "secrets", "services"}

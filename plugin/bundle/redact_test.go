@@ -2,11 +2,13 @@ package bundle
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -131,4 +133,50 @@ func FuzzText(f *testing.F) {
 			t.Errorf("%q without a name", same)
 		}
 	})
+}
+
+// An API server takes any text for the name of a user, and quotes it in refusals.
+func TestUsers(t *testing.T) {
+	for _, name := range []string{"alice", "https://issuer.example#alice", "alice+ops", "Alice Smith", "jörg", `CORP\alice`, "_alice", strings.Repeat("a b", 1000)} {
+		n := newNames()
+		n.addUser(name)
+		for _, text := range []string{fmt.Sprintf("User %s cannot", name), fmt.Sprintf("User %q cannot", name), fmt.Sprintf("User %+q cannot", name)} {
+			if got := n.text(text); strings.Trim(got, `"`) != got || !strings.Contains(got, "user-1") || len(got) > len(`User "user-1" cannot`) {
+				t.Errorf("of %.100q remains %.100q", text, got)
+			}
+		}
+		if got := n.text("malice and aliceland"); name == "alice" && got != "malice and aliceland" {
+			t.Errorf("parts of words are replaced: %q", got)
+		}
+	}
+}
+
+// An Event says that it is about an object whose name no API server takes.
+func TestLongNames(t *testing.T) {
+	e := &corev1.Event{Type: long, Reason: long, Message: long, InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: long, Name: long}}
+	e.Source.Component = long
+	n := newNames()
+	(&bundle{names: n}).learnRegarding(e.InvolvedObject)
+	if n.longest > longestName {
+		t.Errorf("a name has %d bytes: each word of all texts is compared with it", n.longest)
+	}
+	if text, err := json.Marshal(eventOf(e)); err != nil || len(text) > 8*mostOfText {
+		t.Errorf("an event has %d bytes, error %v", len(text), err)
+	}
+}
+
+// long is a name that is cut somewhere, and has to leave nothing of itself.
+var long = strings.Repeat("a-", 150_000)
+
+func TestShortened(t *testing.T) {
+	n := given()
+	for i := range mostOfText {
+		text := strings.Repeat("x ", mostOfText)[:i] + " shop-web " + strings.Repeat("y", mostOfText)
+		if got := n.text(shortened(text)); len(got) > mostOfText+len("service-1") || strings.Contains(got, "sho") {
+			t.Fatalf("with a name at %d: %q", i, got)
+		}
+	}
+	if got := shortened(long); got != left {
+		t.Errorf("of one word remains %.50q", got)
+	}
 }

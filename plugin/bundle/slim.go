@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 )
 
@@ -95,11 +94,23 @@ var metadata = fields{
 // mostOfList is how many entries are kept of a list or a map that a user wrote.
 const mostOfList = 64
 
+// shortened cuts a text between two words: of a name that is cut in two no pseudonym would be found.
+func shortened(text string) string {
+	if len(text) <= mostOfText {
+		return text
+	}
+	text = text[:mostOfText-len(left)]
+	return text[:strings.LastIndexAny(text, " \t\n\"',;()[]{}")+1] + left
+}
+
+// left stands for what is left out of a text.
+const left = "..."
+
 // bounded cuts what a user may make as large as an object may be.
 func bounded(v any) any {
 	switch v := v.(type) {
 	case string:
-		return wording.Cut(v, mostOfText)
+		return shortened(v)
 	case []any:
 		if more := len(v) - mostOfList; more > 0 {
 			v = append(v[:mostOfList:mostOfList], fmt.Sprintf("and %d more", more))

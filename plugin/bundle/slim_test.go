@@ -41,9 +41,9 @@ func TestSlimService(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"metadata":{"annotations":{"clusterip-operator.io/endpoint-weights":"10 bytes","clusterip-operator.io/former-ips":"10.96.0.7",` +
-		`"clusterip-operator.io/renumbering":"6 bytes","clusterip-operator.io/scheduler":"X..."},"labels":{"service.kubernetes.io/service-proxy-name":"other","team":"blue"},` +
+		`"clusterip-operator.io/renumbering":"6 bytes","clusterip-operator.io/scheduler":"..."},"labels":{"service.kubernetes.io/service-proxy-name":"other","team":"blue"},` +
 		`"name":"web","namespace":"shop","uid":"u"},"spec":{"clusterIPs":["10.96.0.9","fd00::9"],"ports":[{"port":80}],"type":"ClusterIP"},"status":{"loadBalancer":{}}}`
-	if diff := cmp.Diff(want, strings.Replace(string(text), strings.Repeat("x", mostOfText-3), "X", 1)); diff != "" {
+	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Error(diff)
 	}
 }

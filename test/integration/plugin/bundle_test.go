@@ -167,7 +167,7 @@ var _ = Describe("bundle", Ordered, func() {
 		files, result := bundled(ctx, reader.Kubeconfig)
 		Expect(reader.Refused()).To(BeEmpty())
 		Expect(containing(files, append(slices.Clone(never), "acquisition", "projectx-backend", "machine-berlin")...)).To(BeEmpty())
-		for _, text := range []string{"names of nodes: the user may not list nodes, so that only those have pseudonyms", "pods/exec: the user may not create pods/exec in namespace kube-system"} {
+		for _, text := range []string{"names of nodes: the user may not list nodes, so that only those have pseudonyms", "pods/exec: the user may not get pods/exec in namespace kube-system"} {
 			Expect(files["errors.txt"]).To(ContainSubstring(text))
 			Expect(result.Stderr).To(ContainSubstring("Not in the bundle: " + text))
 		}
