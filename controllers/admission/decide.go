@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -109,11 +110,17 @@ func (in inputs) refuseCooling(c choice) *steering.Refusal {
 	return steering.Cools(policy.Name, c.address, c.coolDown.Released.Add(d), c.coolDown.Service, in.subject.NamespacedName)
 }
 
-// additional checks the annotation that asks for additional addresses, when it is new.
+// additional checks the annotation that asks for additional addresses, when it is new. What the
+// Service asks for already it keeps: where a range was cordoned since, or given to another policy, the
+// owner of the Service can still ask for more, and for less.
 func (in inputs) additional() (*steering.Refusal, []string) {
 	asked := in.service.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom]
-	if in.old != nil && in.old.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom] == asked {
-		return nil, nil
+	var before []string
+	if in.old != nil {
+		if in.old.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom] == asked {
+			return nil, nil
+		}
+		before, _ = steering.ParseFrom(in.old.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom]) // what it asked for, if it was well-formed
 	}
 	names, err := steering.ParseFrom(asked)
 	if err != nil {
@@ -122,6 +129,9 @@ func (in inputs) additional() (*steering.Refusal, []string) {
 	}
 	var unknown []string
 	for _, name := range names {
+		if slices.Contains(before, name) {
+			continue
+		}
 		if refusal := in.policies.AllowsAdditional(in.subject, name); refusal != nil {
 			return &steering.Refusal{Message: fmt.Sprintf("annotation %s: %s", v1alpha1.AnnotationAdditionalFrom, refusal.Message)}, nil
 		}

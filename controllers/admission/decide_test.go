@@ -169,6 +169,8 @@ func TestDecide(t *testing.T) {
 			Message: `ServiceCIDRPolicy "blue": ServiceCIDR blue is not open to this Service`, Why: "the policy keeps 10.0.1.0/24 for the Services that it selects"}},
 		"additional addresses of others, which it has had": {service: annotated(corev1Service("a", "10.0.0.77"), "blue"),
 			old: annotated(corev1Service("a", "10.0.0.77"), "blue"), want: decided{Have: []string{"10.0.0.77"}}},
+		"additional addresses, and others that no policy allows any more": {service: labelled(annotated(corev1Service("a", "10.0.0.77"), "kubernetes,blue")),
+			old: labelled(annotated(corev1Service("a", "10.0.0.77"), "kubernetes")), want: decided{Have: []string{"10.0.0.77"}}},
 		"additional addresses of nothing": {service: annotated(corev1Service("a"), "green,grey"), more: true, want: decided{Fill: four, Steered: []string{"more"}, Warnings: []string{
 			"annotation clusterip-operator.io/additional-ips-from: there is no ServiceCIDR green, grey yet; the Service gets its address when there is"}}},
 		"additional junk": {service: annotated(corev1Service("a"), "kubernetes;blue"), want: decided{

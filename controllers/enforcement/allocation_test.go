@@ -82,6 +82,11 @@ var _ = Describe("The API server gives out addresses as policies say, also when 
 		external := put(ctx, framework.NewService("plain", "external", framework.ExternalName("example.com")))
 		external.Spec.Type, external.Spec.ExternalName, external.Spec.ClusterIP, external.Spec.Ports = corev1.ServiceTypeClusterIP, "", "10.5.0.7", first.Spec.Ports
 		Expect(admin.Update(ctx, external)).To(Succeed())
+		emptied := put(ctx, framework.NewService("plain", "emptied", framework.ExternalName("example.com")))
+		change(ctx, emptied, `{"metadata":{"managedFields":[{}]}}`)
+		Expect(emptied.ManagedFields).To(BeEmpty())
+		emptied.Spec.Type, emptied.Spec.ExternalName, emptied.Spec.ClusterIP, emptied.Spec.Ports = corev1.ServiceTypeClusterIP, "", "10.5.0.8", first.Spec.Ports
+		Expect(admin.Update(ctx, emptied)).To(Succeed())
 		single := put(ctx, service("plain", "growing", nil, "10.96.0.21"))
 		single.Spec.ClusterIPs = []string{"10.96.0.21", "fd00:5::5"}
 		single.Spec.IPFamilies, single.Spec.IPFamilyPolicy = nil, new(corev1.IPFamilyPolicyRequireDualStack)

@@ -74,16 +74,17 @@ func (r *Reconciler) cordons() []source.TypedSource[string] {
 	}
 	seen := map[string]string{}
 	return []source.TypedSource[string]{steering.NewChanges(r.Policies, func() (names []string) {
-		policies := r.Policies.Current()
+		policies, now := r.Policies.Current(), map[string]string{}
 		for _, c := range r.Index.ServiceCIDRs() {
 			var by []string
 			for _, rg := range c.Ranges {
 				by = append(by, cordonedBy(policies, rg))
 			}
-			if now := strings.Join(by, ","); now != seen[c.Name] {
-				seen[c.Name], names = now, append(names, c.Name)
+			if now[c.Name] = strings.Join(by, ","); now[c.Name] != seen[c.Name] {
+				names = append(names, c.Name)
 			}
 		}
+		seen = now // without those that are gone
 		return names
 	})}
 }
