@@ -82,6 +82,9 @@ func (h *ServiceSteerer) draw(ctx context.Context, in inputs, s slot) (netip.Add
 func (h *ServiceSteerer) fromReservation(ctx context.Context, in inputs, s slot) (netip.Addr, bool) {
 	for _, r := range s.reserved {
 		for a := range r.Addresses() {
+			if by := h.Policies.Current().Restriction(a); by != nil && by.Allocation == v1alpha1.AllocationCordoned { // since the request came
+				continue
+			}
 			if h.Index.State(a) != allocator.Allocated && h.take(ctx, in, a) {
 				return a, true
 			}

@@ -130,6 +130,9 @@ func tell(a *cli.Session, p plan) {
 	if len(p.pruned) > 0 {
 		cli.Write(a.ErrOut, "%d Services are gone, and their reservations are taken out: %s\n", len(p.pruned), first(p.pruned))
 	}
+	if len(p.moved) > 0 {
+		cli.Write(a.ErrOut, "%d addresses are not reserved for their Service of before any more: %s\n", len(p.moved), first(p.moved))
+	}
 	if len(p.elsewhere) > 0 {
 		cli.Write(a.ErrOut, "%d addresses are left out, for another reservation keeps them: %s\n", len(p.elsewhere), first(p.elsewhere))
 	}

@@ -46,6 +46,9 @@ type plan struct {
 	gone, pruned []string
 	// elsewhere says of addresses that they are left out, because another policy reserves them.
 	elsewhere []string
+	// moved says of addresses that they are not reserved for the Service of before any more, which is
+	// gone or has others. It may have lost them in a restore without a webhook.
+	moved []string
 }
 
 // newPlan decides what each policy reserves. The error says that the name is taken.
@@ -158,6 +161,9 @@ func (in inputs) revised(o *v1alpha1.ServiceCIDRPolicy, wanted map[netip.Addr]st
 	for _, r := range o.Spec.Reservations {
 		a := addressOf(r)
 		if service, ok := wanted[a]; ok {
+			if r.For != service {
+				p.moved = append(p.moved, fmt.Sprintf("%s from Service %s to %s", a, r.For, service))
+			}
 			r.For = service
 			delete(wanted, a)
 		} else if a.IsValid() && !in.stays(r, a, settled, p) {
@@ -176,6 +182,9 @@ func (in inputs) stays(r v1alpha1.Reservation, a netip.Addr, settled map[string]
 	case in.namespace != "" && namespace != in.namespace, !in.inRange(a):
 		return true // not asked about
 	case exists:
+		if has {
+			p.moved = append(p.moved, fmt.Sprintf("%s from Service %s, which does not have it now", a, r.For))
+		}
 		return !has
 	case in.prune:
 		p.pruned = append(p.pruned, r.For)

@@ -55,7 +55,7 @@ func told(p plan) (out []string) {
 			out = append(out, o.Name+": nothing")
 		}
 	}
-	for what, names := range map[string][]string{"gone": p.gone, "pruned": p.pruned, "elsewhere": p.elsewhere} {
+	for what, names := range map[string][]string{"gone": p.gone, "pruned": p.pruned, "elsewhere": p.elsewhere, "moved": p.moved} {
 		for _, name := range names {
 			out = append(out, what+" "+name)
 		}
@@ -121,11 +121,11 @@ func TestNewPlan(t *testing.T) {
 		},
 		"a Service has another address now": {
 			services: []corev1.Service{db}, policies: []v1alpha1.ServiceCIDRPolicy{reserving("services", "services", "10.96.0.77 for shop/db")},
-			want: []string{"services: 10.96.0.10 for shop/db"},
+			want: []string{"moved 10.96.0.77 from Service shop/db, which does not have it now", "services: 10.96.0.10 for shop/db"},
 		},
 		"a Service has none any more": {
 			services: []corev1.Service{service("shop/db", "None")}, policies: []v1alpha1.ServiceCIDRPolicy{reserving("services", "services", "10.96.0.10 for shop/db")},
-			want: []string{"services: nothing"},
+			want: []string{"moved 10.96.0.10 from Service shop/db, which does not have it now", "services: nothing"},
 		},
 		"a Service is being renumbered": {
 			services: []corev1.Service{as(service("shop/db"), corev1.ServiceTypeExternalName, v1alpha1.ExternalNameRenumbering)},
@@ -134,7 +134,7 @@ func TestNewPlan(t *testing.T) {
 		},
 		"an address has become another Service's": {
 			services: []corev1.Service{db}, policies: []v1alpha1.ServiceCIDRPolicy{reserving("services", "services"), reserving("services-2", "services", "10.96.0.10 for shop/old")},
-			want: []string{"services-2: 10.96.0.10 for shop/db", "services: nothing"},
+			want: []string{"moved 10.96.0.10 from Service shop/old to shop/db", "services-2: 10.96.0.10 for shop/db", "services: nothing"},
 		},
 		"another policy reserves": {
 			services: []corev1.Service{web, db}, policies: []v1alpha1.ServiceCIDRPolicy{reserving("dns", "", "10.96.0.10 for shop/db", "10.96.0.8-10.96.0.9"), reserving("shop", "shop", "fd00::9 for shop/web")},
