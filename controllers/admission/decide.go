@@ -111,8 +111,8 @@ func (in inputs) refuseCooling(c choice) *steering.Refusal {
 }
 
 // additional checks the annotation that asks for additional addresses, when it is new. What the
-// Service asks for already it keeps: where a range was cordoned since, or given to another policy, the
-// owner of the Service can still ask for more, and for less.
+// Service asks for already it keeps: where a range was cordoned since, or given to another policy,
+// the owner of the Service can still ask for more, and for less.
 func (in inputs) additional() (*steering.Refusal, []string) {
 	asked := in.service.Metadata.Annotations[v1alpha1.AnnotationAdditionalFrom]
 	var before []string

@@ -94,7 +94,8 @@ var metadata = fields{
 // mostOfList is how many entries are kept of a list or a map that a user wrote.
 const mostOfList = 64
 
-// shortened cuts a text between two words: of a name that is cut in two no pseudonym would be found.
+// shortened cuts a text between two words: no pseudonym would be found of a name that is cut in
+// two.
 func shortened(text string) string {
 	if len(text) <= mostOfText {
 		return text
