@@ -176,8 +176,18 @@ var _ = Describe("bundle", Ordered, func() {
 
 	It("names no user whom the API server refuses", func(ctx SpecContext) {
 		c.Kubectl(ctx, "create", "clusterrolebinding", "jane", "--clusterrole=system:aggregate-to-view", "--user=jane@example.org")
-		Eventually(c.Kubectl).WithArguments(ctx, "auth", "can-i", "list", "services", "--as=jane@example.org").Should(HavePrefix("yes"))
-		files, result := bundled(ctx, cluster.KubeconfigOf(suite.Must(c.ConfigForUser("jane@example.org"))))
+		awaitList(ctx, "jane@example.org", "services")
+		kubeconfig := cluster.KubeconfigOf(suite.Must(c.ConfigForUser("jane@example.org")))
+		refused := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: kubeconfig, Args: []string{"bundle", "-o", "-"}}))
+		Expect(refused).To(And(HaveField("ExitCode", 2), HaveField("Stdout", ""), HaveField("Stderr", ContainSubstring("all names have to be known"))), "those of policies too")
+
+		c.Kubectl(ctx, "create", "clusterrole", "ranges", "--verb=get,list", "--resource=servicecidrs.networking.k8s.io,servicecidrpolicies.clusterip-operator.io")
+		c.Kubectl(ctx, "create", "clusterrolebinding", "jane-ranges", "--clusterrole=ranges", "--user=jane@example.org")
+		DeferCleanup(func(ctx SpecContext) {
+			c.Kubectl(ctx, "delete", "clusterrolebinding/jane", "clusterrolebinding/jane-ranges", "clusterrole/ranges")
+		})
+		awaitList(ctx, "jane@example.org", "servicecidrpolicies.clusterip-operator.io")
+		files, result := bundled(ctx, kubeconfig)
 		Expect(result.Stderr).To(MatchRegexp(`Not in the bundle: the Lease: .*User "jane@example.org" cannot`), "who reads it is the user")
 		Expect(files["errors.txt"]).To(MatchRegexp(`(?m)^the Lease: .*User "user-1" cannot`))
 		Expect(containing(files, append(slices.Clone(never), "jane@example.org", "acquisition", "projectx-backend")...)).To(BeEmpty())

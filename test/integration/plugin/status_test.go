@@ -110,7 +110,7 @@ var _ = Describe("status", Ordered, func() {
 			c.Kubectl(ctx, "create", "clusterrolebinding", "outsider-"+role[:6], "--clusterrole="+role, "--user=outsider")
 		}
 		for _, resource := range []string{"services", "servicecidrpolicies.clusterip-operator.io"} {
-			Eventually(c.Kubectl).WithArguments(ctx, "auth", "can-i", "list", resource, "--as=outsider").Should(HavePrefix("yes"))
+			awaitList(ctx, "outsider", resource)
 		}
 		outsider := cluster.KubeconfigOf(suite.Must(c.ConfigForUser("outsider")))
 		result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: outsider, Args: []string{"check"}}))

@@ -63,3 +63,9 @@ func refuses(ctx context.Context, words string, args ...string) {
 	Expect(result.ExitCode).To(Equal(2), result.String())
 	Expect(result.Stderr).To(ContainSubstring(words))
 }
+
+// awaitList waits until RBAC knows that a user may list a resource. Until then kubectl ends with 1.
+func awaitList(ctx context.Context, user, resource string) {
+	GinkgoHelper()
+	Eventually(framework.Kubectl).WithArguments(ctx, c.Kubeconfig(), "auth", "can-i", "list", resource, "--as="+user).Should(HavePrefix("yes"))
+}
