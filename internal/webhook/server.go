@@ -74,12 +74,12 @@ func SetupWithManager(mgr manager.Manager, o Options, certificate Certificate, h
 	if err := errors.Join(err, badPort); err != nil {
 		return fmt.Errorf("the address of the webhooks: %w", err)
 	}
-	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+	server := &server{Server: webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS12
 		// Without HTTP/2 an API server opens several connections, which spread over the replicas.
 		c.NextProtos = []string{"http/1.1"}
 		c.GetCertificate = certificate
-	}}})
+	}}})}
 	for path, handler := range handlers {
 		server.Register(path, handler)
 	}
