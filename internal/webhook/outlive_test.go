@@ -58,7 +58,7 @@ func TestARequestOutlivesTheManager(t *testing.T) {
 	url, client, end := serving(t, func(ctx context.Context) {
 		close(came)
 		<-goOn
-		time.Sleep(100 * time.Millisecond) // for what would end the context
+		time.Sleep(draining + 200*time.Millisecond) // by then the server is stopped
 		at = ctx.Err()
 	})
 	answered := make(chan string, 1)
@@ -100,6 +100,36 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	if response, err := client.Do(request); err == nil {
 		_ = response.Body.Close()
 		t.Error("a client that hung up has an answer")
+	}
+	<-ended
+}
+
+// A connection that an API server keeps is not closed under a request: the last answer says so.
+func TestConnectionsAreDrained(t *testing.T) {
+	url, client, end := serving(t, func(context.Context) {})
+	ask := func() (last bool) {
+		response, err := client.Post(url, "text/plain", strings.NewReader("asked"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		return response.Close
+	}
+	if ask() {
+		t.Fatal("a server that runs closes its connections")
+	}
+	ended := make(chan struct{})
+	go func() {
+		end()
+		close(ended)
+	}()
+	for !ask() {
+		select {
+		case <-ended:
+			t.Fatal("the server has ended, and has not said so on a connection that was in use")
+		default:
+		}
 	}
 	<-ended
 }
