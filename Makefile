@@ -37,7 +37,7 @@ test: ## Unit tests, the core stories on Kubernetes 1.37, and real packets: abou
 test-unit: ## Only what needs no control plane: seconds.
 	hack/test.sh unit
 
-test-all: ## What CI runs, `make test` and `make verify` included: 40 minutes on two cores. Commit first.
+test-all: ## What CI runs, `make test` and `make verify` included: 22 to 33 minutes on two cores. Commit first.
 	@status=0; hack/test.sh all || status=1; hack/verify.sh || status=1; exit $$status
 
 test-versions: ## Of soak, the core stories on each minor release of Kubernetes, and the tables of docs/versions.md (VERSIONS=1.34: on that one alone, and no tables).

@@ -45,12 +45,13 @@ unit) filter='' parallel=2 timeout=10m upstream=() ;;
 	;;
 esac
 
-# packages prints import path and folder of the packages that do (ginkgo) or do not (unit) test with Ginkgo.
+# packages prints import path and folder of the packages that do (ginkgo) or do not (unit) test with Ginkgo. One that imports its types alone has no
+# specs.
 packages() {
 	local invert=()
 	[ "$1" = ginkgo ] || invert=(-v)
 	go list -f '{{.ImportPath}} {{.Dir}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
-		{ grep "${invert[@]}" ' github.com/onsi/ginkgo/v2' || true; } | cut -d' ' -f1,2
+		{ grep "${invert[@]}" ' github.com/onsi/ginkgo/v2 ' || true; } | cut -d' ' -f1,2
 }
 
 # suites prints the packages that have specs for $what, so that no others are linked. A label of a whole suite is on its RunSpecs.

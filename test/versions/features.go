@@ -51,6 +51,7 @@ var features = []feature{
 	{name: "Growth by policy", on: native, sources: []source{in(steering, "growth")}},
 	{name: "Reservations", on: native, sources: []source{in(steering, "reservation")}},
 	{name: "Cool-down", on: native, sources: []source{in(steering, "cooldown")}},
+	{name: "Cordoned ranges, and ranges by request only", on: native, sources: []source{in(steering, "allocation")}},
 	{name: "Additional addresses", on: native, sources: []source{in(admission, "additional")}},
 	{name: "Webhooks: guards, certificates, outages, quotas", on: native, sources: []source{in(admission, "guard", "certificates", "outage", "quota")}},
 	{name: "`enforcement: APIServer`, by a ValidatingAdmissionPolicy", on: native, sources: []source{in("controllers/enforcement")}},
