@@ -50,8 +50,10 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return loop.Setup(mgr, loop.Options{Name: "growth", Workers: 1, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
 		source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(concerned)),
+		// Which ServiceCIDRs there are is an input of the compiled policies, and a reason to look at all
+		// growing ones. Counts and conditions of one concern those that draw from it.
 		steering.NewChanges(r.Policies, func() []string { return r.growing(every) }),
-		addressindex.Map(r.Index.Ranges(), func(string) []string { return r.growing(every) }),
+		addressindex.Map(r.Index.Ranges(), r.users),
 		addressindex.Map(r.Index.RangeUsage(debounce), r.users))
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -66,15 +65,16 @@ func (in inputs) prefixes() (out []netip.Prefix) {
 // enter notes what a ServiceCIDR means to a policy.
 func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alpha1.ServiceCIDRPolicy, policies *steering.Compiled) {
 	c, creator := addressindex.NewServiceCIDR(cidr), cidr.Annotations[v1alpha1.AnnotationCreatedFor]
-	owner := "ServiceCIDR " + c.Name
-	if creator != "" && creator != o.Name {
-		owner += fmt.Sprintf(", created for ServiceCIDRPolicy %q,", creator)
+	selected := selects(o.Spec.ServiceCIDRSelector.MatchLabels, c.Labels)
+	var usage v1alpha1.ServiceCIDRUsage
+	if selected {
+		usage = usageOf(cidr)
 	}
-	usage := usageOf(cidr)
-	selected := labels.SelectorFromSet(o.Spec.ServiceCIDRSelector.MatchLabels).Matches(labels.Set(c.Labels))
 	for _, rng := range c.Ranges {
-		in.obstacles = append(in.obstacles, addressindex.Network{Owner: owner, Prefix: rng.Prefix()})
-		if c.Terminating {
+		if slices.ContainsFunc(in.supernets, func(s supernet) bool { return s.prefix.Overlaps(rng.Prefix()) }) {
+			in.obstacles = append(in.obstacles, addressindex.Network{Owner: ownerOf(c.Name, creator, o.Name), Prefix: rng.Prefix()})
+		}
+		if c.Terminating || !selected && creator != o.Name {
 			continue
 		}
 		// The policy may be compiled without the range's labels. What other policies have is known.
@@ -95,6 +95,24 @@ func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alph
 			in.ranges = append(in.ranges, use)
 		}
 	}
+}
+
+// selects reports whether labels have all that a policy with growth selects by.
+func selects(wanted, has map[string]string) bool {
+	for key, value := range wanted {
+		if v, ok := has[key]; !ok || v != value {
+			return false
+		}
+	}
+	return true
+}
+
+// ownerOf names a ServiceCIDR to a policy, and the other policy for which it was created.
+func ownerOf(name, creator, policy string) string {
+	if creator == "" || creator == policy {
+		return "ServiceCIDR " + name
+	}
+	return fmt.Sprintf("ServiceCIDR %s, created for ServiceCIDRPolicy %q,", name, creator)
 }
 
 // withholds returns the other policy that has a range cordoned, or by request only where the policy

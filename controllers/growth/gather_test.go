@@ -2,6 +2,7 @@ package growth
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -96,7 +97,7 @@ func entered(cidr *networkingv1.ServiceCIDR, compiled steering.Inputs) inputs {
 	o := blue("it", 0, false)
 	compiled.Policies = append(compiled.Policies, o)
 	r := &Reconciler{Index: addressindex.New(), Clock: clocktesting.NewFakePassiveClock(now)}
-	var in inputs
+	in := inputs{supernets: []supernet{{netip.MustParsePrefix("10.128.0.0/16"), 24}, {netip.MustParsePrefix("fd00:10:128::/96"), 112}}}
 	r.enter(&in, cidr, o, steering.Compile(compiled))
 	return in
 }
@@ -137,6 +138,7 @@ func TestEnterCountsWhatThePolicyMayDrawFrom(t *testing.T) {
 			if tc.lost {
 				idle = ""
 			}
+			in.supernets = nil
 			want := inputs{
 				ranges:    []rangeUse{{prefix: netip.MustParsePrefix("10.128.0.0/24"), usage: allocator.Usage{Size: tc.want, Free: tc.want}, idle: idle}},
 				created:   []created{{name: "it", prefix: netip.MustParsePrefix("10.128.0.0/24"), ready: true, lost: tc.lost}},
@@ -146,6 +148,45 @@ func TestEnterCountsWhatThePolicyMayDrawFrom(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A ServiceCIDR of another policy matters as an obstacle, and only where blocks are cut from.
+func TestEnterForgetsWhatIsNoneOfThePolicy(t *testing.T) {
+	other := grownForIt("10.128.7.0/24", "10.129.0.0/24", "fd00:10:128::7:0/112", "fd00:10:129::/112")
+	other.Name, other.Labels, other.Annotations[v1alpha1.AnnotationCreatedFor] = "other", nil, "red"
+	in := entered(other, steering.Inputs{})
+	if want := networks(`ServiceCIDR other, created for ServiceCIDRPolicy "red",`, "10.128.7.0/24", "fd00:10:128::7:0/112"); !slices.Equal(in.obstacles, want) {
+		t.Errorf("obstacles %v, want %v", in.obstacles, want)
+	}
+	if len(in.ranges)+len(in.created) > 0 {
+		t.Errorf("the policy has ranges %v, created %v", in.ranges, in.created)
+	}
+}
+
+// BenchmarkEnter is what one look at a policy costs among a thousand ServiceCIDRs, ten of its own.
+func BenchmarkEnter(b *testing.B) {
+	o := blue("it", 0, false)
+	var cidrs []*networkingv1.ServiceCIDR
+	var compiled steering.Inputs
+	compiled.Policies = append(compiled.Policies, o)
+	for i := range 1000 {
+		c := grownForIt(fmt.Sprintf("10.%d.%d.0/24", i>>8, i&255), fmt.Sprintf("fd00:10:%x::/112", i))
+		if c.Name = fmt.Sprint("c-", i); i >= 10 {
+			c.Labels = nil
+			c.Annotations[v1alpha1.AnnotationCreatedFor] = "other"
+		}
+		cidrs, compiled.ServiceCIDRs = append(cidrs, c), append(compiled.ServiceCIDRs, addressindex.NewServiceCIDR(c))
+	}
+	r, s := &Reconciler{Index: addressindex.New(), Clock: clocktesting.NewFakePassiveClock(now)}, steering.Compile(compiled)
+	for b.Loop() {
+		in := inputs{supernets: []supernet{{netip.MustParsePrefix("10.0.0.0/18"), 24}}}
+		for _, c := range cidrs {
+			r.enter(&in, c, o, s)
+		}
+		if decide(in); len(in.ranges) != 20 {
+			b.Fatal(len(in.ranges))
+		}
 	}
 }
 

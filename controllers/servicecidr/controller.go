@@ -163,17 +163,13 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 	if r.Policies != nil {
 		policies = r.Policies.Current()
 	}
-	for _, c := range r.Index.ServiceCIDRs() {
-		if c.Name != cidr.Name {
-			continue
-		}
-		for _, rg := range c.Ranges {
-			prefixes = append(prefixes, rg.Prefix())
-			for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
-				use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b)), unsteered: r.Unsteered, cordoned: cordonedBy(policies, rg)}
-				use.perHour, use.known = r.history.rate(bandKey{c.Name, rg.Prefix(), b}, in.now, use.usage.Size-use.available())
-				in.bands = append(in.bands, use)
-			}
+	c, _ := r.Index.ServiceCIDR(cidr.Name)
+	for _, rg := range c.Ranges {
+		prefixes = append(prefixes, rg.Prefix())
+		for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
+			use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b)), unsteered: r.Unsteered, cordoned: cordonedBy(policies, rg)}
+			use.perHour, use.known = r.history.rate(bandKey{c.Name, rg.Prefix(), b}, in.now, use.usage.Size-use.available())
+			in.bands = append(in.bands, use)
 		}
 	}
 	in.overlaps = r.Index.Overlaps(prefixes, r.Networks)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gaissmai/bart"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,8 +36,10 @@ type Index struct {
 	addresses map[netip.Addr]entry
 	ranges    map[string]ServiceCIDR
 	// names are those of the ServiceCIDRs that have a prefix: an address is looked up at each event.
-	names allocator.PrefixTable[[]string]
-	nodes map[string][]netip.Prefix
+	names bart.Table[[]string]
+	// nodes have the networks of each node, nodesAt the names of the nodes that have a network.
+	nodes   map[string][]netip.Prefix
+	nodesAt bart.Table[[]string]
 	// declared are ranges of the default ServiceCIDR that its object cannot tell; see Declare.
 	declared []allocator.Range
 	// claimed counts the addresses that Services hold, covered those with their IPAddress (Relation).

@@ -35,12 +35,6 @@ func (c ServiceCIDR) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool { return r.Contains(a) })
 }
 
-func (c ServiceCIDR) overlaps(others []netip.Prefix) bool {
-	return slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool {
-		return slices.ContainsFunc(others, r.Prefix().Overlaps)
-	})
-}
-
 // RangeBand names a band of a range.
 type RangeBand struct {
 	CIDR netip.Prefix
@@ -74,7 +68,7 @@ func (ix *Index) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
 	if !known || !slices.Equal(before.Ranges, c.Ranges) { // status and annotations change more often
 		ix.unname(before)
 		for _, r := range c.Ranges {
-			ix.names.Set(r.Prefix(), append(ix.names.Get(r.Prefix()), c.Name))
+			addName(&ix.names, r.Prefix(), c.Name)
 		}
 	}
 	ix.ranges[c.Name] = c
@@ -87,12 +81,7 @@ func (ix *Index) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
 // unname takes the name of a ServiceCIDR from its prefixes; the caller holds mu.
 func (ix *Index) unname(c ServiceCIDR) {
 	for _, r := range c.Ranges {
-		left := slices.DeleteFunc(ix.names.Get(r.Prefix()), func(name string) bool { return name == c.Name })
-		if len(left) == 0 {
-			ix.names.Delete(r.Prefix())
-		} else {
-			ix.names.Set(r.Prefix(), left)
-		}
+		removeName(&ix.names, r.Prefix(), c.Name)
 	}
 }
 
@@ -120,6 +109,14 @@ func NewServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 	return c
 }
 
+// ServiceCIDR returns the one of a name.
+func (ix *Index) ServiceCIDR(name string) (c ServiceCIDR, known bool) {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	c, known = ix.ranges[name]
+	return c, known
+}
+
 // ServiceCIDRs returns all of them, by name.
 func (ix *Index) ServiceCIDRs() []ServiceCIDR {
 	ix.mu.RLock()
@@ -132,7 +129,7 @@ func (ix *Index) Covering(a netip.Addr) []ServiceCIDR {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	var out []ServiceCIDR
-	for names := range ix.names.Around(a) {
+	for _, names := range ix.names.Supernets(netip.PrefixFrom(a, a.BitLen())) {
 		for _, name := range names {
 			known := slices.ContainsFunc(out, func(c ServiceCIDR) bool { return c.Name == name }) // by a shorter prefix
 			if c := ix.ranges[name]; !known && c.Contains(a) {
@@ -226,10 +223,8 @@ func (ix *Index) coverChanged(before, after ServiceCIDR) {
 	for _, r := range ranges {
 		touched = append(touched, r.Prefix())
 	}
-	for _, c := range ix.ServiceCIDRs() {
-		if c.overlaps(touched) {
-			ix.rangeListeners.tell(c.Name)
-		}
+	for _, name := range ix.meeting(touched) {
+		ix.rangeListeners.tell(name)
 	}
 	for _, r := range ranges {
 		for _, a := range ix.pool.Used(r.Span(), math.MaxInt) {

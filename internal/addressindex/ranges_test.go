@@ -1,12 +1,14 @@
 package addressindex
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,7 +49,7 @@ func TestCovering(t *testing.T) {
 		for _, c := range l.Covering(a) {
 			got = append(got, c.Name)
 		}
-		for names := range l.names.Around(a) {
+		for _, names := range l.names.Supernets(netip.PrefixFrom(a, a.BitLen())) {
 			named = append(named, names...)
 		}
 		for _, c := range l.ServiceCIDRs() {
@@ -71,6 +73,72 @@ func someAddress(r *rand.Rand, four bool) netip.Addr {
 	b := netip.MustParseAddr("fd00::").As16()
 	b[13], b[14], b[15] = byte(r.IntN(4)), byte(r.IntN(256)), byte(r.IntN(256))
 	return netip.AddrFrom16(b)
+}
+
+// TestOverlapsAgainstAnOracle has nodes come, change and go. The oracle looks at all their networks,
+// and at all ranges.
+func TestOverlapsAgainstAnOracle(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	some := func() netip.Prefix {
+		if r.IntN(2) == 0 {
+			return netip.PrefixFrom(someAddress(r, true), 12+r.IntN(21)).Masked()
+		}
+		return netip.PrefixFrom(someAddress(r, false), 100+r.IntN(29)).Masked()
+	}
+	l := newIndex()
+	nodes := map[string]*corev1.Node{}
+	for step := range 2000 {
+		name := fmt.Sprint("n-", r.IntN(6))
+		before := nodes[name]
+		if delete(nodes, name); r.IntN(3) > 0 {
+			nodes[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: []string{some().String(), some().String()}}}
+		}
+		l.nodeChanged(cmp.Or(before, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}), nodes[name], false)
+		l.serviceCIDRChanged(nil, cidrs(fmt.Sprint("c-", r.IntN(4)), some().String()), false)
+
+		asked := []netip.Prefix{some(), some()}
+		overlap := func(p netip.Prefix) bool { return slices.ContainsFunc(asked, p.Overlaps) }
+		var got, want []string
+		for _, n := range l.Overlaps(asked, nil) {
+			got = append(got, n.Owner+" "+n.Prefix.String())
+		}
+		for name, n := range nodes {
+			for _, text := range slices.Compact(slices.Clone(n.Spec.PodCIDRs)) {
+				if overlap(netip.MustParsePrefix(text)) {
+					want = append(want, "node "+name+" "+text)
+				}
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		var met []string
+		for _, c := range l.ServiceCIDRs() {
+			if overlap(c.Ranges[0].Prefix()) {
+				met = append(met, c.Name)
+			}
+		}
+		if !slices.Equal(got, want) || !slices.Equal(l.meeting(asked), met) {
+			t.Fatalf("step %d: %v meets %v and %v, want %v and %v", step, asked, got, l.meeting(asked), want, met)
+		}
+	}
+}
+
+// BenchmarkOverlaps asks for the networks in a range, among those of so many nodes.
+func BenchmarkOverlaps(b *testing.B) {
+	for _, n := range []int{50, 5000} {
+		l := New()
+		for i := range n {
+			l.nodeChanged(nil, node(fmt.Sprint("n-", i), fmt.Sprintf("172.%d.%d.0/24", 16+i>>8, i&255), fmt.Sprintf("fd01:%x::/64", i)), true)
+		}
+		asked := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00::/112")}
+		b.Run(fmt.Sprint("nodes=", n), func(b *testing.B) {
+			for b.Loop() {
+				if len(l.Overlaps(asked, nil)) > 0 {
+					b.Fatal("there is one")
+				}
+			}
+		})
+	}
 }
 
 // BenchmarkCovering looks addresses up among so many ServiceCIDRs of two families.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gaissmai/bart"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,7 +28,7 @@ func Compile(in Inputs) *Compiled {
 		s.cidrs[c.Name] = c
 		for _, r := range c.Ranges {
 			if c.Usable() {
-				s.offered.Set(r.Prefix(), r)
+				s.offered.Insert(r.Prefix(), r)
 			}
 			if span := r.Band(allocator.Static); !span.IsEmpty() {
 				s.statics = append(s.statics, span)
@@ -223,30 +224,22 @@ func (s *Compiled) lost(p *Policy, r PolicyRange) bool {
 
 // enterPrefixes enters all ranges that policies ask for, without telling whose they are.
 func (s *Compiled) enterPrefixes() {
-	var all []netip.Prefix
+	s.ranges = bart.Table[*ownedPrefix]{}
 	for _, p := range s.policies {
 		for _, r := range p.wanted {
-			all = append(all, r.Range.Prefix())
-		}
-	}
-	slices.SortFunc(all, comparePrefixes)
-	all = slices.Compact(all)
-	s.ranges, s.owned = allocator.PrefixTable[*ownedPrefix]{}, make([]*ownedPrefix, 0, len(all))
-	for _, prefix := range all {
-		at := &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
-		s.ranges.Set(prefix, at)
-		s.owned = append(s.owned, at)
-	}
-	for _, p := range s.policies {
-		for _, r := range p.wanted {
-			at := s.ranges.Get(r.Range.Prefix())
+			prefix := r.Range.Prefix()
+			at, known := s.ranges.Get(prefix)
+			if !known {
+				at = &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
+				s.ranges.Insert(prefix, at)
+			}
 			at.wanted = append(at.wanted, p)
 		}
 	}
 }
 
 func (s *Compiled) enter(p *Policy, r wantedRange) {
-	at := s.ranges.Get(r.Range.Prefix())
+	at, _ := s.ranges.Get(r.Range.Prefix())
 	if n := len(p.Claimed); n == 0 || p.Claimed[n-1] != at.prefix {
 		p.Claimed = append(p.Claimed, at.prefix)
 	}

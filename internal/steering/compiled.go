@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gaissmai/bart"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -22,17 +23,16 @@ type Compiled struct {
 	byName   map[string]*Policy
 	cidrs    map[string]addressindex.ServiceCIDR
 
-	// ranges are those that policies have, owned the same in order.
-	ranges      allocator.PrefixTable[*ownedPrefix]
-	owned       []*ownedPrefix
+	// ranges are those that policies ask for.
+	ranges      bart.Table[*ownedPrefix]
 	closes      map[allocator.Family]bool // whether not every Service may draw from all of them
 	restricts   bool                      // whether any of them is cordoned or by request only
 	reserved    []*Reservation            // by first address, disjoint
 	reservedFor map[allocator.Family]map[types.NamespacedName][]Reservation
-	statics     []allocator.Span                       // the static bands of all ranges, in order and disjoint: an address that is static in one is static
-	open        map[allocator.Family]func() bands      // what no policy has exclusively, or keeps from draws
-	offered     allocator.PrefixTable[allocator.Range] // those that API servers allocate from
-	namespaces  sync.Map                               // name of a namespace -> *namespaceView
+	statics     []allocator.Span                  // the static bands of all ranges, in order and disjoint: an address that is static in one is static
+	open        map[allocator.Family]func() bands // what no policy has exclusively, or keeps from draws
+	offered     bart.Table[allocator.Range]       // those that API servers allocate from
+	namespaces  sync.Map                          // name of a namespace -> *namespaceView
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
 	// webhook, so that nothing of ours may stand there.
 	apiServer []netip.Addr
@@ -113,7 +113,7 @@ func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	if slices.Contains(s.apiServer, a) {
 		return 0, nil
 	}
-	for at := range s.ranges.Around(a) {
+	for at := range s.around(a) {
 		for _, p := range at.users {
 			if p.CoolDown > 0 && (best == nil || p.rank < best.rank) {
 				best = p
@@ -126,16 +126,22 @@ func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	return best.CoolDown, best
 }
 
+// around yields the owned prefixes that an address lies in.
+func (s *Compiled) around(a netip.Addr) iter.Seq[*ownedPrefix] { return s.outside(single(a)) }
+
 // outside yields the owned prefixes that a prefix lies in, the same prefix included.
 func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 	return func(yield func(*ownedPrefix) bool) {
-		for at := range s.ranges.Around(p.Addr()) {
-			if at.prefix.Bits() <= p.Bits() && !yield(at) {
+		for _, at := range s.ranges.Supernets(p) {
+			if !yield(at) {
 				return
 			}
 		}
 	}
 }
+
+// single is the prefix of one address.
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // Closed reports whether one of these policies has a prefix, or one that it lies in, for itself, or
 // keeps it from draws.
@@ -148,17 +154,15 @@ func (s *Compiled) Closed(p netip.Prefix, of func(*Policy) bool) bool {
 	return restriction(s.outside(p), of) != nil
 }
 
-// inside returns the owned prefixes that lie in a prefix, without the same prefix.
-func (s *Compiled) inside(p netip.Prefix) []*ownedPrefix {
-	from, same := slices.BinarySearchFunc(s.owned, p, func(at *ownedPrefix, p netip.Prefix) int { return comparePrefixes(at.prefix, p) })
-	if same {
-		from++
+// inside yields the owned prefixes that lie in a prefix, without the same prefix.
+func (s *Compiled) inside(p netip.Prefix) iter.Seq[*ownedPrefix] {
+	return func(yield func(*ownedPrefix) bool) {
+		for prefix, at := range s.ranges.Subnets(p) {
+			if prefix != p && !yield(at) {
+				return
+			}
+		}
 	}
-	to := from
-	for to < len(s.owned) && p.Contains(s.owned[to].prefix.Addr()) {
-		to++
-	}
-	return s.owned[from:to]
 }
 
 // overlapping yields the owned prefixes outside and inside of a prefix: there is no other overlap.
@@ -169,7 +173,7 @@ func (s *Compiled) overlapping(p netip.Prefix) iter.Seq[*ownedPrefix] {
 				return
 			}
 		}
-		for _, at := range s.inside(p) {
+		for at := range s.inside(p) {
 			if !yield(at) {
 				return
 			}
@@ -198,7 +202,7 @@ func (s *Compiled) MayHold(a netip.Addr, svc Service) *Refusal {
 // Keeps returns the policy that has an address exclusively, and for other Services than this one:
 // nil if there is none. Reservations are not looked at.
 func (s *Compiled) Keeps(a netip.Addr, svc Service) *Policy {
-	owner, by := mayHold(s.ranges.Around(a))
+	owner, by := mayHold(s.around(a))
 	if owner == nil || selected(by, svc) {
 		return nil
 	}
@@ -251,7 +255,7 @@ func (s *Compiled) Families() []allocator.Family { return s.families }
 
 // Offers reports whether API servers allocate from a range with this address.
 func (s *Compiled) Offers(a netip.Addr) bool {
-	for r := range s.offered.Around(a) {
+	for _, r := range s.offered.Supernets(single(a)) {
 		if r.Contains(a) {
 			return true
 		}

@@ -21,10 +21,10 @@ import (
 
 // Owner returns the policy that has an address exclusively, nil if there is none.
 func (s *Compiled) Owner(a netip.Addr) *Policy {
-	if len(s.owned) == 0 || slices.Contains(s.apiServer, a) {
+	if s.ranges.Size() == 0 || slices.Contains(s.apiServer, a) {
 		return nil
 	}
-	return bestOwner(s.ranges.Around(a))
+	return bestOwner(s.around(a))
 }
 
 // Excluded reports whether a Service has an address that the Owner of the address does not let it
@@ -34,7 +34,7 @@ func (s *Compiled) Excluded(a netip.Addr, svc Service) (excluded, sure bool) {
 	if r, ok := s.Reservation(a); ok && r.For == svc.NamespacedName || s.Owner(a) == nil {
 		return false, true
 	}
-	_, by := mayHold(s.ranges.Around(a))
+	_, by := mayHold(s.around(a))
 	for _, p := range by {
 		if p.selector.inNamespace(svc.NamespaceLabels) && p.selector.services.Empty() {
 			return false, true
@@ -110,7 +110,7 @@ func (s *Compiled) Enforce(room int) Enforced {
 // tableOf is what the API server looks up to enforce these policies.
 func (s *Compiled) tableOf(enforced []*Policy) map[string]string {
 	t := table{s: s, enforced: sets.New(enforced...), ranges: map[netip.Prefix]string{}, positions: map[*Policy]int{}}
-	for _, at := range s.owned {
+	for _, at := range s.ranges.AllSorted() {
 		t.addRange(at)
 	}
 	for _, r := range s.reserved {
@@ -185,7 +185,7 @@ func (t *table) addReservation(prefix netip.Prefix, r *Reservation) {
 	if t.reserves(prefix) {
 		t.ranges[prefix] = entry
 	}
-	for _, at := range t.s.inside(prefix) {
+	for at := range t.s.inside(prefix) {
 		if t.reserves(at.prefix) {
 			t.ranges[at.prefix] = entry
 		}

@@ -34,7 +34,7 @@ func (s *Compiled) Restriction(a netip.Addr) *Policy {
 	if !s.restricts || slices.Contains(s.apiServer, a) {
 		return nil
 	}
-	return restriction(s.ranges.Around(a), (*Policy).Restricts)
+	return restriction(s.around(a), (*Policy).Restricts)
 }
 
 // RestrictionOf is Restriction for all of a range: that of a part of it does not count.

@@ -322,7 +322,7 @@ func (s *Compiled) barred(svc Service, serviceCIDR string, ranges []allocator.Ra
 				continue
 			}
 			var within []allocator.Span
-			for _, other := range s.inside(at.prefix) {
+			for other := range s.inside(at.prefix) {
 				within = append(within, other.span)
 			}
 			out = append(out, at.span.Subtract(within...)...)
