@@ -16,9 +16,13 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// countsEvery is the least time between two writes of AnnotationUsage: every API server,
-// kube-controller-manager and each node's agent watch ServiceCIDRs.
-const countsEvery = 30 * time.Second
+// stepsEvery is the least time between two writes of AnnotationUsage if a band's use moved by a step,
+// a hundredth of its size; detailsEvery if by less. Every API server, kube-controller-manager and
+// each node's proxy watch ServiceCIDRs: with 5,000 nodes a write is 5,000 messages.
+const (
+	stepsEvery   = time.Minute
+	detailsEvery = 10 * time.Minute
+)
 
 // usageOf is the use of all bands, which come in pairs: static, dynamic.
 func usageOf(bands []bandUse) v1alpha1.ServiceCIDRUsage {
@@ -62,6 +66,21 @@ func exhausted(u v1alpha1.ServiceCIDRUsage) (all []bool) {
 	return all
 }
 
+// stepped reports whether a band's use moved by a hundredth of its size, or from or to none, or
+// begins or ceases to grow.
+func stepped(before, now v1alpha1.ServiceCIDRUsage) bool {
+	return !slices.EqualFunc(before.Ranges, now.Ranges, func(a, b v1alpha1.RangeUsage) bool {
+		return a.CIDR == b.CIDR && !moved(a.Static, b.Static) && !moved(a.Dynamic, b.Dynamic)
+	})
+}
+
+func moved(before, now v1alpha1.BandUsage) bool {
+	stepped := func(a, b int64) bool { return max(a-b, b-a) >= max(1, now.Size/100) || (a == 0) != (b == 0) }
+	grows := func(u v1alpha1.BandUsage) bool { return u.GrowthPerDay != nil && *u.GrowthPerDay > 0 }
+	return before.Size != now.Size || grows(before) != grows(now) ||
+		stepped(before.Allocated, now.Allocated) || stepped(before.Reserved, now.Reserved) || stepped(before.Cooling, now.Cooling)
+}
+
 // dueUsage returns the annotation if it is to be written, or how much later.
 func dueUsage(have string, want v1alpha1.ServiceCIDRUsage, sinceWritten time.Duration) (text string, wait time.Duration, err error) {
 	body, err := json.Marshal(want)
@@ -69,8 +88,15 @@ func dueUsage(have string, want v1alpha1.ServiceCIDRUsage, sinceWritten time.Dur
 		return "", 0, err
 	}
 	var before v1alpha1.ServiceCIDRUsage
-	if json.Unmarshal([]byte(have), &before) == nil && sinceWritten < countsEvery && slices.Equal(exhausted(before), exhausted(want)) {
-		return "", countsEvery - sinceWritten, nil
+	if json.Unmarshal([]byte(have), &before) != nil || !slices.Equal(exhausted(before), exhausted(want)) {
+		return string(body), 0, nil
+	}
+	pause := detailsEvery
+	if stepped(before, want) {
+		pause = stepsEvery
+	}
+	if sinceWritten < pause {
+		return "", pause - sinceWritten, nil
 	}
 	return string(body), 0, nil
 }
