@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"maps"
 	"slices"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -9,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
@@ -47,10 +50,13 @@ func transform[T any](trim func(T) T) func(any) (any, error) {
 
 func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Name: m.Name, Namespace: once(m.Namespace), UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
 	}
 }
+
+// once returns the text, of which all objects that have it share the bytes.
+func once(text string) string { return unique.Make(text).Value() }
 
 // trimService keeps of a Service what has a bound, whatever its author writes: no labels, and only
 // the parsed annotations. What a Service may cost is a promise (see the test); code that needs more
@@ -91,6 +97,31 @@ func only(all map[string]string, names ...string) map[string]string {
 	return out
 }
 
+// allocated are the labels of IPAddresses that API servers write, with our band or without.
+var allocated = func() (all []map[string]string) {
+	for _, f := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+		labels := map[string]string{networkingv1.LabelManagedBy: v1alpha1.ManagedByAPIServer, networkingv1.LabelIPAddressFamily: string(f)}
+		all = append(all, labels)
+		for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
+			banded := maps.Clone(labels)
+			banded[v1alpha1.LabelBand] = b.String()
+			all = append(all, banded)
+		}
+	}
+	return all
+}()
+
+// shared returns one of allocated if it is the same: a map of two labels takes as much memory as the
+// rest of an IPAddress. Objects of a cache are not changed.
+func shared(labels map[string]string) map[string]string {
+	for _, all := range allocated {
+		if maps.Equal(all, labels) {
+			return all
+		}
+	}
+	return labels
+}
+
 func trimNode(n *corev1.Node) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: trimMeta(n.ObjectMeta),
@@ -101,7 +132,10 @@ func trimNode(n *corev1.Node) *corev1.Node {
 
 func trimIPAddress(ip *networkingv1.IPAddress) *networkingv1.IPAddress {
 	out := &networkingv1.IPAddress{ObjectMeta: trimMeta(ip.ObjectMeta), Spec: ip.Spec}
-	out.Labels = only(ip.Labels, networkingv1.LabelManagedBy, networkingv1.LabelIPAddressFamily, v1alpha1.LabelPurpose, v1alpha1.LabelBand)
+	if ref := ip.Spec.ParentRef; ref != nil {
+		out.Spec.ParentRef = &networkingv1.ParentReference{Group: once(ref.Group), Resource: once(ref.Resource), Namespace: once(ref.Namespace), Name: ref.Name}
+	}
+	out.Labels = shared(only(ip.Labels, networkingv1.LabelManagedBy, networkingv1.LabelIPAddressFamily, v1alpha1.LabelPurpose, v1alpha1.LabelBand))
 	out.OwnerReferences = ip.OwnerReferences
 	if slices.Contains(ip.Finalizers, v1alpha1.FinalizerFormer) {
 		out.Finalizers = []string{v1alpha1.FinalizerFormer}

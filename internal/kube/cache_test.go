@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -105,6 +106,27 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 }
 
 // Whatever is no object, such as the mark of a missed deletion, must pass.
+// Most IPAddresses have the same labels, and a map of two takes as much memory as the rest.
+func TestIPAddressesShareTheLabelsOfTheAPIServer(t *testing.T) {
+	labelled := func(labels map[string]string) map[string]string {
+		return trimIPAddress(&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.0.0.1", Labels: maps.Clone(labels)}}).Labels
+	}
+	six := map[string]string{networkingv1.LabelManagedBy: v1alpha1.ManagedByAPIServer, networkingv1.LabelIPAddressFamily: "IPv6"}
+	banded := maps.Clone(six)
+	banded[v1alpha1.LabelBand] = "static"
+	same := func(a, b map[string]string) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+	for name, labels := range map[string]map[string]string{"without band": six, "with a band": banded} {
+		a, b := labelled(labels), labelled(labels)
+		if !maps.Equal(a, labels) || !same(a, b) {
+			t.Errorf("%s: %v and %v, shared %t; want %v shared", name, a, b, same(a, b), labels)
+		}
+	}
+	other := map[string]string{networkingv1.LabelManagedBy: "another", networkingv1.LabelIPAddressFamily: "IPv6"}
+	if a, b := labelled(other), labelled(other); !maps.Equal(a, other) || same(a, b) {
+		t.Errorf("%v is shared, or is not %v", a, other)
+	}
+}
+
 func TestTransformsLetOthersPass(t *testing.T) {
 	gone := toolscache.DeletedFinalStateUnknown{Key: "k"}
 	for kind, options := range CacheOptions(true).ByObject {
