@@ -30,7 +30,7 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once) $(if $(filter-out 0 false no,$(CLUSTER)),--nodes)
 
 ##@ Check it
-.PHONY: test test-unit test-all test-versions test-cluster test-ipvs soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify
+.PHONY: test test-unit test-all test-versions test-cluster test-ipvs soak bench bench-upgrade bench-proxy bench-steering deflake fuzz lint verify
 test: ## Unit tests, the core stories on Kubernetes 1.37, and real packets: about 10 minutes on two cores. Packets need root.
 	hack/test.sh core
 
@@ -64,6 +64,9 @@ bench-proxy: ## The node agent and the real kube-proxy in the same namespaces, u
 
 bench-steering: ## What the admission webhooks cost, with and without them in turn, written into docs/reference/benchmarks.md (QUICK=1: small, written nowhere).
 	go run ./test/bench --only steering $(if $(filter-out 0 false no,$(QUICK)),--quick,--write)
+
+deflake: ## Repeat SUITE=test/integration/leaving beside busy processes until it fails (FOCUS='part of a spec', TIMES=50, SEED=n).
+	hack/deflake.sh "$(SUITE)" "$(FOCUS)"
 
 fuzz: ## Every fuzz target for FUZZTIME (default 20s) each.
 	hack/fuzz.sh
