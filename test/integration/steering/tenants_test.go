@@ -68,6 +68,7 @@ var _ = inOrder("Two tenants and three ranges", func() {
 		}
 	})
 
+	// Half a minute: no write but that of the counts is due.
 	It("show in the status what is used", func(ctx SpecContext) {
 		Eventually(func(g Gomega) {
 			blue := c.Policy(ctx, "blue").Status
