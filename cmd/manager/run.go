@@ -88,7 +88,7 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	return nil
 }
 
-// preflight looks for what would keep the manager from its work: permissions it lacks, ports in use.
+// preflight looks for what would keep the manager from its work: missing permissions, used ports.
 func (c command) preflight(ctx context.Context, server *rest.Config, found api) error {
 	authorization, err := authorizationv1.NewForConfig(server)
 	if err != nil {

@@ -128,7 +128,7 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 // noteKeys are where seed writes down what it has written.
 const noteKeys = "/registry/clusterip-operator.io/"
 
-// repaired are the IPAddresses that the new API server itself writes when started on the stopped cluster.
+// repaired are the IPAddresses that the new API server itself writes on the stopped cluster.
 func (y *stoppedCluster) repaired(ctx context.Context) storage.Values {
 	GinkgoHelper()
 	s := y.open(ctx, newer)
