@@ -21,8 +21,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
-// troubledCluster is a random snapshot: a healthy cluster in which some things were then done. It is
-// small, so that addresses meet.
+// troubledCluster is a random snapshot: a healthy cluster in which some things were then done. It
+// is small, so that addresses meet.
 type troubledCluster struct {
 	Snapshot
 	flag []netip.Prefix // what its API server is started with
