@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,19 +22,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
-
-// told collects what a tenant is told beside errors.
-type told struct {
-	mu    sync.Mutex
-	texts []string
-}
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (t *told) HandleWarningHeader(_ int, _, text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.texts = append(t.texts, text)
-}
 
 // programmed creates a policy and waits until it is programmed.
 func programmed(ctx context.Context, name string, spec v1alpha1.ServiceCIDRPolicySpec) *v1alpha1.ServiceCIDRPolicy {
@@ -95,7 +81,7 @@ var _ = Describe("A tenant that asks for one address after another", func() {
 		// Held, cooling, reserved.
 		taken := []string{"10.94.0.2", "10.94.0.3", "10.94.0.4", "fd00:10:94::2", "fd00:10:94::3", "fd00:10:94::4"}
 
-		warnings := &told{}
+		warnings := &framework.Warnings{}
 		kube := rest.CopyConfig(environment.Config)
 		kube.WarningHandler = warnings
 		tenant := clientFor(kube)
@@ -116,10 +102,10 @@ var _ = Describe("A tenant that asks for one address after another", func() {
 				warnings.HandleWarningHeader(0, "", answer(a.String(), client.DryRunAll))
 			}
 		}
-		Expect(warnings.texts).NotTo(ContainElement(Or(
+		Expect(warnings.Texts()).NotTo(ContainElement(Or(
 			ContainSubstring(secret), ContainSubstring("dataroom"), ContainSubstring("termsheet"), ContainSubstring("war-room"), ContainSubstring("kubernetes.io/metadata.name"),
 		)))
-		Expect(warnings.texts).To(ContainElement(ContainSubstring(`ServiceCIDRPolicy "discreet-closed"`)), "so that an admin can be asked")
+		Expect(warnings.Texts()).To(ContainElement(ContainSubstring(`ServiceCIDRPolicy "discreet-closed"`)), "so that an admin can be asked")
 
 		Eventually(func() []v1alpha1.PolicyRefusal { return refusalsOf(ctx, "discreet") }).Should(And(
 			ContainElement(HaveField("Message", ContainSubstring("kept for Service "+secret+"/war-room"))),
@@ -142,38 +128,14 @@ var _ = Describe("A tenant that asks for one address after another", func() {
 })
 
 var _ = Describe("The refusals in the status of a policy", func() {
-	exclusive := func(ctx context.Context, name, four, six string) *v1alpha1.ServiceCIDRPolicy {
-		create(ctx, framework.NewServiceCIDR(name, four, six))
-		return programmed(ctx, name, v1alpha1.ServiceCIDRPolicySpec{
-			ServiceCIDRs: []string{name}, Exclusive: true, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"nobody": "has"}},
-		})
-	}
-	expectNoted := func(ctx context.Context, policy string) {
-		GinkgoHelper()
-		Eventually(func() []v1alpha1.PolicyRefusal { return refusalsOf(ctx, policy) }).Should(ContainElement(HaveField("Service", "default/sane")))
-		text, err := json.Marshal(refusalsOf(ctx, policy))
-		Expect(err).NotTo(HaveOccurred())
-		Expect(len(text)).To(BeNumerically("<", 8<<10))
-		Expect(string(text)).NotTo(MatchRegexp(`\\u001b|\\u009b`), "what steers a terminal")
-	}
-
-	It("have a bound, whatever the names of what is refused", func(ctx SpecContext) {
-		exclusive(ctx, "bounded", "10.94.2.0/28", "fd00:10:94:2::/124")
-		for i := range 10 {
-			long := single(fmt.Sprint("\x1b[2J", i, strings.Repeat("x", 120<<10)), []string{"10.94.2.5", "fd00:10:94:2::5"}[i%2])
-			Expect(admin.Create(ctx, long)).NotTo(Succeed())
-		}
-		for _, address := range []string{"10.94.2.6", "fd00:10:94:2::6"} {
-			Expect(admin.Create(ctx, single("sane", address))).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "bounded"`)))
-		}
-		expectNoted(ctx, "bounded")
-	})
-
 	// An earlier version wrote texts as they came. The API server ratchets: what was stored before
 	// the limits may stay, so that the loop which writes conditions is not stopped; and the next
 	// refusal cuts it.
 	It("heal where an earlier version has stored what is too long now", func(ctx SpecContext) {
-		policy := exclusive(ctx, "healing", "10.94.3.0/28", "fd00:10:94:3::/124")
+		create(ctx, framework.NewServiceCIDR("healing", "10.94.3.0/28", "fd00:10:94:3::/124"))
+		policy := programmed(ctx, "healing", v1alpha1.ServiceCIDRPolicySpec{
+			ServiceCIDRs: []string{"healing"}, Exclusive: true, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"nobody": "has"}},
+		})
 		limit := func(ctx context.Context, operation string) {
 			GinkgoHelper()
 			const path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/refusals/items/properties/"
@@ -209,6 +171,10 @@ var _ = Describe("The refusals in the status of a policy", func() {
 		for _, address := range []string{"10.94.3.6", "fd00:10:94:3::6"} {
 			Expect(admin.Create(ctx, single("sane", address))).To(MatchError(ContainSubstring(`ServiceCIDRPolicy "healing"`)))
 		}
-		expectNoted(ctx, "healing")
+		Eventually(func() []v1alpha1.PolicyRefusal { return refusalsOf(ctx, "healing") }).Should(ContainElement(HaveField("Service", "default/sane")))
+		text, err := json.Marshal(refusalsOf(ctx, "healing"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(text)).To(BeNumerically("<", 8<<10))
+		Expect(string(text)).NotTo(MatchRegexp(`\\u001b|\\u009b`), "what steers a terminal")
 	})
 })

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -88,20 +89,11 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("finding out who allocates: %w", err)
 	}
-	if bitmap && len(o.ServiceClusterIPRange) == 0 {
-		return errors.New("the API server allocates from its bitmap (Kubernetes 1.32 or older, or 1.33 with the feature gate MultiCIDRServiceAllocator off), so the operator has to be told its range: " +
-			"set --service-cluster-ip-range to the value that kube-apiserver was started with")
-	}
 	mgr.GetLogger().Info("Setting up the loops", "api", o.GroupVersion.String(), "allocatesFromBitmap", bitmap)
 
-	index := addressindex.New()
-	if bitmap {
-		if err := declare(index, o.ServiceClusterIPRange); err != nil {
-			return err
-		}
-	}
-	if err := index.Watch(ctx, mgr.GetCache()); err != nil {
-		return fmt.Errorf("watching addresses: %w", err)
+	index, err := o.index(ctx, mgr.GetCache(), bitmap)
+	if err != nil {
+		return err
 	}
 	ports := nodeports.NewIndex(o.ServiceNodePortRange)
 	if err := ports.Watch(ctx, mgr.GetCache()); err != nil {
@@ -130,6 +122,24 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	return errors.Join(ctrlmetrics.Registry.Register(gauges), ctrlmetrics.Registry.Register(&metrics.NodePorts{Index: ports}))
+}
+
+// index returns the address index, which follows the API server through c.
+func (o Options) index(ctx context.Context, c cache.Cache, bitmap bool) (*addressindex.Index, error) {
+	if bitmap && len(o.ServiceClusterIPRange) == 0 {
+		return nil, errors.New("the API server allocates from its bitmap (Kubernetes 1.32 or older, or 1.33 with the feature gate MultiCIDRServiceAllocator off), so the operator has to be told its range: " +
+			"set --service-cluster-ip-range to the value that kube-apiserver was started with")
+	}
+	index := addressindex.New()
+	if bitmap {
+		if err := declare(index, o.ServiceClusterIPRange); err != nil {
+			return nil, err
+		}
+	}
+	if err := index.Watch(ctx, c); err != nil {
+		return nil, fmt.Errorf("watching addresses: %w", err)
+	}
+	return index, nil
 }
 
 type loop interface {

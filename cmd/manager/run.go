@@ -69,14 +69,7 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 		log.Info("The API server does not serve " + v1alpha1.GroupVersion.String() + ", so there are no policies and no webhooks; apply config/crd to have them")
 		c.config.Webhook.BindAddress = "0"
 	}
-	authorization, err := authorizationv1.NewForConfig(server)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	if err := controllers.Preflight(ctx, authorization.SelfSubjectAccessReviews(), c.needs(found)); err != nil {
-		return err
-	}
-	if err := c.portsAreFree(); err != nil {
+	if err := c.preflight(ctx, server, found); err != nil {
 		return err
 	}
 	mgr, err := c.manager(ctx, server, guard, found)
@@ -93,6 +86,18 @@ func serve(ctx context.Context, c command, log logr.Logger) error {
 	}
 	log.Info("The manager stops, as asked")
 	return nil
+}
+
+// preflight looks for what would keep the manager from its work: missing permissions, used ports.
+func (c command) preflight(ctx context.Context, server *rest.Config, found api) error {
+	authorization, err := authorizationv1.NewForConfig(server)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if err := controllers.Preflight(ctx, authorization.SelfSubjectAccessReviews(), c.needs(found)); err != nil {
+		return err
+	}
+	return c.portsAreFree()
 }
 
 // manager puts the manager together.

@@ -37,7 +37,7 @@ func TestPlanFile(t *testing.T) {
 	for name, format := range formats {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(200) {
-				p := NewPlan(randomFixture(seeded(seed), 5).Snapshot, Options{RepairBitmap: true})
+				p := NewPlan(randomCluster(seeded(seed), 5).Snapshot, Options{RepairBitmap: true})
 				p.Snapshot.Cluster, p.Snapshot.Revision = kubeSystem, 1<<53+1 // no float has it
 				want := p.Report(KindPlan)
 				got, err := LoadPlan(inAFile(t, format(want)))

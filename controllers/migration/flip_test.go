@@ -162,7 +162,7 @@ func stricter(w Snapshot, flag []netip.Prefix, f Finding) bool {
 func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
 	ready, unready := 0, 0
 	for seed := range uint64(6000) {
-		s := randomFixture(seeded(seed), 3)
+		s := randomCluster(seeded(seed), 3)
 		p := NewPlan(s.Snapshot, Options{})
 		flag := s.flag
 		if p.Ranges != nil && !p.contradicted(p.Ranges) {
@@ -185,6 +185,6 @@ func TestReadyToFlipAsTheAPIServerSees(t *testing.T) {
 		}
 	}
 	if ready < 1000 || unready < 1000 {
-		t.Errorf("%d worlds are ready, %d are not: the fixtures prove nothing", ready, unready)
+		t.Errorf("%d worlds are ready, %d are not: the clusters prove nothing", ready, unready)
 	}
 }

@@ -268,7 +268,7 @@ func TestPlan(t *testing.T) {
 func TestEverySnapshotGivesOnePlan(t *testing.T) {
 	for seed := range uint64(400) {
 		r := seeded(seed)
-		s := randomFixture(r, 4)
+		s := randomCluster(r, 4)
 		o := Options{RepairBitmap: r.IntN(2) == 0}
 		want := NewPlan(s.Snapshot, o)
 		if diff := planDiff(want, NewPlan(s.Snapshot, o)); diff != "" {

@@ -29,7 +29,7 @@ func bytesFor(p netip.Prefix, w Snapshot) []byte {
 }
 
 // wantRefused counts what a bitmap cannot express, by kinds.
-func wantRefused(s *fixture, ranges []netip.Prefix) map[Kind]int {
+func wantRefused(s *troubledCluster, ranges []netip.Prefix) map[Kind]int {
 	out := map[Kind]int{}
 	holders := map[netip.Addr]int{}
 	for _, x := range s.Services {
@@ -64,7 +64,7 @@ func TestRollbackOfRandomSnapshots(t *testing.T) {
 	built, refused := 0, 0
 	for seed := range uint64(2000) {
 		r := seeded(seed)
-		s := randomFixture(r, 4)
+		s := randomCluster(r, 4)
 		if r.IntN(3) == 0 {
 			s.Allocator = oneOf(r, AllocatorBoth, AllocatorIPAddresses, AllocatorUnknown)
 		}
@@ -122,7 +122,7 @@ func TestRollbackOfRandomSnapshots(t *testing.T) {
 		}
 	}
 	if built < 400 || refused < 400 {
-		t.Errorf("%d snapshots are built, %d refused: the fixtures prove nothing", built, refused)
+		t.Errorf("%d snapshots are built, %d refused: the clusters prove nothing", built, refused)
 	}
 }
 

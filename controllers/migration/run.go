@@ -54,7 +54,7 @@ func (e *BlockedError) Error() string {
 // and, unless approved is nil, approved has it. Run can be called again after any interruption.
 func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err error) {
 	var withheld sets.Set[string]                               // by the first look
-	seen, aims := keysOf(approved), sets.New[string]()          // what earlier looks have found, and what has been aimed at so far
+	seen, tried := keysOf(approved), attempts{}                 // what earlier looks have found, and what has been done so far
 	for round, putOff := 0, false; round < maxRounds; round++ { // putOff: the first look has left steps to the second
 		w, err := r.Sources.Snapshot(ctx)
 		if err != nil {
@@ -72,18 +72,12 @@ func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err er
 		// Other steps have come up since, as when a Service goes right after its IPAddress was written.
 		result.Withheld = slices.DeleteFunc(refused, func(s Step) bool { return !withheld.Has(s.key()) })
 		result.Fresh = len(result.Last.Steps) - len(result.Withheld)
-		// What was aimed at already, and is to be done again, was undone or has failed.
-		undone := func(s Step) bool { return aims.Has(s.aim()) }
-		news := round > 0 && !putOff && !slices.ContainsFunc(now, undone) && !slices.ContainsFunc(later, undone)
+		news := round > 0 && !putOff && !tried.repeatedBy(now) && !tried.repeatedBy(later)
 		if news || len(now)+len(later) == 0 {
 			return result, nil
 		}
 		putOff = round == 0 && len(later) > 0
-		for _, s := range now {
-			if s.Do != RepairBitmap { // Services under creation make it look drifted at every moment
-				aims.Insert(s.aim())
-			}
-		}
+		tried.add(now)
 		result.Tried = result.Tried || len(now) > 0
 		n, err := r.apply(ctx, now)
 		result.Written += n
@@ -95,6 +89,22 @@ func (r Runner) Run(ctx context.Context, approved []Step) (result Result, err er
 		}
 	}
 	return result, errors.New("after many rounds there is still something to do about the same addresses; another client undoes it, or they change all the time")
+}
+
+// attempts holds the aims of the steps that a run has carried out.
+type attempts map[string]bool
+
+func (a attempts) add(steps []Step) {
+	for _, s := range steps {
+		if s.Do != RepairBitmap { // Services under creation make it look drifted at every moment
+			a[s.aim()] = true
+		}
+	}
+}
+
+// repeatedBy reports whether steps aim at what was done already: it was undone, or has failed.
+func (a attempts) repeatedBy(steps []Step) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool { return a[s.aim()] })
 }
 
 // arrange withholds what is not permitted, and puts off what destroys and is new. Nil approves all.

@@ -30,18 +30,28 @@ func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
 		enforces: p.EnforcedByAPIServer(),
 		enforced: meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PolicyEnforced),
 	}
-	use := func(band allocator.Span) bandUse {
-		u := bandUse{Usage: r.Index.Usage(band)}
-		if u.Reserved > 0 {
-			for _, s := range policies.ReservedIn(band) {
-				u.kept += r.Index.Usage(s).Reserved
-			}
-		}
-		return u
-	}
 	for _, pr := range p.Ranges {
-		in.ranges = append(in.ranges, rangeUse{pr, use(pr.Range.Band(allocator.Static)), use(pr.Range.Band(allocator.Dynamic))})
+		static, dynamic := pr.Range.Band(allocator.Static), pr.Range.Band(allocator.Dynamic)
+		in.ranges = append(in.ranges, rangeUse{pr, r.use(policies, static), r.use(policies, dynamic)})
 	}
+	r.gatherReservations(&in)
+	return in, true
+}
+
+// use counts the addresses of a band, and those that a reservation keeps.
+func (r *Reconciler) use(policies *steering.Compiled, band allocator.Span) bandUse {
+	u := bandUse{Usage: r.Index.Usage(band)}
+	if u.Reserved > 0 {
+		for _, s := range policies.ReservedIn(band) {
+			u.kept += r.Index.Usage(s).Reserved
+		}
+	}
+	return u
+}
+
+// gatherReservations adds which reserved addresses there are, and which of them are not in place.
+func (r *Reconciler) gatherReservations(in *inputs) {
+	p := in.policy
 	var cidrs []addressindex.ServiceCIDR
 	if len(p.Reservations) > 0 {
 		cidrs = r.Index.ServiceCIDRs()
@@ -57,7 +67,6 @@ func (r *Reconciler) gather(o *v1alpha1.ServiceCIDRPolicy) (inputs, bool) {
 			}
 		}
 	}
-	return in, true
 }
 
 // has reports whether one of the ranges has an address that Services can have.

@@ -72,6 +72,12 @@ func (b timed) release(name, ip string) {
 	b.objects.OnDelete(allocated(ip, name))
 }
 
+// served is serve and release: a Service came and went.
+func (b timed) served(name, ip string) {
+	b.serve(name, ip)
+	b.release(name, ip)
+}
+
 // allocated is the IPAddress that the API server writes for a Service.
 func allocated(ip, name string) *networkingv1.IPAddress {
 	o := object(ip, v1alpha1.ManagedByAPIServer)
@@ -159,12 +165,10 @@ func TestNothingCoolsThatNoServiceHad(t *testing.T) {
 			b.expect(t, "after "+what, ip, allocator.Free)
 		}
 		b.SetRules(rules{})
-		b.serve("a", ip)
-		b.release("a", ip)
+		b.served("a", ip)
 		b.expect(t, "without a cool-down", ip, allocator.Free)
 		b.SetRules(rules{coolDown: time.Minute, reserved: map[netip.Addr]bool{addr(ip): true}})
-		b.serve("a", ip)
-		b.release("a", ip)
+		b.served("a", ip)
 		b.expect(t, "of a reservation", ip, allocator.Free)
 		b.expectNothing(t, "at the end")
 	}
@@ -276,8 +280,7 @@ func TestCoolingAddressesYieldInOrder(t *testing.T) {
 	b := newTimed(rules{coolDown: time.Hour})
 	ips := []string{"10.0.0.3", "10.0.0.1", "10.0.0.4", "10.0.0.2"}
 	for _, ip := range ips {
-		b.serve("s", ip)
-		b.release("s", ip)
+		b.served("s", ip)
 		b.pass(time.Second)
 	}
 	l := tier(t, append(ips, "10.0.0.9")...)
@@ -370,8 +373,7 @@ func TestCoolDownsFollowTheRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newTimed(rules{coolDown: time.Minute})
-			b.serve("a", ip)
-			b.release("a", ip)
+			b.served("a", ip)
 			b.pass(30 * time.Second)
 			b.SetRules(tc.next)
 			b.pass(tc.passes)
@@ -384,8 +386,7 @@ func TestCoolDownsFollowTheRules(t *testing.T) {
 func TestFailedCreationDoesNotEndACoolDown(t *testing.T) {
 	ip := "10.0.0.200"
 	b := newTimed(rules{coolDown: time.Hour})
-	b.serve("a", ip)
-	b.release("a", ip)
+	b.served("a", ip)
 	b.pass(time.Second)
 	if taken, _ := b.Take(addr(ip), forService("a")); !taken {
 		t.Fatal("a cooling address cannot be taken")
@@ -400,8 +401,7 @@ func TestFailedCreationDoesNotEndACoolDown(t *testing.T) {
 func TestReservationEndsACoolDown(t *testing.T) {
 	ip := "10.0.0.200"
 	b := newTimed(rules{coolDown: time.Hour})
-	b.serve("a", ip)
-	b.release("a", ip)
+	b.served("a", ip)
 	r := reserving(ip)
 	r.coolDown = time.Hour
 	b.SetRules(r)

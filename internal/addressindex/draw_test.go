@@ -29,8 +29,7 @@ func TestFreshOnesAreLeftAlone(t *testing.T) {
 					b.objects.OnAdd(ownedIP(ips[2], "cooling", "1"), true)
 					b.SetRules(rules{}) // but for that one
 					for _, ip := range tc.fresh {
-						b.serve("before", ip)
-						b.release("before", ip)
+						b.served("before", ip)
 						b.pass(10 * time.Millisecond)
 					}
 					if drawn, err := b.Draw(tc.order, forService("a")); err != nil || drawn.Addr != addr(tc.want) {

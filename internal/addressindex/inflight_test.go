@@ -186,7 +186,7 @@ func TestTake(t *testing.T) {
 		want   bool
 	}{
 		"free":                 {func(timed, string) {}, true},
-		"cooling":              {func(b timed, ip string) { b.serve("a", ip); b.release("a", ip) }, true},
+		"cooling":              {func(b timed, ip string) { b.served("a", ip) }, true},
 		"cooling by an object": {func(b timed, ip string) { b.objects.OnAdd(cooling(ip, "1", "a", epoch), true) }, true},
 		"reserved":             {func(b timed, ip string) { b.objects.OnAdd(ownedIP(ip, v1alpha1.PurposeReservation, "1"), true) }, true},
 		"somebody else's":      {func(b timed, ip string) { b.objects.OnAdd(object(ip, "somebody.example"), true) }, false},
@@ -267,8 +267,7 @@ func TestLateNewsOfTheServiceBefore(t *testing.T) {
 func TestInFlightYields(t *testing.T) {
 	for _, ips := range [][]string{{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, {"fd00::1", "fd00::2", "fd00::3"}} {
 		b := newTimed(rules{coolDown: time.Hour})
-		b.serve("s", ips[2])
-		b.release("s", ips[2])
+		b.served("s", ips[2])
 		for i, ip := range ips[:2] {
 			b.draw(t, ip, fmt.Sprint("s", i))
 			b.pass(100 * time.Millisecond)
@@ -305,8 +304,7 @@ func TestFailingCreationsKeepNobodyOut(t *testing.T) {
 	for i := range 100 {
 		ips = append(ips, fmt.Sprintf("10.0.0.%d", i+1))
 	}
-	b.serve("s", ips[0])
-	b.release("s", ips[0])
+	b.served("s", ips[0])
 	l := tier(t, ips...)
 	for i := range 600 { // 20 a second, half a minute
 		if _, err := b.Draw(l, forService("quota")); err != nil {
@@ -337,8 +335,7 @@ func TestASlowAPIServerIsWaitedFor(t *testing.T) {
 		arrives := func(after time.Duration) { // before the last of them, which began earlier
 			b.draw(t, ips[1], "other")
 			b.pass(after)
-			b.serve("other", ips[1])
-			b.release("other", ips[1])
+			b.served("other", ips[1])
 		}
 		yields := func(after time.Duration) {
 			t.Helper()

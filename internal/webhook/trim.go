@@ -104,28 +104,32 @@ func (t *trimmer) object(keep Members) error {
 		case c != '"':
 			return errMalformed
 		}
-		part, known, err := t.key(keep)
-		switch {
-		case err != nil:
-			return err
-		case !known:
-			_, _, err = t.value(nil, 0)
-		case slices.Contains(seen, string(t.name)):
-			return errMalformed
-		default:
-			if len(seen) > 0 {
-				t.kept = append(t.kept, ',')
-			}
-			seen = append(seen, string(t.name))
-			err = t.member(part)
-		}
-		if err != nil {
+		if seen, err = t.pair(keep, seen); err != nil {
 			return err
 		}
 		if len(t.kept) > t.most {
 			return errMalformed
 		}
 	}
+}
+
+// pair reads the name and the value of a member, and copies both if they are to be kept. seen are
+// the names that were copied of this object.
+func (t *trimmer) pair(keep Members, seen []string) ([]string, error) {
+	part, known, err := t.key(keep)
+	switch {
+	case err != nil:
+		return nil, err
+	case !known:
+		_, _, err = t.value(nil, 0)
+		return seen, err
+	case slices.Contains(seen, string(t.name)):
+		return nil, errMalformed
+	case len(seen) > 0:
+		t.kept = append(t.kept, ',')
+	}
+	seen = append(seen, string(t.name))
+	return seen, t.member(part)
 }
 
 // key reads the name of a member and the colon behind it, and looks it up.

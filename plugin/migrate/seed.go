@@ -49,10 +49,7 @@ cluster unless it accepts plain values (an identity provider).`,
 }
 
 func (m *command) seed(ctx context.Context, c consent) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	l, err := m.from.Open(ctx, needEtcd)
+	l, err := m.openEtcd(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -78,6 +75,14 @@ func (m *command) seed(ctx context.Context, c consent) error {
 	runner := migration.Runner{Sources: l.Sources, Pace: batch.Pace{Progress: m.Progress()}, ThroughStore: true, CreateOnly: createOnly}
 	result, err := runner.Run(m.Logging(ctx), nil)
 	return m.tell(result, err, "seed only creates")
+}
+
+// openEtcd reaches etcd, once the admin has said whether to write.
+func (m *command) openEtcd(ctx context.Context, c consent) (*Link, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return m.from.Open(ctx, needEtcd)
 }
 
 // standsStill makes sure that --offline means that no API server runs.
@@ -108,10 +113,7 @@ func newUnseed(m *command) *cobra.Command {
 }
 
 func (m *command) unseed(ctx context.Context, c consent) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	l, err := m.from.Open(ctx, needEtcd)
+	l, err := m.openEtcd(ctx, c)
 	if err != nil {
 		return err
 	}

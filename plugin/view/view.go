@@ -214,7 +214,6 @@ func (v *View) CordonedBy(a netip.Addr) string {
 
 // Address says what is known of an address. It reads no API server.
 func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
-	policies := v.policies.Current()
 	out := Address{Address: a, State: v.index.State(a).String()}
 	for _, c := range v.index.Covering(a) {
 		out.ServiceCIDRs = append(out.ServiceCIDRs, c.Name)
@@ -238,6 +237,13 @@ func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 		return out, err
 	}
 	out.Wrong = out.Drift.types()
+	v.addPolicies(&out)
+	return out, nil
+}
+
+// addPolicies adds what policies say about an address.
+func (v *View) addPolicies(out *Address) {
+	a, policies := out.Address, v.policies.Current()
 	if p := policies.Restriction(a); p != nil {
 		out.Allocation, out.AllocationPolicy = p.Allocation, p.Name
 	}
@@ -257,5 +263,4 @@ func (v *View) Address(ctx context.Context, a netip.Addr) (Address, error) {
 			out.Policy = cmp.Or(out.Policy, policy.Name)
 		}
 	}
-	return out, nil
 }

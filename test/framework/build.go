@@ -38,6 +38,14 @@ func builder(name string) func(race bool) (string, error) {
 	}
 }
 
+// built returns a program that was built elsewhere, or else builds one of ours.
+func built(program string, build func(race bool) (string, error), race bool) (string, error) {
+	if program != "" {
+		return program, nil
+	}
+	return build(race)
+}
+
 func programPath(name, variant string, flags ...string) (string, error) {
 	if built := os.Getenv(programsVariable); built != "" {
 		return filepath.Join(built, variant, name), nil

@@ -46,12 +46,9 @@ type Manager struct {
 
 // StartManager builds the manager, once per process, and starts it on free ports.
 func (c *ControlPlane) StartManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
-	path := options.Program
-	if path == "" {
-		var err error
-		if path, err = manager(options.Race); err != nil {
-			return nil, err
-		}
+	path, err := built(options.Program, manager, options.Race)
+	if err != nil {
+		return nil, err
 	}
 	options.Kubeconfig = cmp.Or(options.Kubeconfig, c.Kubeconfig())
 	m := &Manager{options: options}

@@ -40,12 +40,9 @@ type ProxyAgent struct{ nodeProxy }
 // StartProxyAgent builds the agent, once per process, starts it and waits for /healthz: what the
 // API server had at the start is programmed then. It runs until Stop, or the control plane's.
 func (c *ControlPlane) StartProxyAgent(ctx context.Context, options ProxyAgentOptions) (*ProxyAgent, error) {
-	path := options.Program
-	if path == "" {
-		var err error
-		if path, err = proxyAgent(options.Race); err != nil {
-			return nil, err
-		}
+	path, err := built(options.Program, proxyAgent, options.Race)
+	if err != nil {
+		return nil, err
 	}
 	p := &ProxyAgent{}
 	p.name, p.log, p.grace, p.env = "proxyagent", c.logFor("proxyagent"), proxyAgentGrace, options.Env

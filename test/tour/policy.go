@@ -37,6 +37,15 @@ func (t *tour) create(ctx context.Context, namespace, name string) (service *cor
 	return service, nil
 }
 
+// createIn creates a Service, and fails unless it has an address in each range, and no other.
+func (t *tour) createIn(ctx context.Context, namespace, name string, cidrs ...string) error {
+	service, err := t.create(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	return each(service.Spec.ClusterIPs, cidrs...)
+}
+
 // each fails unless an address is in each range, and no other. A range may be a single address.
 func each(addresses []string, cidrs ...string) error {
 	for _, cidr := range cidrs {
@@ -62,11 +71,7 @@ func (t *tour) tenantRange(ctx context.Context) error {
 	if err := t.program(ctx, "config/samples/servicecidrpolicy_tenant.yaml", tenant); err != nil {
 		return err
 	}
-	service, err := t.create(ctx, tenant, "web")
-	if err != nil {
-		return err
-	}
-	if err := each(service.Spec.ClusterIPs, "10.114.0.0/24", "fd00:10:114::/112"); err != nil {
+	if err := t.createIn(ctx, tenant, "web", "10.114.0.0/24", "fd00:10:114::/112"); err != nil {
 		return err
 	}
 	return t.refusedService(ctx, `ServiceCIDRPolicy "`+tenant+`"`, "intruder", "10.114.0.200")
@@ -84,11 +89,7 @@ func (t *tour) reserve(ctx context.Context) error {
 	if _, err := t.kubectl(ctx, "create", "namespace", namespace); err != nil {
 		return err
 	}
-	service, err := t.create(ctx, namespace, name)
-	if err != nil {
-		return err
-	}
-	return each(service.Spec.ClusterIPs, "10.116.0.20/32", "fd00:10:116::20/128")
+	return t.createIn(ctx, namespace, name, "10.116.0.20/32", "fd00:10:116::20/128")
 }
 
 // coolDown deletes a Service in a range that is nearly full: its addresses are not given out again.
@@ -100,12 +101,8 @@ func (t *tour) coolDown(ctx context.Context) error {
 	if _, err := t.kubectl(ctx, "-n", samples, "delete", "service", "small-3"); err != nil {
 		return err
 	}
-	service, err := t.create(ctx, samples, "newcomer")
-	if err != nil {
-		return err
-	}
 	// .6 is the only other one in 10.120.0.0/29, 6 and 7 are those in fd00:10:120::/125.
-	if err := each(service.Spec.ClusterIPs, "10.120.0.6/32", "fd00:10:120::6/127"); err != nil {
+	if err := t.createIn(ctx, samples, "newcomer", "10.120.0.6/32", "fd00:10:120::6/127"); err != nil {
 		return err
 	}
 	if err := t.showKept(ctx, v1alpha1.PurposeCooling, freed4+"/32", freed6+"/128"); err != nil {
@@ -117,7 +114,7 @@ func (t *tour) coolDown(ctx context.Context) error {
 	if _, err := t.kubectl(ctx, "wait", "scp", policy, "--for=jsonpath={.status.summary.cooling}=2", "--timeout=20s"); err != nil {
 		return err
 	}
-	_, err = t.kubectl(ctx, "get", "scp")
+	_, err := t.kubectl(ctx, "get", "scp")
 	return err
 }
 

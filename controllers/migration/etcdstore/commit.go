@@ -20,21 +20,13 @@ import (
 // effect once. If they do not hold for a second attempt, Commit looks whether the first, whose
 // answer was lost, is why. An error other than ErrConflict says if something may have been written.
 func (s *Store) Commit(ctx context.Context, writes []migration.Write) (int64, error) {
-	var guards []clientv3.Cmp
-	var changes, reads []clientv3.Op // reads tell why a guard did not hold, in the order of the writes
 	writes = slices.Clone(writes)
 	for i := range writes {
-		w := &writes[i]
-		if err := errors.Join(s.prepare(w), ctx.Err()); err != nil {
+		if err := errors.Join(s.prepare(&writes[i]), ctx.Err()); err != nil {
 			return 0, fmt.Errorf("writing to etcd: %w", err)
 		}
-		change := clientv3.OpPut(w.Key, string(w.Raw))
-		if w.Delete {
-			change = clientv3.OpDelete(w.Key)
-		}
-		guards = append(guards, clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Guard)) // 0 for a key that does not exist
-		changes, reads = append(changes, change), append(reads, clientv3.OpGet(w.Key))
 	}
+	guards, changes, reads := operations(writes)
 	var answer *clientv3.TxnResponse
 	lost := false // an answer
 	err := s.ask(ctx, "writing to etcd", func(ctx context.Context) (err error) {
@@ -73,6 +65,20 @@ func (s *Store) prepare(w *migration.Write) (err error) {
 		return fmt.Errorf("%s: %w", w.Key, err)
 	}
 	return nil
+}
+
+// operations are the parts of a transaction, in the order of its writes. reads tell why a guard did
+// not hold.
+func operations(writes []migration.Write) (guards []clientv3.Cmp, changes, reads []clientv3.Op) {
+	for _, w := range writes {
+		change := clientv3.OpPut(w.Key, string(w.Raw))
+		if w.Delete {
+			change = clientv3.OpDelete(w.Key)
+		}
+		guards = append(guards, clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Guard)) // 0 for a key that does not exist
+		changes, reads = append(changes, change), append(reads, clientv3.OpGet(w.Key))
+	}
+	return guards, changes, reads
 }
 
 // unknown is the error of a Commit whose answer was lost for good.

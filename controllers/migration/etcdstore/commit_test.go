@@ -273,10 +273,7 @@ var _ = Describe("committing while etcd comes and goes", func() {
 		store *Store
 	)
 
-	BeforeEach(func(ctx SpecContext) {
-		etcd = startEtcd(ctx)
-		store = openAt(ctx, etcd.URL())
-	})
+	BeforeEach(func(ctx SpecContext) { etcd, store = startStore(ctx) })
 
 	It("says that nothing was written when it never reached etcd", func(ctx SpecContext) {
 		Expect(etcd.Kill()).To(Succeed())

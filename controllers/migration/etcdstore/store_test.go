@@ -18,10 +18,7 @@ var _ = Describe("reading", Ordered, func() {
 		store *Store
 	)
 
-	BeforeAll(func(ctx SpecContext) {
-		etcd = startEtcd(ctx)
-		store = openAt(ctx, etcd.URL())
-	})
+	BeforeAll(func(ctx SpecContext) { etcd, store = startStore(ctx) })
 
 	It("gets a key in all its forms", func(ctx SpecContext) {
 		created := put(ctx, store, "get/a", "1")
@@ -121,8 +118,7 @@ var _ = Describe("reading from an etcd that comes and goes", func() {
 	)
 
 	BeforeEach(func(ctx SpecContext) {
-		etcd = startEtcd(ctx)
-		store = openAt(ctx, etcd.URL())
+		etcd, store = startStore(ctx)
 		put(ctx, store, "a", "1")
 	})
 

@@ -35,6 +35,13 @@ func startEtcd(ctx context.Context) *framework.Etcd {
 	return etcd
 }
 
+// startStore starts an etcd and opens its store.
+func startStore(ctx context.Context) (*framework.Etcd, *Store) {
+	GinkgoHelper()
+	etcd := startEtcd(ctx)
+	return etcd, openAt(ctx, etcd.URL())
+}
+
 // freeze pauses etcd and waits until it has noticed: the signal takes its time.
 func freeze(ctx context.Context, etcd *framework.Etcd, s *Store) {
 	GinkgoHelper()

@@ -66,8 +66,7 @@ var _ = Describe("watching", func() {
 	)
 
 	BeforeEach(func(ctx SpecContext) {
-		etcd = startEtcd(ctx)
-		store = openAt(ctx, etcd.URL())
+		etcd, store = startStore(ctx)
 		start = put(ctx, store, "w/a", "0")
 	})
 

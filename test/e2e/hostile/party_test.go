@@ -72,13 +72,13 @@ func (env *fixture) endure(ctx context.Context, p party) {
 	attack := p.begin(func() float64 { return env.turns().since(turns).slowness() })
 	var entering, beside delays // changes that may fall together with the first of the party, and the rest
 	for len(beside) < changesBeside || p.act != nil && attack.acts.Load() < cmp.Or(p.least, leastActs) || p.enough != nil && !p.enough(ctx) {
-		entered, took := attack.hasEntered(), env.change(ctx)
+		entered, took := over(attack.entered), env.change(ctx)
 		if entered {
 			beside = append(beside, took)
 		} else {
 			entering = append(entering, took)
 		}
-		if took > hopeless || attack.hasEnded() {
+		if took > hopeless || over(attack.ended) {
 			break
 		}
 	}
@@ -118,7 +118,7 @@ type attack struct {
 	stop    context.CancelFunc
 	working sync.WaitGroup
 	entered chan struct{}
-	ended   chan struct{}
+	ended   chan struct{} // the party could not go on
 	acts    atomic.Int64
 	took    time.Duration
 	err     error
@@ -165,19 +165,10 @@ func (a *attack) work(ctx context.Context, p party, slowness func() float64) {
 	}
 }
 
-func (a *attack) hasEntered() bool {
+// over reports whether a channel is closed.
+func over(c <-chan struct{}) bool {
 	select {
-	case <-a.entered:
-		return true
-	default:
-		return false
-	}
-}
-
-// hasEnded reports whether the party could not go on.
-func (a *attack) hasEnded() bool {
-	select {
-	case <-a.ended:
+	case <-c:
 		return true
 	default:
 		return false

@@ -18,7 +18,7 @@ import (
 var _ = Describe("The guards", Ordered, ContinueOnFailure, func() {
 	var (
 		alice    kubernetes.Interface
-		warnings *cluster.Warnings
+		warnings *framework.Warnings
 	)
 	BeforeAll(func(ctx SpecContext) { alice, warnings = c.Admin(ctx, "alice") })
 

@@ -70,6 +70,21 @@ func newEnvironment(ctx context.Context, options framework.Options, services int
 	return w
 }
 
+// unmigrated is a cluster on its old API server, nothing of which is migrated: how many addresses
+// its Services have, and what etcd has.
+func unmigrated(ctx context.Context, services int) (w *environment, addresses int, before storage.Values) {
+	GinkgoHelper()
+	w = newEnvironment(ctx, old, services)
+	return w, len(w.owners(ctx)), w.etcd.Below(ctx, "")
+}
+
+// startOver takes away what commands have written.
+func (w *environment) startOver(ctx context.Context, before storage.Values) {
+	GinkgoHelper()
+	w.etcd.restore(ctx, addressesKey, before)
+	w.etcd.restore(ctx, rangesKey, before)
+}
+
 // restart brings the same storage under another API server.
 func (w *environment) restart(ctx context.Context, options framework.Options) {
 	GinkgoHelper()

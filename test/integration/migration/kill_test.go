@@ -78,18 +78,10 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old, 200)
-		all = len(w.owners(ctx))
+		w, all, before = unmigrated(ctx, 200)
 		Expect(all).To(BeNumerically(">", 150))
-		before = w.etcd.Below(ctx, "")
 	})
 
-	// startOver takes away what commands have written.
-	startOver := func(ctx context.Context) {
-		GinkgoHelper()
-		w.etcd.restore(ctx, addressesKey, before)
-		w.etcd.restore(ctx, rangesKey, before)
-	}
 	// nothingFalse wants that what is there is right, though it may not be all.
 	nothingFalse := func(ctx context.Context) {
 		GinkgoHelper()
@@ -103,7 +95,7 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 	It("run is completed by running it again", func(ctx SpecContext) {
 		w.killed(ctx, func(int) framework.PluginOptions {
 			return w.options(append(w.EtcdArgs(), "run", "--qps=200")...)
-		}, func() { startOver(ctx) }, func(round int) {
+		}, func() { w.startOver(ctx, before) }, func(round int) {
 			nothingFalse(ctx)
 			with(clean, w.migrate(ctx, "run"))
 			nothingFalse(ctx)
@@ -118,7 +110,7 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 	})
 
 	It("run from a file is completed by running it again from the same file", func(ctx SpecContext) {
-		startOver(ctx)
+		w.startOver(ctx, before)
 		plan := file("plan.yaml", "")
 		Expect(os.Remove(plan)).To(Succeed())
 		w.migrate(ctx, "plan", "-o", plan)
@@ -136,14 +128,14 @@ var _ = Describe("Killed at twenty moments,", Label("soak"), Ordered, ContinueOn
 
 	It("seed is completed by seeding again", func(ctx SpecContext) {
 		w.restart(ctx, without)
-		startOver(ctx)
+		w.startOver(ctx, before)
 		w.untouched(ctx, func() {
 			Expect(with(found, w.offline(ctx, "seed", "--etcd", "--dry-run")).Stdout).To(ContainSubstring(strconv.Itoa(all)))
 		})
 		slow := stretch(w.Etcd.URL(), 15*time.Millisecond)
 		w.killed(ctx, func(int) framework.PluginOptions {
 			return w.options("seed", "--etcd", "--etcd-servers="+slow.URL())
-		}, func() { startOver(ctx) }, func(int) {
+		}, func() { w.startOver(ctx, before) }, func(int) {
 			w.writtenOnce(ctx)
 			with(clean, w.migrate(ctx, "seed", "--etcd"))
 			Expect(w.etcd.Count(ctx, addressesKey)).To(Equal(all))

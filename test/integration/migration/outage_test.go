@@ -25,15 +25,8 @@ var _ = Describe("In the middle of a command", Label("long"), Ordered, ContinueO
 		before storage.Values
 	)
 
-	BeforeAll(func(ctx SpecContext) {
-		w = newEnvironment(ctx, old, 240)
-		all = len(w.owners(ctx))
-		before = w.etcd.Below(ctx, "")
-	})
-	BeforeEach(func(ctx SpecContext) {
-		w.etcd.restore(ctx, addressesKey, before)
-		w.etcd.restore(ctx, rangesKey, before)
-	})
+	BeforeAll(func(ctx SpecContext) { w, all, before = unmigrated(ctx, 240) })
+	BeforeEach(func(ctx SpecContext) { w.startOver(ctx, before) })
 
 	// awayDuring starts a command, and stops the server for a while at the first IPAddress.
 	awayDuring := func(ctx context.Context, server *framework.Process, options framework.PluginOptions) {

@@ -127,28 +127,27 @@ var _ = inOrder("What changes nothing", func() {
 		})
 	})
 
-	DescribeTable("is the same manifest applied again", func(ctx SpecContext, name string, flags ...string) {
-		var texts []string
-		for _, service := range []*corev1.Service{
-			cluster.Dual("blue", name+"-dual"), cluster.Single("blue", name+"-ipv6", corev1.IPv6Protocol), framework.NewService("blue", name+"-default"),
-			cluster.Dual("blue", name+"-port", framework.WithType(corev1.ServiceTypeNodePort)), framework.NewService("red", name+"-headless", framework.Headless()),
-		} {
-			texts = append(texts, manifest(service))
-			DeferCleanup(func(ctx SpecContext) { c.DeleteServices(ctx, service) })
-		}
-		all := strings.Join(texts, "---\n")
-		apply(ctx, all, flags...)
-		expectUnchanged(ctx, func() {
-			for range 3 {
-				apply(ctx, all, flags...)
+	It("is the same manifest applied again, by the client or by the server, or a policy", func(ctx SpecContext) {
+		manifests, flags := map[string]string{}, map[string][]string{"client": nil, "server": {"--server-side"}}
+		for by := range flags {
+			var texts []string
+			for _, service := range []*corev1.Service{
+				cluster.Dual("blue", by+"-dual"), cluster.Single("blue", by+"-ipv6", corev1.IPv6Protocol), framework.NewService("blue", by+"-default"),
+				cluster.Dual("blue", by+"-port", framework.WithType(corev1.ServiceTypeNodePort)), framework.NewService("red", by+"-headless", framework.Headless()),
+			} {
+				texts = append(texts, manifest(service))
+				DeferCleanup(func(ctx SpecContext) { c.DeleteServices(ctx, service) })
 			}
+			manifests[by] = strings.Join(texts, "---\n")
+			apply(ctx, manifests[by], flags[by]...)
+		}
+		expectUnchanged(ctx, func() {
+			for by, all := range manifests {
+				for range 3 {
+					apply(ctx, all, flags[by]...)
+				}
+			}
+			c.ApplyPolicy(ctx, "small", small)
 		})
-	},
-		Entry("by the client", "client"),
-		Entry("by the server", "server", "--server-side"),
-	)
-
-	It("is a policy applied again", func(ctx SpecContext) {
-		expectUnchanged(ctx, func() { c.ApplyPolicy(ctx, "small", small) })
 	})
 }, "all")

@@ -12,7 +12,7 @@ import (
 
 // Neither 1.36 nor 1.37 has a bitmap: each serves what the other one wrote, and repairs none of it.
 var _ = Describe("A cluster on IPAddresses alone", Label("soak"), func() {
-	on36 := &fixture{name: "few-on-1.36", ranges: twoFamilies, server: minor36, build: func(ctx context.Context, s *environment) { s.populate(ctx, 400) }}
+	on36 := &stoppedCluster{name: "few-on-1.36", ranges: twoFamilies, server: minor36, build: func(ctx context.Context, s *environment) { s.populate(ctx, 400) }}
 
 	It("becomes 1.37 and then 1.36 again, while both serve and Services come and go", func(ctx SpecContext) {
 		r := on36.open(ctx, minor36).startRolling(ctx)

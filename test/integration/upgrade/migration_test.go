@@ -159,7 +159,7 @@ func (p snapshot) changes(later snapshot) []string {
 //  5. The new API server finds nothing to repair, and every Service that was promised.
 var _ = Describe("A cluster in which Services come and go", func() {
 	DescribeTable("is migrated without a repair", Label("soak"),
-		func(ctx SpecContext, y *fixture, server framework.Options, migrate func(context.Context, *environment), watchArgs []string, signal syscall.Signal) {
+		func(ctx SpecContext, y *stoppedCluster, server framework.Options, migrate func(context.Context, *environment), watchArgs []string, signal syscall.Signal) {
 			s := y.open(ctx, server)
 			work := s.startChurn(ctx)
 

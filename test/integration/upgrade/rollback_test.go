@@ -20,7 +20,7 @@ import (
 
 // fewFlipped is a cluster that was migrated to the new API server and has lived there: the bitmaps
 // do not know of its later changes.
-var fewFlipped = &fixture{
+var fewFlipped = &stoppedCluster{
 	name: "few-flipped", ranges: twoFamilies, from: fewServices, server: old,
 	build: func(ctx context.Context, s *environment) {
 		s.migrate(ctx, done, "run")

@@ -25,7 +25,7 @@ import (
 //  3. The new API server finds nothing to repair.
 var _ = Describe("A cluster that does not serve IPAddresses", func() {
 	DescribeTable("is seeded",
-		func(ctx SpecContext, y *fixture) {
+		func(ctx SpecContext, y *stoppedCluster) {
 			pattern := y.repaired(ctx)
 			s := y.open(ctx, oldest)
 			before := s.snapshot(ctx)
@@ -128,8 +128,8 @@ var _ = Describe("A cluster that does not serve IPAddresses", func() {
 // noteKeys are where seed writes down what it has written.
 const noteKeys = "/registry/clusterip-operator.io/"
 
-// repaired are the IPAddresses that the new API server itself writes when started on the fixture.
-func (y *fixture) repaired(ctx context.Context) storage.Values {
+// repaired are the IPAddresses that the new API server itself writes on the stopped cluster.
+func (y *stoppedCluster) repaired(ctx context.Context) storage.Values {
 	GinkgoHelper()
 	s := y.open(ctx, newer)
 	s.expectWhole(ctx)

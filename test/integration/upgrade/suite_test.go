@@ -2,8 +2,8 @@
 // of 1.37 and back, with the commands of `kubectl clusterip migrate` in between, while Services
 // come and go. It knows the commands from outside alone.
 //
-// A [fixture] is built once; specs play on copies. Repairs and writes of the API server are read
-// from etcd: see [snapshot]. Start with the steps at the head of migration_test.go.
+// A [stoppedCluster] is built once; specs play on copies. Repairs and writes of the API server are
+// read from etcd: see [snapshot]. Start with the steps at the head of migration_test.go.
 package upgrade_test
 
 import (
@@ -19,7 +19,7 @@ func TestUpgrade(t *testing.T) {
 	RunSpecs(t, "upgrade", Label("long", "1.32"))
 }
 
-// storeroom keeps the fixtures of this run.
+// storeroom keeps the stopped clusters of this run.
 var storeroom string
 
 var _ = BeforeSuite(func() {

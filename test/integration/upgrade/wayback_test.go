@@ -16,14 +16,14 @@ import (
 // fewOn33 is a cluster that was migrated to 1.33. fewOn34 has gone on to 1.34 and has lived there:
 // its bitmaps know nothing of that.
 var (
-	fewOn33 = &fixture{
+	fewOn33 = &stoppedCluster{
 		name: "few-on-1.33", ranges: twoFamilies, from: fewServices, server: old,
 		build: func(ctx context.Context, s *environment) {
 			s.migrate(ctx, done, "run")
 			s.restart(ctx, minor33)
 		},
 	}
-	fewOn34 = &fixture{name: "few-on-1.34", ranges: twoFamilies, from: fewOn33, server: minor34, build: func(ctx context.Context, s *environment) { s.liveOn(ctx) }}
+	fewOn34 = &stoppedCluster{name: "few-on-1.34", ranges: twoFamilies, from: fewOn33, server: minor34, build: func(ctx context.Context, s *environment) { s.liveOn(ctx) }}
 )
 
 // The way back, while there are bitmaps. 1.33 allocates from them without comparing, so that one

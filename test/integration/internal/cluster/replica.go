@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -25,9 +26,21 @@ func (c *Cluster) AddReplicas(ctx context.Context, n int, args ...string) (added
 		added = append(added, c.LaunchReplica(ctx, "", c.OperatorKubeconfig(c.Access), args...))
 	}
 	if n > 0 {
+		DeferCleanup(func() { stop(added) }) // comes before the end of each
 		c.WaitServing(ctx)
 	}
 	return added
+}
+
+// stop ends replicas at the same time: each serves requests for a while longer, and waits up to
+// five seconds for connections that were opened and have brought none.
+func stop(replicas []*framework.Manager) {
+	GinkgoHelper()
+	var all errgroup.Group
+	for _, replica := range replicas {
+		all.Go(replica.Stop)
+	}
+	Expect(all.Wait()).To(Succeed())
 }
 
 // LaunchReplica starts a replica that ends with the calling node, and does not wait for it. program
@@ -82,9 +95,7 @@ func (c *Cluster) RemoveReplica(replica *framework.Manager) {
 // StopReplicas stops all replicas, as an admin does who scales the Deployment to nothing.
 func (c *Cluster) StopReplicas() {
 	GinkgoHelper()
-	for _, replica := range c.Replicas() {
-		Expect(replica.Stop()).To(Succeed())
-	}
+	stop(c.Replicas())
 	Eventually(c.Balancer.Ready).Should(BeEmpty())
 	c.Balancer.Cut()
 }

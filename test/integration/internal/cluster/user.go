@@ -3,8 +3,6 @@ package cluster
 import (
 	"context"
 	"path/filepath"
-	"slices"
-	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,27 +15,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
-
-// Warnings are what an API server adds to its answers, each text once for each answer. They may be
-// used concurrently.
-type Warnings struct {
-	mu    sync.Mutex
-	texts []string
-}
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (w *Warnings) HandleWarningHeader(_ int, _, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.texts = append(w.texts, text)
-}
-
-// Texts returns the warnings so far.
-func (w *Warnings) Texts() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.texts)
-}
 
 // ClientAs returns a client of a user who may do everything, at one API server.
 func ClientAs(api *framework.Access, user string) kubernetes.Interface {
@@ -56,11 +33,11 @@ func KubeconfigOf(config *rest.Config) string {
 
 // Admin returns a client of a user who may do everything by RBAC, outside of system:masters, and
 // the warnings that the user will get. Names are used once.
-func (c *Cluster) Admin(ctx context.Context, name string) (kubernetes.Interface, *Warnings) {
+func (c *Cluster) Admin(ctx context.Context, name string) (kubernetes.Interface, *framework.Warnings) {
 	GinkgoHelper()
 	c.Kubectl(ctx, "create", "clusterrolebinding", "test-"+name, "--clusterrole=cluster-admin", "--user="+name)
 	config := suite.Must(c.ConfigForUser(name))
-	warnings := &Warnings{}
+	warnings := &framework.Warnings{}
 	config.WarningHandler = warnings
 	client := suite.Must(kubernetes.NewForConfig(config))
 	question := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{

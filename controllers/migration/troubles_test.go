@@ -21,24 +21,24 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
-// fixture is a random snapshot: a healthy cluster in which some things were then done. It is small,
-// so that addresses meet.
-type fixture struct {
+// troubledCluster is a random snapshot: a healthy cluster in which some things were then done. It
+// is small, so that addresses meet.
+type troubledCluster struct {
 	Snapshot
 	flag []netip.Prefix // what its API server is started with
 	done []string       // what was done
 }
 
 // String tells the story, for tests that fail.
-func (s fixture) String() string {
+func (s troubledCluster) String() string {
 	return fmt.Sprintf("flag %s; done: %s\n%+v", prefixes(s.flag), strings.Join(s.done, ", "), s.Snapshot)
 }
 
 var flags = []string{"10.0.0.0/28", "10.0.1.0/29", "fd00::/124", "10.0.0.0/28,fd00::/124", "fd00::/112,10.0.0.0/28", "10.0.0.0/26,fd00::/120"}
 
-// randomFixture is healthy but for some troubles. Mostly nothing but the cluster tells the range.
-func randomFixture(r *rand.Rand, trouble int) *fixture {
-	s := &fixture{flag: nets(oneOf(r, flags...))}
+// randomCluster is healthy but for some troubles. Mostly nothing but the cluster tells the range.
+func randomCluster(r *rand.Rand, trouble int) *troubledCluster {
+	s := &troubledCluster{flag: nets(oneOf(r, flags...))}
 	s.Now, s.Revision = noon, 11
 	s.Allocator, s.Served = AllocatorBitmap, r.IntN(3) > 0
 	s.ServiceCIDRs = []ServiceCIDR{{Name: defaultName, UID: "default", ResourceVersion: "9", CIDRs: s.flag}}
@@ -74,7 +74,7 @@ func must[T any](v T, err error) T {
 }
 
 // add makes a Service with its IPAddresses, as they should be.
-func (s *fixture) add(name string, ips ...netip.Addr) {
+func (s *troubledCluster) add(name string, ips ...netip.Addr) {
 	svc := Service{Name: nsName(name), UID: types.UID("service-" + name), Created: noon.Add(-time.Hour), Addresses: ips}
 	s.Services = append(s.Services, svc)
 	for _, a := range ips {
@@ -83,7 +83,7 @@ func (s *fixture) add(name string, ips ...netip.Addr) {
 }
 
 // claimed visits every address of every Service.
-func (s *fixture) claimed(visit func(netip.Addr)) {
+func (s *troubledCluster) claimed(visit func(netip.Addr)) {
 	for _, x := range s.Services {
 		for _, a := range x.Addresses {
 			visit(a)
@@ -92,7 +92,7 @@ func (s *fixture) claimed(visit func(netip.Addr)) {
 }
 
 // free is an address of the prefix without a Service and an IPAddress, zero if none is at hand.
-func (s *fixture) free(r *rand.Rand, p netip.Prefix) netip.Addr {
+func (s *troubledCluster) free(r *rand.Rand, p netip.Prefix) netip.Addr {
 	offer := must(allocator.NewRange(p))
 	for range 20 {
 		a := p.Addr()
@@ -109,41 +109,43 @@ func (s *fixture) free(r *rand.Rand, p netip.Prefix) netip.Addr {
 }
 
 // troubles are what may have happened to a cluster.
-var troubles = map[string]func(*rand.Rand, *fixture){
-	"an IPAddress is lost": func(r *rand.Rand, s *fixture) {
+var troubles = map[string]func(*rand.Rand, *troubledCluster){
+	"an IPAddress is lost": func(r *rand.Rand, s *troubledCluster) {
 		s.touchIP(r, func(ip *relation.IPAddress) { ip.Address = netip.Addr{} })
 		s.IPAddresses = slices.DeleteFunc(s.IPAddresses, func(ip relation.IPAddress) bool { return !ip.Address.IsValid() })
 	},
-	"an IPAddress names another": func(r *rand.Rand, s *fixture) {
+	"an IPAddress names another": func(r *rand.Rand, s *troubledCluster) {
 		s.touchIP(r, func(ip *relation.IPAddress) {
 			ip.Service = nsName(oneOf(r, "s0", "s1", "s2", "kubernetes", "nobody", ""))
 		})
 	},
-	"an IPAddress is labelled": func(r *rand.Rand, s *fixture) {
+	"an IPAddress is labelled": func(r *rand.Rand, s *troubledCluster) {
 		s.touchIP(r, func(ip *relation.IPAddress) {
 			ip.ManagedBy = oneOf(r, "", v1alpha1.ManagedByAPIServer, v1alpha1.ManagedByOperator, "example.com")
 			ip.Family = oneOf(r, "", "IPv4", "IPv6")
 		})
 	},
-	"an IPAddress is being deleted": func(r *rand.Rand, s *fixture) { s.touchIP(r, func(ip *relation.IPAddress) { ip.Deleting = true }) },
-	"an IPAddress is reserved": func(r *rand.Rand, s *fixture) {
+	"an IPAddress is being deleted": func(r *rand.Rand, s *troubledCluster) {
+		s.touchIP(r, func(ip *relation.IPAddress) { ip.Deleting = true })
+	},
+	"an IPAddress is reserved": func(r *rand.Rand, s *troubledCluster) {
 		if a := s.free(r, oneOf(r, s.flag...)); a.IsValid() {
 			ip := labelled(anIP(a.String(), oneOf(r, "", "nobody", "s0")), oneOf(r, "", "example.com", v1alpha1.ManagedByOperator, v1alpha1.ManagedByAPIServer), "")
 			s.IPAddresses = append(s.IPAddresses, ip)
 		}
 	},
-	"a Service is gone": func(r *rand.Rand, s *fixture) {
+	"a Service is gone": func(r *rand.Rand, s *troubledCluster) {
 		i := r.IntN(len(s.Services))
 		s.Services = slices.Delete(s.Services, i, i+1)
 		s.add("spare")
 	},
-	"a Service is new": func(r *rand.Rand, s *fixture) {
+	"a Service is new": func(r *rand.Rand, s *troubledCluster) {
 		if a := s.free(r, oneOf(r, s.flag...)); a.IsValid() {
 			s.Services = append(s.Services, Service{Name: nsName("new"), UID: "new", Created: s.Now, Addresses: []netip.Addr{a}})
 			s.Services = compactServices(s.Services)
 		}
 	},
-	"a Service takes another's address": func(r *rand.Rand, s *fixture) {
+	"a Service takes another's address": func(r *rand.Rand, s *troubledCluster) {
 		var all []netip.Addr
 		s.claimed(func(a netip.Addr) { all = append(all, a) })
 		if len(all) > 0 {
@@ -152,7 +154,7 @@ var troubles = map[string]func(*rand.Rand, *fixture){
 			s.Services = compactServices(s.Services)
 		}
 	},
-	"a Service is out of range": func(r *rand.Rand, s *fixture) {
+	"a Service is out of range": func(r *rand.Rand, s *troubledCluster) {
 		a := oneOf(r, addr("192.0.2.1"), addr("2001:db8::1"), s.flag[0].Addr())
 		if slices.ContainsFunc(s.IPAddresses, func(ip relation.IPAddress) bool { return ip.Address == a }) {
 			return
@@ -163,41 +165,41 @@ var troubles = map[string]func(*rand.Rand, *fixture){
 		}
 		s.Services = compactServices(s.Services)
 	},
-	"a Service is invalid": func(r *rand.Rand, s *fixture) {
+	"a Service is invalid": func(r *rand.Rand, s *troubledCluster) {
 		i := r.IntN(len(s.Services))
 		s.Services[i].Invalid = append(s.Services[i].Invalid, oneOf(r, "nonsense", "10.0.0.400"))
 	},
-	"a ClusterIP is misspelt": func(r *rand.Rand, s *fixture) {
+	"a ClusterIP is misspelt": func(r *rand.Rand, s *troubledCluster) {
 		if svc := &s.Services[r.IntN(len(s.Services))]; len(svc.Addresses) > 0 && svc.Addresses[0].Is6() && len(svc.Misspelt) == 0 {
 			svc.Misspelt = []string{svc.Addresses[0].StringExpanded()}
 		}
 	},
-	"a ServiceCIDR is added": func(r *rand.Rand, s *fixture) {
+	"a ServiceCIDR is added": func(r *rand.Rand, s *troubledCluster) {
 		c := aCIDR("more", oneOf(r, "192.0.2.0/24", "192.0.2.0/24,2001:db8::/64"))
 		c.Deleting = r.IntN(3) == 0
 		s.ServiceCIDRs = append(s.ServiceCIDRs, c)
 	},
-	"the default ServiceCIDR is not there": func(_ *rand.Rand, s *fixture) {
+	"the default ServiceCIDR is not there": func(_ *rand.Rand, s *troubledCluster) {
 		s.ServiceCIDRs = slices.DeleteFunc(s.ServiceCIDRs, func(c ServiceCIDR) bool { return c.Name == defaultName })
 	},
-	"the default ServiceCIDR is another": func(r *rand.Rand, s *fixture) {
+	"the default ServiceCIDR is another": func(r *rand.Rand, s *troubledCluster) {
 		s.touchDefault(func(c *ServiceCIDR) {
 			turned := slices.Clone(s.flag)
 			slices.Reverse(turned)
 			c.CIDRs = oneOf(r, turned, s.flag[:1], nets("10.77.0.0/24"), append(slices.Clone(s.flag[:1]), nets("fd77::/64")...))
 		})
 	},
-	"the default ServiceCIDR is held": func(r *rand.Rand, s *fixture) {
+	"the default ServiceCIDR is held": func(r *rand.Rand, s *troubledCluster) {
 		s.touchDefault(func(c *ServiceCIDR) { c.Finalizers, c.Deleting = []string{"example.com/held"}, r.IntN(2) == 0 })
 	},
-	"a bit leaks": func(r *rand.Rand, s *fixture) {
+	"a bit leaks": func(r *rand.Rand, s *troubledCluster) {
 		s.touchBitmap(r, func(b *StoredBitmap) {
 			if a := s.free(r, b.Bitmap.Prefix()); a.IsValid() {
 				_ = b.Bitmap.Add(a)
 			}
 		})
 	},
-	"a bit is missing": func(r *rand.Rand, s *fixture) {
+	"a bit is missing": func(r *rand.Rand, s *troubledCluster) {
 		s.touchBitmap(r, func(b *StoredBitmap) {
 			for a := range b.Bitmap.All() {
 				b.Bitmap.Remove(a)
@@ -205,13 +207,13 @@ var troubles = map[string]func(*rand.Rand, *fixture){
 			}
 		})
 	},
-	"a bitmap is lost": func(r *rand.Rand, s *fixture) {
+	"a bitmap is lost": func(r *rand.Rand, s *troubledCluster) {
 		if len(s.Bitmaps) > 0 {
 			i := r.IntN(len(s.Bitmaps))
 			s.Bitmaps = slices.Delete(s.Bitmaps, i, i+1)
 		}
 	},
-	"a bitmap is empty": func(r *rand.Rand, s *fixture) {
+	"a bitmap is empty": func(r *rand.Rand, s *troubledCluster) {
 		s.touchBitmap(r, func(b *StoredBitmap) {
 			if r.IntN(2) == 0 {
 				b.Bitmap = must(bitmap.New(b.Bitmap.Prefix()))
@@ -220,26 +222,26 @@ var troubles = map[string]func(*rand.Rand, *fixture){
 			}
 		})
 	},
-	"a bitmap is broken": func(r *rand.Rand, s *fixture) {
+	"a bitmap is broken": func(r *rand.Rand, s *troubledCluster) {
 		s.touchBitmap(r, func(b *StoredBitmap) { b.Bitmap, b.Err = nil, oneOf(r, ErrEncrypted, errors.New("broken")) })
 	},
-	"a bitmap is foreign": func(r *rand.Rand, s *fixture) {
+	"a bitmap is foreign": func(r *rand.Rand, s *troubledCluster) {
 		s.touchBitmap(r, func(b *StoredBitmap) {
 			b.Range = oneOf(r, "10.88.0.0/24", "fd88::/112", s.flag[0].String())
 			b.Bitmap = must(bitmap.New(netip.MustParsePrefix(b.Range)))
 		})
 	},
-	"bitmaps are swapped": func(_ *rand.Rand, s *fixture) {
+	"bitmaps are swapped": func(_ *rand.Rand, s *troubledCluster) {
 		if len(s.Bitmaps) == 2 {
 			s.Bitmaps[0], s.Bitmaps[1] = s.Bitmaps[1], s.Bitmaps[0]
 			s.Bitmaps[0].Key, s.Bitmaps[1].Key = KeyPrimary, KeySecondary
 		}
 	},
-	"an object is broken": func(_ *rand.Rand, s *fixture) {
+	"an object is broken": func(_ *rand.Rand, s *troubledCluster) {
 		s.Unreadable = append(s.Unreadable, Value{Key: fmt.Sprintf("ipaddresses/x%d", len(s.Unreadable)), Err: errors.New("broken")})
 	},
-	"the range is told":         func(_ *rand.Rand, s *fixture) { s.Given = s.flag },
-	"nobody looked for bitmaps": func(_ *rand.Rand, s *fixture) { s.Bitmaps, s.Revision = nil, 0 },
+	"the range is told":         func(_ *rand.Rand, s *troubledCluster) { s.Given = s.flag },
+	"nobody looked for bitmaps": func(_ *rand.Rand, s *troubledCluster) { s.Bitmaps, s.Revision = nil, 0 },
 }
 
 var troubleNames = slices.Sorted(maps.Keys(troubles))
@@ -254,20 +256,20 @@ func compactServices(all []Service) (out []Service) {
 	return out
 }
 
-func (s *fixture) touchIP(r *rand.Rand, do func(*relation.IPAddress)) {
+func (s *troubledCluster) touchIP(r *rand.Rand, do func(*relation.IPAddress)) {
 	if len(s.IPAddresses) > 0 {
 		do(&s.IPAddresses[r.IntN(len(s.IPAddresses))])
 	}
 }
 
-func (s *fixture) touchDefault(do func(*ServiceCIDR)) {
+func (s *troubledCluster) touchDefault(do func(*ServiceCIDR)) {
 	if c := s.defaultCIDR(); c != nil {
 		do(c)
 	}
 }
 
 // touchBitmap changes one that can be read.
-func (s *fixture) touchBitmap(r *rand.Rand, do func(*StoredBitmap)) {
+func (s *troubledCluster) touchBitmap(r *rand.Rand, do func(*StoredBitmap)) {
 	if len(s.Bitmaps) > 0 {
 		if b := &s.Bitmaps[r.IntN(len(s.Bitmaps))]; b.Bitmap != nil {
 			b.Bitmap = b.Bitmap.Clone()
@@ -330,7 +332,7 @@ func (w *Snapshot) repaired(key string, prefix netip.Prefix) {
 		prefix = w.Bitmaps[at].Bitmap.Prefix()
 	}
 	m := must(bitmap.New(prefix))
-	(&fixture{Snapshot: *w}).claimed(func(a netip.Addr) { _ = m.Add(a) })
+	(&troubledCluster{Snapshot: *w}).claimed(func(a netip.Addr) { _ = m.Add(a) })
 	w.Bitmaps[at].Bitmap, w.Bitmaps[at].Range, w.Bitmaps[at].Err = m, prefix.String(), nil
 }
 
@@ -339,7 +341,7 @@ func TestAPlanIsDoneOnce(t *testing.T) {
 	steps := map[Action]int{}
 	for seed := range uint64(2500) {
 		r := seeded(seed)
-		s, o := randomFixture(r, 5), Options{RepairBitmap: r.IntN(2) == 0}
+		s, o := randomCluster(r, 5), Options{RepairBitmap: r.IntN(2) == 0}
 		first := NewPlan(s.Snapshot, o)
 		for _, step := range first.Steps {
 			steps[step.Do]++
@@ -380,9 +382,9 @@ func mustHaveTheBitsOfServices(t *testing.T, p Plan) {
 			continue
 		}
 		want := must(bitmap.New(b.Bitmap.Prefix()))
-		(&fixture{Snapshot: p.Snapshot}).claimed(func(a netip.Addr) { _ = want.Add(a) })
+		(&troubledCluster{Snapshot: p.Snapshot}).claimed(func(a netip.Addr) { _ = want.Add(a) })
 		if !want.Equal(p.Snapshot.Bitmaps[i].Bitmap) {
-			t.Fatalf("%s\n%s has %v, the Services %v", &fixture{Snapshot: p.Snapshot}, b.Key, slices.Collect(b.Bitmap.All()), slices.Collect(want.All()))
+			t.Fatalf("%s\n%s has %v, the Services %v", &troubledCluster{Snapshot: p.Snapshot}, b.Key, slices.Collect(b.Bitmap.All()), slices.Collect(want.All()))
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// The ranges of fixtures.
+// The ranges of stopped clusters.
 const (
 	twoFamilies = "10.96.0.0/16,fd00:10:96::/112"
 	onlyIPv4    = "10.96.0.0/16"
@@ -42,15 +42,15 @@ var (
 // elsewhere is a namespace of Services beside cluster.Namespace.
 const elsewhere = "shop"
 
-// fixture is a stopped cluster in a folder, built when a spec first asks. Each spec gets a copy.
-type fixture struct {
+// stoppedCluster is one in a folder, built when a spec first asks. Each spec gets a copy.
+type stoppedCluster struct {
 	name   string
 	ranges string
-	// build plays on a cluster of server until the fixture is as it should be.
+	// build plays on a cluster of server until the cluster is as it should be.
 	server framework.Options
 	build  func(ctx context.Context, s *environment)
-	// from is the fixture that this one goes on from, nil for an empty cluster.
-	from *fixture
+	// from is the stopped cluster that this one goes on from, nil for an empty one.
+	from *stoppedCluster
 }
 
 // Clusters on the bitmap. Of the many Services, at least three thousand have a ClusterIP.
@@ -61,12 +61,12 @@ var (
 	fewIPv6First = onBitmap("few-ipv6-first", ipv6First, 400)
 )
 
-func onBitmap(name, ranges string, n int) *fixture {
-	return &fixture{name: name, ranges: ranges, server: old, build: func(ctx context.Context, s *environment) { s.populate(ctx, n) }}
+func onBitmap(name, ranges string, n int) *stoppedCluster {
+	return &stoppedCluster{name: name, ranges: ranges, server: old, build: func(ctx context.Context, s *environment) { s.populate(ctx, n) }}
 }
 
-// open starts a cluster on a copy of the fixture, which ends with the calling node.
-func (y *fixture) open(ctx context.Context, server framework.Options) *environment {
+// open starts a cluster on a copy of the stopped one, which ends with the calling node.
+func (y *stoppedCluster) open(ctx context.Context, server framework.Options) *environment {
 	GinkgoHelper()
 	y.prepare(ctx)
 	dir := newFolder(y.name + "-copy-")
@@ -74,15 +74,15 @@ func (y *fixture) open(ctx context.Context, server framework.Options) *environme
 	return newEnvironment(ctx, y.ranges, dir, server)
 }
 
-func (y *fixture) dir() string { return filepath.Join(storeroom, y.name) }
+func (y *stoppedCluster) dir() string { return filepath.Join(storeroom, y.name) }
 
-// prepare builds the fixture once. A failed build leaves nothing: each spec fails by itself.
-func (y *fixture) prepare(ctx context.Context) {
+// prepare builds the cluster once. A failed build leaves nothing: each spec fails by itself.
+func (y *stoppedCluster) prepare(ctx context.Context) {
 	GinkgoHelper()
 	if _, err := os.Stat(y.dir()); err == nil {
 		return
 	}
-	By("building the fixture " + y.name)
+	By("building the cluster " + y.name)
 	s := y.raw(ctx)
 	y.build(ctx, s)
 	Expect(s.API.Stop()).To(Succeed())
@@ -92,8 +92,8 @@ func (y *fixture) prepare(ctx context.Context) {
 	Expect(os.Rename(finished, y.dir())).To(Succeed())
 }
 
-// raw is the cluster on which the fixture is built.
-func (y *fixture) raw(ctx context.Context) *environment {
+// raw is the cluster before it is built and stopped.
+func (y *stoppedCluster) raw(ctx context.Context) *environment {
 	GinkgoHelper()
 	if y.from != nil {
 		return y.from.open(ctx, y.server)
@@ -126,7 +126,7 @@ func (s *environment) populate(ctx context.Context, n int) {
 	}
 }
 
-// service builds the i-th Service of a fixture. Of twelve, one is headless, one an ExternalName.
+// service builds the i-th Service of a cluster. Of twelve, one is headless, one an ExternalName.
 func (s *environment) service(i int) *corev1.Service {
 	families := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	var options []framework.ServiceOption
