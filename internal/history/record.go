@@ -31,6 +31,12 @@ const (
 	Unseen = "unseen"
 )
 
+// What the leader logs of each change of hands.
+const (
+	LineGot  = "A Service has an address"
+	LineLost = "A Service no longer has an address"
+)
+
 // Moment is a time to the second, or one between two: after After and not later than At. A zero At
 // has not come.
 type Moment struct{ After, At time.Time }
