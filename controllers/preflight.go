@@ -33,7 +33,7 @@ func Preflight(ctx context.Context, reviews authorizationclient.SelfSubjectAcces
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("permissions are missing: %s; apply config/rbac, or grant them to this account", strings.Join(missing, ", "))
+		return fmt.Errorf("permissions are missing: %s; apply config/rbac, and for a history config/components/history, or grant them to this account", strings.Join(missing, ", "))
 	}
 	return nil
 }
