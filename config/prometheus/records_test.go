@@ -49,7 +49,7 @@ func apiserver(values string) series {
 var replicas = and(replica("m-0", 1, 54, 20), replica("m-1", 0, 54, 5))
 
 var recordings = map[string]recording{
-	// A rule that took what it has recorded for the API server's would be silent in every second minute.
+	// A rule that took what it has recorded for the API server's would be silent every other minute.
 	"no API server says anything, at any time": {
 		series: and(replicas, apiserver("")), minutes: []int{10, 11, 12, 13},
 		query: upstream + "available_ips",

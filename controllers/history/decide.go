@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
@@ -105,7 +106,13 @@ func beside(o *networkingv1.IPAddress, at time.Time) (r history.Record, ok bool)
 		return r, false
 	}
 	a, err := netip.ParseAddr(o.Name)
-	r = history.Record{Address: a, Service: upstream.Service(o), UID: types.UID(o.Annotations[v1alpha1.AnnotationServiceUID])}
+	r = history.Record{Address: a, Service: upstream.Service(o)}
+	if !word(r.Service.Namespace) || !word(r.Service.Name) {
+		return r, false
+	}
+	if uid := o.Annotations[v1alpha1.AnnotationServiceUID]; word(uid) {
+		r.UID = types.UID(uid)
+	}
 	if upstream.HeldAsFormer(o) {
 		r.Came, r.From = history.Former, history.At(at)
 		if o.DeletionTimestamp != nil {
@@ -116,3 +123,7 @@ func beside(o *networkingv1.IPAddress, at time.Time) (r history.Record, ok bool)
 	}
 	return r, err == nil
 }
+
+// word reports whether a text is such as names and UIDs of Services are: an IPAddress has whatever
+// its writer wrote, and the API server takes most of it.
+func word(text string) bool { return len(validation.IsDNS1123Label(text)) == 0 }

@@ -87,6 +87,10 @@ func TestIPAddresses(t *testing.T) {
 			held.Finalizers = []string{v1alpha1.FinalizerFormer}
 			former := held.DeepCopy()
 			former.DeletionTimestamp = &metav1.Time{Time: created.Add(time.Minute)}
+			forged := additional.DeepCopy()
+			forged.Annotations[v1alpha1.AnnotationServiceUID] = "u created 2020-01-01T00:00:00Z\n10.96.0.8 bank/api"
+			nameless := additional.DeepCopy()
+			nameless.Spec.ParentRef.Name = "web u\n10.96.0.8 bank/api"
 			reserved := additional.DeepCopy()
 			reserved.Spec.ParentRef = &networkingv1.ParentReference{Group: v1alpha1.Prefix, Resource: "servicecidrpolicies", Name: "p"}
 			for name, tc := range map[string]struct {
@@ -96,6 +100,8 @@ func TestIPAddresses(t *testing.T) {
 				"of a ClusterIP":        {now: apiServers},
 				"reserved":              {now: reserved},
 				"additional":            {now: additional, want: []string{a + " shop/web u additional 2026-11-28T12:00:00Z"}},
+				"with a forged UID":     {now: forged, want: []string{a + " shop/web - additional 2026-11-28T12:00:00Z"}},
+				"with a forged name":    {now: nameless},
 				"additional, unchanged": {before: additional, now: additional.DeepCopy()},
 				"additional, gone":      {before: additional, want: []string{a + " shop/web u additional 2026-11-28T12:00:00Z released 2026-11-28T13:00:00Z"}},
 				"to be renumbered":      {before: apiServers, now: held},

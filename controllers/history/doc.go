@@ -2,11 +2,11 @@
 // and beyond the hour of events; and logs each change of hands.
 //
 //	Services, IPAddresses ── events ──> changes (decide.go) ──> log, of the leader
-//	                                        └──> ledger, on every replica ── the leader ──> ConfigMaps
+//	                                       └──> ledger, of every replica ── leader ──> ConfigMaps
 //
 // The log is always on: it costs a comparison of addresses for each event of a Service. The ledger
-// is there only if the configuration wants a history. Every replica keeps it, from its own start on,
-// so that one that takes over knows what the leader before saw and did not write any more. What
+// is there only if the configuration wants a history. Every replica keeps it, from its own start
+// on, so that one that takes over knows what the leader before saw and did not write any more. What
 // happened while no replica ran is told as a time between two.
 //
 // It promises one write a second at most, and one for all changes of a ConfigMap within two

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Merge takes in what is written of a shard, as a replica does that begins to lead. What it has seen
-// itself, since its own start, is more than what is written: ends that the leader before did not
-// write any more. What is written is older: since when Services have their addresses. What neither
-// says happened unseen, after the page was written.
+// Merge takes in what is written of a shard, as a replica does that begins to lead. What it has
+// seen itself, since its own start, is more than what is written: ends that the leader before did
+// not write any more. What is written is older: since when Services have their addresses. What
+// neither says happened unseen, after the page was written.
 func (l *Ledger) Merge(shard int, written Page, now time.Time) {
 	if written.Seen.IsZero() {
 		if len(l.shards[shard].records) > 0 {

@@ -155,7 +155,7 @@ var _ = It("replaces the default range", Label("long"), func(ctx SpecContext) {
 	Eventually(e.Remaining).WithArguments(ctx, "shop-old").Should(BeEmpty())
 })
 
-// Its first block installs the operator with the component, whose flag is that of the replicas here.
+// Its first block installs the operator with the component, whose flag these replicas have.
 var _ = It("remembers who had an address", func(ctx SpecContext) {
 	e := newEnvironment(ctx, cluster.Options{OperatorArgs: []string{"--history"}})
 	e.follow(ctx, "docs/guides/history.md")
