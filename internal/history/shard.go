@@ -64,7 +64,7 @@ func ReadPage(data map[string]string) (p Page, err error) {
 
 // Of returns the records of an address, the latest first.
 func (p Page) Of(a netip.Addr) (out []Record) {
-	for _, r := range p.Records {
+	for _, r := range slices.Backward(p.Records) { // times are to the second; these came one by one
 		if r.Address == a {
 			out = append(out, r)
 		}
