@@ -26,7 +26,7 @@ func ofService(before, now *corev1.Service, initial bool, at time.Time) (c chang
 	had, has := clusterIPs(before), clusterIPs(now)
 	for _, a := range had {
 		switch {
-		case now == nil || another:
+		case another:
 			c.ended = append(c.ended, lost(before, a, history.Deleted, at))
 		case !slices.Contains(has, a):
 			c.ended = append(c.ended, lost(before, a, changed(now), at))

@@ -216,11 +216,11 @@ var _ = Describe("The history of addresses", Ordered, func() {
 	})
 
 	It("is no secret to an admin who may only look, and a closed book to a tenant", func(ctx SpecContext) {
-		viewer := h.viewer(ctx, "view")
+		viewer := h.viewer(ctx, "looker", "system:aggregate-to-view", "clusterip-operator-view")
 		Eventually(func() string { // RBAC follows what is written
 			return suite.Must(h.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: viewer, Args: []string{"addresses", "history", "10.96.0.77", "-o", "name"}})).Stdout
 		}).Should(ContainSubstring("service/noisy/s19"))
-		tenant := suite.Must(h.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: h.viewer(ctx, ""), Args: []string{"addresses", "history", "10.96.0.77"}}))
+		tenant := suite.Must(h.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: h.viewer(ctx, "tenant"), Args: []string{"addresses", "history", "10.96.0.77"}}))
 		Expect(tenant.ExitCode).To(Equal(2))
 		Expect(tenant.Stderr).To(ContainSubstring("the ClusterRole clusterip-operator-view has what this command reads"))
 	})
@@ -236,12 +236,11 @@ var _ = Describe("The history of addresses", Ordered, func() {
 	})
 })
 
-// viewer is the kubeconfig of a user with a ClusterRole, or with none.
-func (h historian) viewer(ctx context.Context, role string) string {
+// viewer is the kubeconfig of a user with ClusterRoles: no controller puts view together here.
+func (h historian) viewer(ctx context.Context, user string, roles ...string) string {
 	GinkgoHelper()
-	user := "viewer-" + role
-	if role != "" {
-		h.Kubectl(ctx, "create", "clusterrolebinding", user, "--clusterrole="+role, "--user="+user)
+	for _, role := range roles {
+		h.Kubectl(ctx, "create", "clusterrolebinding", user+"-"+role, "--clusterrole="+role, "--user="+user)
 	}
 	return cluster.KubeconfigOf(suite.Must(h.ConfigForUser(user)))
 }

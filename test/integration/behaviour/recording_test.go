@@ -38,7 +38,7 @@ var _ = It("An API server says nothing of a new default range, and what is recor
 	Expect(c.Restart(ctx, framework.Options{ServiceClusterIPRange: wide + "," + wideSix})).To(Succeed())
 	c.CreateServiceCIDR(ctx, "meanwhile", wide, wideSix)
 	c.Kubectl(ctx, "delete", "servicecidr", "kubernetes")
-	Eventually(func() []string { return c.ServiceCIDR(ctx, "kubernetes").Spec.CIDRs }).Should(Equal([]string{wide, wideSix}))
+	Eventually(c.ServiceCIDR).WithArguments(ctx, "kubernetes").Should(And(Not(BeNil()), HaveField("Spec.CIDRs", []string{wide, wideSix})))
 	c.Kubectl(ctx, "delete", "servicecidr", "meanwhile")
 	Eventually(c.Remaining).WithArguments(ctx, "meanwhile").Should(BeEmpty())
 	Eventually(func() bool {
