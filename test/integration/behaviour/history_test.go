@@ -100,6 +100,7 @@ var _ = Describe("The history of addresses", Ordered, func() {
 
 	It("has what was there when it began, and who follows whom, in both families", func(ctx SpecContext) {
 		Eventually(h.lives).WithArguments(ctx, "10.96.0.1").Should(Equal([]string{"default/kubernetes found"}))
+		before := h.written(ctx)
 		web := h.CreateService(ctx, "web", framework.RequireDualStack())
 		addresses = web.Spec.ClusterIPs
 		for _, a := range addresses {
@@ -116,6 +117,7 @@ var _ = Describe("The history of addresses", Ordered, func() {
 			Expect(all[1].From).To(BeTemporally("==", web.CreationTimestamp.Time))
 			Expect(all[1].To).To(And(BeTemporally(">=", all[1].From), BeTemporally("<=", all[0].From.Add(2*time.Second))))
 		}
+		Expect(h.written(ctx)-before).To(BeNumerically("<=", 6), "three events of two addresses")
 		table := h.ask(ctx, addresses[0], "-o", "wide").Stdout
 		Expect(table).To(MatchRegexp(`(?s)SERVICE +FROM +TO +CAME +ENDED +UID\ndefault/api +\S+Z +<none> +created +<none> +%s\ndefault/web +\S+Z +\S+Z +created +deleted +%s`, api.UID, web.UID))
 	})
