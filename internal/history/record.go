@@ -20,9 +20,10 @@ const (
 	Changed = "changed"
 	// Renumbered: in an exchange of ClusterIPs by `kubectl clusterip renumber`.
 	Renumbered = "renumbered"
-	// Additional: beside the ClusterIPs of the Service. Former: the same, as what it had before it was
-	// renumbered.
-	Additional, Former = "additional", "former"
+	// Additional: beside the ClusterIPs of the Service.
+	Additional = "additional"
+	// Former: the same, as what it had before it was renumbered.
+	Former = "former"
 	// Deleted: with the Service.
 	Deleted = "deleted"
 	// Released: an additional or former address.

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// Shards is how many ConfigMaps there are at most, MostBytes how large one is.
-	Shards    = 64
+	// Shards is how many ConfigMaps there are at most.
+	Shards = 64
+	// MostBytes is how large the lines of one are at most.
 	MostBytes = 128 << 10
 	// namePrefix begins the name of each.
 	namePrefix = "clusterip-operator-history-"

@@ -23,8 +23,8 @@ type historian struct{ *cluster.Cluster }
 
 // owned is what it tells of an owner.
 type owned struct {
-	Service, UID, Came, Ended    string
-	From, To, ToAfter, Fromafter time.Time
+	Service, UID, Came, Ended string
+	From, To, ToAfter         time.Time
 }
 
 // ask runs the plugin, and returns what it prints and says.
