@@ -12,6 +12,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/history"
 	"github.com/clusterip-operator/clusterip-operator/internal/webhook"
 )
 
@@ -32,7 +33,7 @@ func Preflight(ctx context.Context, reviews authorizationclient.SelfSubjectAcces
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("permissions are missing: %s; apply config/rbac, or grant them to this account", strings.Join(missing, ", "))
+		return fmt.Errorf("permissions are missing: %s; apply config/rbac, and for a history config/components/history, or grant them to this account", strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -69,6 +70,8 @@ type Needs struct {
 	// Namespace is that of the operator: the certificates of the webhooks and the ConfigMap of
 	// exclusive ranges are there.
 	Namespace string
+	// History: who had which address is kept in ConfigMaps.
+	History bool
 	// Certificates: the webhooks have certificates of our own, for the configurations so named.
 	Certificates  bool
 	Configuration string
@@ -103,6 +106,12 @@ func (n Needs) permissions() []permission {
 		add("", "configmaps", "", n.Namespace, v1alpha1.ExclusiveName, "get", "list", "watch", "create", "patch", "delete")
 		add("admissionregistration.k8s.io", "validatingadmissionpolicies", "", "", v1alpha1.ExclusiveName, "list", "watch")
 		add("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "", v1alpha1.ExclusiveName, "list", "watch", "create", "patch", "delete")
+	}
+	if n.History {
+		// The role names all of them; to ask for the first and the last is enough to miss it.
+		for _, shard := range []int{0, history.Shards - 1} {
+			add("", "configmaps", "", n.Namespace, history.NameOf(shard), "get", "create", "patch")
+		}
 	}
 	if n.Certificates { // of each object by its name, but an object has none before it is created
 		add("", "secrets", "", n.Namespace, "", "create")

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/history"
 )
 
 // reviews answers like an API server that allows what allow says, for faults that a real one does
@@ -77,6 +79,29 @@ func TestRolesAreWhatThePreflightAsksFor(t *testing.T) {
 	slices.Sort(asked)
 	if diff := cmp.Diff(slices.Compact(asked), slices.Compact(granted)); diff != "" {
 		t.Errorf("config/rbac against the preflight (-asked +granted):\n%s", diff)
+	}
+}
+
+// TestTheHistoryHasARole wants the component to grant what the preflight asks for, of each
+// ConfigMap by its name, and the clean-up to reach all of them.
+func TestTheHistoryHasARole(t *testing.T) {
+	var names []string
+	for shard := range history.Shards {
+		names = append(names, history.NameOf(shard))
+	}
+	all := permission{resource: "configmaps", namespace: "clusterip-operator-system", name: strings.Join(names, ",")}
+	if diff := cmp.Diff([]string{said("get", all), said("create", all), said("patch", all)}, grants(t, "../config/components/history/role.yaml")); diff != "" {
+		t.Errorf("config/components/history (-want +granted):\n%s", diff)
+	}
+	all.namespace = "system"
+	if granted := grants(t, "../config/components/uninstall/role.yaml"); !slices.Contains(granted, said("get", all)) || !slices.Contains(granted, said("delete", all)) {
+		t.Error("config/components/uninstall does not reach all ConfigMaps of the history")
+	}
+	err := Preflight(t.Context(), reviews{allow: func(a *authorizationv1.ResourceAttributes) (bool, error) {
+		return !strings.HasPrefix(a.Name, "clusterip-operator-history"), nil
+	}}, Needs{History: true, Namespace: "home"})
+	if err == nil || !strings.Contains(err.Error(), "patch configmaps clusterip-operator-history-63 in namespace home") {
+		t.Errorf("%v does not name what is missing", err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/controllers/history"
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration/condition"
 	"github.com/clusterip-operator/clusterip-operator/controllers/service"
@@ -48,11 +49,14 @@ type Options struct {
 	// NearlyFull says when a range is reported as nearly full.
 	NearlyFullPercent int
 	NearlyFullWithin  time.Duration
+	// HistoryOwners is how many former owners of an address are kept; 0: no history is.
+	HistoryOwners int
 	// GroupVersion is the answer of kube.Discover.
 	GroupVersion schema.GroupVersion
 	// Policies is the answer of kube.DiscoverPolicies.
 	Policies bool
-	// Namespace is where the certificate of the webhooks is kept; empty when nothing needs one.
+	// Namespace is where the certificate of the webhooks and the history are kept; empty when nothing
+	// needs one.
 	Namespace string
 	// Lock is the lock of the leader election, which tells replicas which one to ask for addresses.
 	// Nil without an election: then this replica answers alone.
@@ -170,6 +174,7 @@ func (o Options) loops(mgr manager.Manager, index *addressindex.Index, policies 
 		Client: mgr.GetClient(), Index: index, Clock: clk, Ranges: o.ServiceClusterIPRange,
 		Events: mgr.GetEventRecorder("clusterip-operator-default-servicecidr"), APIVersion: api, Bitmap: bitmap,
 	})
+	loops = append(loops, &history.Recorder{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, Namespace: o.Namespace, Owners: o.HistoryOwners})
 	if o.BandLabels {
 		loops = append(loops, &ipaddress.BandLabeler{
 			Client: writer(mgr, refusal.Options{

@@ -31,7 +31,7 @@ func New(out cli.Streams) *cobra.Command {
 		Long: `Looks after the virtual IPs of Services.
 
   kubectl clusterip ranges            how full every ServiceCIDR is, and when it will be
-  kubectl clusterip addresses         the addresses in use, with who has them; show ADDRESS tells all of one
+  kubectl clusterip addresses         the addresses in use, with who has them; show ADDRESS tells all of one, history ADDRESS who had it
   kubectl clusterip node-ports        the node ports in use, with who has them; ranges --node-ports says how many are left
   kubectl clusterip map RANGE         the address space, drawn
   kubectl clusterip why ...           why a Service has this address or is refused, or a range does not go

@@ -21,7 +21,7 @@ func complete(t *testing.T) map[string][]string {
 	renumbering := plan("renumbering", "apiVersion: clusterip-operator.io/v1alpha1\nkind: RenumberingPlan\ncluster: x\nfrom: [10.0.0.0/24]\nto: [10.1.0.0/24]\nkeep: none\nservices: []")
 	const etcd = "--etcd-servers=http://127.0.0.1:1"
 	return map[string][]string{
-		"ranges": nil, "addresses": nil, "addresses show": {"10.96.0.10"}, "map": {"kubernetes"}, "why": {"svc/web"}, "status": nil, "check": nil, "bundle": nil,
+		"ranges": nil, "addresses": nil, "addresses show": {"10.96.0.10"}, "addresses history": {"10.96.0.10"}, "map": {"kubernetes"}, "why": {"svc/web"}, "status": nil, "check": nil, "bundle": nil,
 		"repair": {plan("report", "kind: CheckReport\nitems: []")}, "console": {"--no-browser"},
 		"renumber plan": {"--range=a", "--to=b"}, "renumber run": {renumbering}, "renumber status": {renumbering}, "renumber rollback": {renumbering},
 		"dual-stack plan": nil, "dual-stack run": {plan("dualstack", "apiVersion: dualstack.clusterip-operator.io/v1alpha1\nkind: DualStackPlan\ncluster: x\nservices: []")},

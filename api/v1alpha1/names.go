@@ -159,6 +159,8 @@ const (
 	ManagerDualStack = "clusterip-operator-dual-stack"
 	// ManagerReserve writes the ServiceCIDRPolicies of `kubectl clusterip reserve --apply`.
 	ManagerReserve = "clusterip-operator-reserve"
+	// ManagerHistory writes the ConfigMaps of the history of addresses.
+	ManagerHistory = "clusterip-operator-history"
 	// ManagerMigration writes what a migration creates, and ConditionMigrated.
 	ManagerMigration = "clusterip-operator-migration"
 )

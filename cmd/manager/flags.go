@@ -104,6 +104,8 @@ func (c *command) flags(name string, file *string) *pflag.FlagSet {
 	})
 	f.BoolVar(&o.BandLabels.Enabled, "band-labels", o.BandLabels.Enabled, "label IPAddresses with their band, static or dynamic")
 	f.Float32Var(&o.BandLabels.QPS, "band-label-qps", o.BandLabels.QPS, "band labels written in a second at most")
+	f.BoolVar(&o.History.Enabled, "history", o.History.Enabled, "keep who had which address, in ConfigMaps of --namespace; it takes the role of config/components/history")
+	f.IntVar(&o.History.Owners, "history-owners", o.History.Owners, "former owners of an address that are kept, from 1 to 20")
 	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the operator's Lease and Secret; default: the pod's")
 	f.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled, "work only while holding the Lease, so that replicas can stand by")
 	f.StringVar(&o.LeaderElection.Namespace, "leader-election-namespace", o.LeaderElection.Namespace, "namespace of the Lease; default: --namespace")
@@ -131,6 +133,14 @@ func (c *command) flags(name string, file *string) *pflag.FlagSet {
 	return f
 }
 
+// historyOwners is 0 for no history.
+func historyOwners(h config.History) int {
+	if !h.Enabled {
+		return 0
+	}
+	return h.Owners
+}
+
 // networks reads NAME=CIDR[,NAME=CIDR].
 func networks(text string) (out []config.ReservedNetwork, err error) {
 	for part := range strings.SplitSeq(text, ",") {
@@ -148,6 +158,7 @@ func options(c config.ManagerConfiguration) controllers.Options {
 	o := controllers.Options{
 		Namespace:  c.Namespace,
 		BandLabels: c.BandLabels.Enabled, BandLabelQPS: c.BandLabels.QPS,
+		HistoryOwners:     historyOwners(c.History),
 		NearlyFullPercent: c.NearlyFull.FreePercent, NearlyFullWithin: c.NearlyFull.Within.Duration,
 	}
 	if w := c.Webhook; w.BindAddress != "0" {

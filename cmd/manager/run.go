@@ -174,6 +174,7 @@ func (c command) needs(served api) controllers.Needs {
 	n := controllers.Needs{
 		Reviews:      o.Metrics.Secure && o.Metrics.BindAddress != "0",
 		Policies:     served.policies,
+		History:      o.History.Enabled,
 		Certificates: o.Webhook.BindAddress != "0" && o.Webhook.CertDir == "",
 		Namespace:    o.Namespace, Configuration: o.Webhook.Configuration,
 	}

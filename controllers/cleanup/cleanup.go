@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/history"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 	"github.com/clusterip-operator/clusterip-operator/internal/webhook"
 )
@@ -28,7 +29,7 @@ type Options struct {
 	Client client.Client
 	// Lease of the manager's leader election. A holder that renewed it lately stops the clean-up.
 	Lease client.ObjectKey
-	// Namespace is where the webhooks' certificate and the ConfigMap of exclusive ranges are kept.
+	// Namespace is where the webhooks' certificate and the ConfigMaps are kept.
 	Namespace string
 	// Force works although a manager seems to run.
 	Force bool
@@ -56,6 +57,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	for _, step := range []func(context.Context) error{o.serviceCIDRs, o.bandLabels, o.formerAddresses, o.ownAddresses} {
 		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	for shard := range history.Shards {
+		if err := o.remove(ctx, metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, client.ObjectKey{Namespace: o.Namespace, Name: history.NameOf(shard)}); err != nil {
 			return err
 		}
 	}

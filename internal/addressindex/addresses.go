@@ -64,9 +64,9 @@ func stateOf(o *networkingv1.IPAddress) allocator.State {
 	}
 }
 
-// handler calls changed for each event. before is nil for an addition, now for a deletion; initial
+// Handler calls changed for each event. before is nil for an addition, now for a deletion; initial
 // says that the object is in the first listing.
-func handler[T any](changed func(before, now *T, initial bool)) toolscache.ResourceEventHandler {
+func Handler[T any](changed func(before, now *T, initial bool)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    func(o any, initial bool) { changed(nil, o.(*T), initial) },
 		UpdateFunc: func(before, o any) { changed(before.(*T), o.(*T), false) },

@@ -50,7 +50,7 @@ func newTimed(r Rules) timed {
 	clk := clocktesting.NewFakePassiveClock(epoch)
 	l := NewWithClock(clk)
 	l.SetRules(r)
-	b := index{l, handler(l.serviceChanged), handler(l.ipAddressChanged), handler(l.serviceCIDRChanged), handler(l.nodeChanged)}
+	b := index{l, Handler(l.serviceChanged), Handler(l.ipAddressChanged), Handler(l.serviceCIDRChanged), Handler(l.nodeChanged)}
 	b.cidrs.OnAdd(cidr("kubernetes", "10.0.0.0/24", "fd00::/112"), true)
 	return timed{b, clk}
 }

@@ -97,15 +97,15 @@ func NewWithClock(c clock.PassiveClock) *Index {
 // Watch connects the address index to the informers of the cache. It returns at once; Synced tells
 // when the first listings are indexed. Call it once, before the controllers start.
 func (ix *Index) Watch(ctx context.Context, informers cache.Informers) error {
-	return errors.Join(ix.WatchAddresses(ctx, informers), ix.watch(ctx, informers, &corev1.Node{}, handler(ix.nodeChanged)))
+	return errors.Join(ix.WatchAddresses(ctx, informers), ix.watch(ctx, informers, &corev1.Node{}, Handler(ix.nodeChanged)))
 }
 
 // WatchAddresses is Watch without Nodes, for a caller that asks for no overlaps.
 func (ix *Index) WatchAddresses(ctx context.Context, informers cache.Informers) error {
 	return errors.Join(
-		ix.watch(ctx, informers, &networkingv1.ServiceCIDR{}, handler(ix.serviceCIDRChanged)),
-		ix.watch(ctx, informers, &networkingv1.IPAddress{}, handler(ix.ipAddressChanged)),
-		ix.watch(ctx, informers, &corev1.Service{}, handler(ix.serviceChanged)),
+		ix.watch(ctx, informers, &networkingv1.ServiceCIDR{}, Handler(ix.serviceCIDRChanged)),
+		ix.watch(ctx, informers, &networkingv1.IPAddress{}, Handler(ix.ipAddressChanged)),
+		ix.watch(ctx, informers, &corev1.Service{}, Handler(ix.serviceChanged)),
 	)
 }
 

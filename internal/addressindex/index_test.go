@@ -27,7 +27,7 @@ type index struct {
 
 func newIndex() index {
 	l := New()
-	return index{l, handler(l.serviceChanged), handler(l.ipAddressChanged), handler(l.serviceCIDRChanged), handler(l.nodeChanged)}
+	return index{l, Handler(l.serviceChanged), Handler(l.ipAddressChanged), Handler(l.serviceCIDRChanged), Handler(l.nodeChanged)}
 }
 
 func service(name string, ips ...string) *corev1.Service {

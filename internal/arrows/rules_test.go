@@ -60,6 +60,10 @@ var purePackages = []struct {
 		folder: "../addressindex/inflight", mayImport: []string{module + "/allocator", "k8s.io/apimachinery/pkg/types", "time"},
 		values: map[string]string{"time": "Time|Duration|Second|Millisecond"},
 	},
+	{
+		folder: "../history", mayImport: []string{"k8s.io/apimachinery/pkg/types", "time"},
+		values: map[string]string{"time": "Time|Second|Minute|Parse|RFC3339"},
+	},
 }
 
 var purePackagesMustNot = []string{"context", "io/fs", "log", "log/slog", "net", "net/http", "os", "os/exec", "os/signal", "runtime", "sync", "sync/atomic", "syscall", "time", "unsafe"}

@@ -45,6 +45,9 @@ var (
 	AdmissionUnread = vec("admission_unread_total",
 		"Admission reviews that no webhook got to see, by reason: long (a part is longer than any that the API server takes, or than the operator reads; refused), "+
 			"busy (there was no room among others), late (it did not arrive in time), malformed (no API server sends such). All but the first pass, unless failurePolicy says otherwise.", "reason")
+	// HistoryWrites counts the writes of ConfigMaps of the history, by result.
+	HistoryWrites = vec("history_writes_total",
+		"ConfigMaps of the history of addresses that the leader wrote, or failed to write or read, by result: written, failed. One a second at most; none where no history is kept.", "result")
 	// BlockedDeletions counts, for each ServiceCIDR that is to be deleted, the addresses that hold it;
 	// a range that nothing holds has no series.
 	BlockedDeletions = auto.NewGaugeVec(prometheus.GaugeOpts{
@@ -92,6 +95,9 @@ func init() {
 	}
 	for _, reason := range []string{"long", "busy", "late", "malformed"} {
 		AdmissionUnread.WithLabelValues(reason)
+	}
+	for _, result := range []string{"written", "failed"} {
+		HistoryWrites.WithLabelValues(result)
 	}
 	for _, operation := range []string{"create", "delete", "label"} {
 		AllocationErrors.WithLabelValues(operation)

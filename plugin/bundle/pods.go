@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/internal/history"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
@@ -195,7 +196,23 @@ func (b *bundle) logOf(ctx context.Context, p pod, previous bool) (string, error
 	}
 	var kept end
 	_, err = io.Copy(&kept, io.LimitReader(stream, mostRead))
-	return kept.String(), errors.Join(err, stream.Close())
+	text := kept.String()
+	if b.redact {
+		text = withoutOwners(text)
+	}
+	return text, errors.Join(err, stream.Close())
+}
+
+// withoutOwners drops the lines about addresses that changed hands: they name Services, and
+// namespaces, that are gone, for which there are no pseudonyms.
+func withoutOwners(log string) string {
+	var out strings.Builder
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, history.LineGot) && !strings.Contains(line, history.LineLost) {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
 
 // end keeps the end of what is written: between one and two times mostOfLog while it is written.

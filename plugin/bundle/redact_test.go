@@ -180,3 +180,13 @@ func TestShortened(t *testing.T) {
 		t.Errorf("of one word remains %.50q", got)
 	}
 }
+
+// A Service whose namespace is gone, too, is known to no list.
+func TestLogsWithoutOwners(t *testing.T) {
+	const first, last = `{"msg":"Starting"}` + "\n", `{"msg":"Serving"}` + "\n"
+	got := withoutOwners(first + `{"msg":"A Service has an address","address":"10.96.0.7","service":"gone/secret"}` + "\n" +
+		`{"msg":"A Service no longer has an address","address":"fd00::7","service":"gone/secret"}` + "\n" + last)
+	if got != first+last {
+		t.Errorf("left %q", got)
+	}
+}

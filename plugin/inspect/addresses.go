@@ -17,7 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
-// NewAddresses returns the command `addresses` with its subcommand `show`.
+// NewAddresses returns the command `addresses` with its subcommands.
 func NewAddresses(a *cli.Session) *cobra.Command {
 	var out cli.Output
 	var f filter
@@ -28,7 +28,8 @@ func NewAddresses(a *cli.Session) *cobra.Command {
 		Example: `  kubectl clusterip addresses --range=kubernetes --band=static
   kubectl clusterip addresses --state=cooling -o wide
   kubectl clusterip addresses --parent=policy/team
-  kubectl clusterip addresses show 10.96.0.10`,
+  kubectl clusterip addresses show 10.96.0.10
+  kubectl clusterip addresses history 10.96.0.10`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.namespace = a.Namespace()
@@ -51,7 +52,7 @@ func NewAddresses(a *cli.Session) *cobra.Command {
 	flags.StringVar(&f.policy, "policy", "", "only addresses that this ServiceCIDRPolicy keeps")
 	_ = cmd.RegisterFlagCompletionFunc("range", a.Complete(cli.KindRange, 0)) // both fail for flags that there are not
 	_ = cmd.RegisterFlagCompletionFunc("policy", a.Complete(cli.KindPolicy, 0))
-	cmd.AddCommand(newShow(a))
+	cmd.AddCommand(newShow(a), newHistory(a))
 	return cmd
 }
 

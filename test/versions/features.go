@@ -39,10 +39,10 @@ var (
 
 var features = []feature{
 	{name: "ServiceCIDRs: growth, a second family, forecast, overlaps, guarded deletion", on: native, sources: []source{
-		in(behaviour, "growth", "finalizer"), in(defects, "deletion", "suite", "ranges", "warnings"),
+		in(behaviour, "growth", "finalizer", "recording"), in(defects, "deletion", "suite", "ranges", "warnings"),
 	}},
 	{name: "Repair: drift, outages, several API servers, leader election", on: native, sources: []source{
-		in(behaviour, "race", "outage", "leader", "misspelt", "refused", "restore"), in(defects, "repair", "update", "drift", "dualwrite"),
+		in(behaviour, "race", "outage", "leader", "misspelt", "refused", "restore", "history"), in(defects, "repair", "update", "drift", "dualwrite"),
 	}},
 	{name: "ServiceCIDRPolicy: what the API server takes, refuses and shows", on: every, sources: []source{in("test/integration/policyapi")}},
 	{name: "Policies: who gets which addresses", on: native, sources: []source{

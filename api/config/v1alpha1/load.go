@@ -18,6 +18,7 @@ func Default() ManagerConfiguration {
 		TypeMeta:             metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
 		BandLabels:           BandLabels{Enabled: true, QPS: 50},
 		ServiceNodePortRange: "30000-32767",
+		History:              History{Owners: 5},
 		NearlyFull:           NearlyFull{FreePercent: 10, Within: metav1.Duration{Duration: 24 * time.Hour}},
 		LeaderElection:       LeaderElection{Enabled: true},
 		Webhook: Webhook{

@@ -83,6 +83,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	c.ReservedNetworks = []ReservedNetwork{{CIDR: "ten"}}
 	c.ServiceNodePortRange = "0-9"
 	c.BandLabels.QPS = 0
+	c.History.Owners = 21
 	c.NearlyFull.FreePercent = 101
 	c.NearlyFull.Within.Duration = -1
 	c.Metrics.BindAddress, c.Health.BindAddress = "nowhere", "8081"
@@ -96,7 +97,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	}
 	for _, want := range []string{
 		"serviceClusterIPRange[0]", "10.0.0.0/16 is meant", "serviceClusterIPRange[2]", "serviceClusterIPRange: Too many", "serviceNodePortRange",
-		"reservedNetworks[0].name", "reservedNetworks[0].cidr", "bandLabels.qps", "nearlyFull.freePercent", "nearlyFull.within",
+		"reservedNetworks[0].name", "reservedNetworks[0].cidr", "bandLabels.qps", "history.owners", "nearlyFull.freePercent", "nearlyFull.within",
 		"namespace", "webhook.bindAddress", "webhook.dnsNames[1]", "webhook.service", "webhook.configuration", "webhook.networkOverlap",
 		"metrics.bindAddress", "health.bindAddress", "client.qps", "client.burst", "log.format", "log.level",
 	} {

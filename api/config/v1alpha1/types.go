@@ -28,6 +28,8 @@ type ManagerConfiguration struct {
 	BandLabels BandLabels `json:"bandLabels"`
 	// NearlyFull says when a ServiceCIDR is reported as nearly full.
 	NearlyFull NearlyFull `json:"nearlyFull"`
+	// History keeps who had which address, and when, beyond the life of Services.
+	History History `json:"history"`
 	// Namespace is where the operator keeps its Lease and the Secret with its webhooks' certificate.
 	// Default: the pod's namespace. Without webhooks and leader election nothing needs it.
 	Namespace string `json:"namespace,omitempty"`
@@ -67,6 +69,16 @@ type NearlyFull struct {
 	FreePercent int `json:"freePercent"`
 	// Within is the time in which the forecast says that the band will be full. Default 24h.
 	Within metav1.Duration `json:"within"`
+}
+
+// History is that of addresses: which Services had each, and when. It takes the component history,
+// which has the role for it.
+type History struct {
+	// Enabled keeps it, in up to 64 ConfigMaps in the operator's namespace of 128 KiB each at most;
+	// the leader writes one of them a second at most. Default false.
+	Enabled bool `json:"enabled"`
+	// Owners is how many former owners of an address are kept at most, from 1 to 20. Default 5.
+	Owners int `json:"owners"`
 }
 
 // LeaderElection decides which of several replicas works.

@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// mostOwners is the greatest value of history.owners.
+const mostOwners = 20
+
 // mistakes gathers what is wrong with values, each with the path of its field.
 type mistakes field.ErrorList
 
@@ -92,6 +95,8 @@ func (c *ManagerConfiguration) Validate() error {
 	}
 	m.unless(!c.BandLabels.Enabled || c.BandLabels.QPS > 0, "bandLabels.qps", c.BandLabels.QPS,
 		"must be greater than 0; to write no labels set enabled: false")
+	m.unless(c.History.Owners >= 1 && c.History.Owners <= mostOwners, "history.owners", c.History.Owners,
+		"must be from 1 to "+strconv.Itoa(mostOwners)+"; to keep no history set enabled: false")
 	m.inRange("nearlyFull.freePercent", c.NearlyFull.FreePercent, 100)
 	m.unless(c.NearlyFull.Within.Duration >= 0, "nearlyFull.within", c.NearlyFull.Within.Duration.String(), "must not be negative")
 	m.label("namespace", c.Namespace)

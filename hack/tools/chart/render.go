@@ -17,6 +17,7 @@ type component struct{ folder, value, comment string }
 // components are those of the chart. docs/guides/install.md says why others are kustomize's alone.
 var components = []component{
 	{"cert-manager", "certManager", "cert-manager issues the certificate of the webhooks. It has to be there."},
+	{"history", "history", "Keeps who had each address, and when, in ConfigMaps of the namespace. history.owners of config says how many former owners."},
 	{"network-policy", "networkPolicy", "Only namespaces labelled metrics=enabled read metrics, and pods reach only API servers and one another."},
 	{"prometheus", "prometheus", "A ServiceMonitor and the alerts. The CRDs of the Prometheus operator have to be there."},
 	{"without-webhook", "withoutWebhook", "No webhooks: policies keep reservations and cooling addresses, and steer no Service."},

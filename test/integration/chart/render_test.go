@@ -26,7 +26,7 @@ import (
 
 // switches are the values of components, and the folders of these.
 var switches = map[string]string{
-	"certManager": "cert-manager", "networkPolicy": "network-policy", "prometheus": "prometheus", "withoutWebhook": "without-webhook",
+	"certManager": "cert-manager", "history": "history", "networkPolicy": "network-policy", "prometheus": "prometheus", "withoutWebhook": "without-webhook",
 }
 
 // overlay renders config/default with components, and config/components/uninstall beside it.
@@ -100,11 +100,12 @@ var _ = Describe("The chart renders", Ordered, func() {
 	},
 		Entry("by default"),
 		Entry("with cert-manager", "certManager"),
+		Entry("with a history", "history"),
 		Entry("with network policies", "networkPolicy"),
 		Entry("with Prometheus", "prometheus"),
 		Entry("without webhooks", "withoutWebhook"),
-		Entry("with all that go together", "certManager", "networkPolicy", "prometheus"),
-		Entry("with all that go together without webhooks", "networkPolicy", "prometheus", "withoutWebhook"),
+		Entry("with all that go together", "certManager", "history", "networkPolicy", "prometheus"),
+		Entry("with all that go together without webhooks", "history", "networkPolicy", "prometheus", "withoutWebhook"),
 	)
 
 	// What Helm does with an object beside installing it is said in annotations.

@@ -115,7 +115,7 @@ var _ = It("The uninstall Job cleans up under the account that it comes with, wh
 	Expect(c.IPAddress(ctx, label).Labels).NotTo(HaveKey(cluster.BandLabel))
 	Expect(c.IPAddress(ctx, own)).To(BeNil())
 	Expect(c.Kubectl(ctx, "get", "validatingadmissionpolicybindings,configmaps", "-n", cluster.OperatorNamespace, "-o", "name")).
-		NotTo(ContainSubstring("clusterip-operator-exclusive\n"), "the API server would go on to refuse Services")
+		NotTo(Or(ContainSubstring("clusterip-operator-exclusive\n"), ContainSubstring("history")), "the API server would go on to refuse Services")
 	Expect(c.Kubectl(ctx, "get", "secrets", "-n", cluster.OperatorNamespace, "-o", "name")).NotTo(ContainSubstring("webhook"))
 
 	Expect(witness.Refused(leaverAccount)).To(BeEmpty())
@@ -131,6 +131,8 @@ func leaveBehind(ctx context.Context, cidr, labelled, own string) {
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: clusterip-operator-exclusive, namespace: %s}, data: {ipv4: "", ipv6: "", selectors: ""}}
 ---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: clusterip-operator-history-63, namespace: %s}, data: {seen: "2026-01-01T00:00:00Z", owners: ""}}
+---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: clusterip-operator-exclusive}
@@ -140,7 +142,7 @@ apiVersion: networking.k8s.io/v1
 kind: ServiceCIDR
 metadata: {name: %s, finalizers: [%s]}
 spec: {cidrs: [10.111.0.0/24]}
-`, cluster.CertificateSecret, cluster.OperatorNamespace, cluster.OperatorNamespace, cidr, cluster.OurFinalizer))
+`, cluster.CertificateSecret, cluster.OperatorNamespace, cluster.OperatorNamespace, cluster.OperatorNamespace, cidr, cluster.OurFinalizer))
 	c.Apply(ctx, fmt.Sprintf(`apiVersion: networking.k8s.io/v1
 kind: ServiceCIDR
 metadata: {name: %s}

@@ -155,6 +155,12 @@ var _ = It("replaces the default range", Label("long"), func(ctx SpecContext) {
 	Eventually(e.Remaining).WithArguments(ctx, "shop-old").Should(BeEmpty())
 })
 
+// Its first block installs the operator with the component, whose flag these replicas have.
+var _ = It("remembers who had an address", func(ctx SpecContext) {
+	e := newEnvironment(ctx, cluster.Options{OperatorArgs: []string{"--history"}})
+	e.follow(ctx, "docs/guides/history.md")
+})
+
 // A reader of a guide that is not in the table above would be the first to try it.
 var _ = It("has no guide that nobody follows", func() {
 	files := suite.Must(filepath.Glob(filepath.Join(cluster.Repository, "docs/guides/*.md")))
