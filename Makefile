@@ -30,7 +30,7 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 	go run ./test/tour $(if $(filter-out 0 false no,$(ONCE)),--once) $(if $(filter-out 0 false no,$(CLUSTER)),--nodes)
 
 ##@ Check it
-.PHONY: test test-unit test-all test-versions test-cluster test-ipvs soak bench bench-upgrade bench-proxy bench-steering fuzz lint verify
+.PHONY: test test-unit test-all test-versions test-cluster test-ipvs soak bench bench-upgrade bench-proxy bench-steering deflake fuzz lint verify
 test: ## Unit tests, the core stories on Kubernetes 1.37, and real packets: 11 minutes on two cores after `make run`. Packets need root.
 	hack/test.sh core
 
