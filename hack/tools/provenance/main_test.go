@@ -34,8 +34,8 @@ func list(t *testing.T, names ...string) string {
 	return file
 }
 
-// written is the document about a release with this test's own program.
-func written(t *testing.T) []byte {
+// document is the one about a release with this test's own program.
+func document(t *testing.T) []byte {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -55,8 +55,8 @@ func written(t *testing.T) []byte {
 }
 
 func TestAStatementSaysHowTheArtefactsWereMade(t *testing.T) {
-	text := written(t)
-	if !bytes.Equal(text, written(t)) {
+	text := document(t)
+	if !bytes.Equal(text, document(t)) {
 		t.Error("two statements about one release differ")
 	}
 	s, p := &intoto.Statement{}, &provenance.Provenance{}
