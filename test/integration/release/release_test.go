@@ -178,7 +178,7 @@ func expectComplete(ctx context.Context, first string) {
 }
 
 var _ = It("wants a version", func(ctx SpecContext) {
-	for _, version := range []string{"", "1.2.3", "v1.2", "v1.2.3;reboot"} {
+	for _, version := range []string{"", "1.2.3", "v1.2", "v1.2.3;reboot", "v1.2.3-."} {
 		out, err := release(ctx, root, GinkgoT().TempDir(), version)
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("is no version; write one as v1.2.3"))
