@@ -188,8 +188,8 @@ var _ = It("wants a version", func(ctx SpecContext) {
 var _ = It("wants the key that users verify with", func(ctx SpecContext) {
 	signer, foreign, out := newKey(ctx), newKey(ctx), filepath.Join(GinkgoT().TempDir(), "release")
 	for want, variables := range map[string][]string{
-		"set MINISIGN_KEY_FILE to its file":  {"PUBLIC_KEY=" + signer.public},
-		"is not that of " + signer.public:    {"PUBLIC_KEY=" + signer.public, "MINISIGN_KEY_FILE=" + foreign.secret},
+		"set MINISIGN_KEY_FILE to its file":   {"PUBLIC_KEY=" + signer.public},
+		"is not that of " + signer.public:     {"PUBLIC_KEY=" + signer.public, "MINISIGN_KEY_FILE=" + foreign.secret},
 		"reading the public key /missing.pub": {"PUBLIC_KEY=/missing.pub", "MINISIGN_KEY_FILE=" + signer.secret},
 	} {
 		said, err := release(ctx, root, out, "v1.2.3", variables...)
