@@ -46,7 +46,7 @@ var features = []feature{
 	}},
 	{name: "ServiceCIDRPolicy: what the API server takes, refuses and shows", on: every, sources: []source{in("test/integration/policyapi")}},
 	{name: "Policies: who gets which addresses", on: native, sources: []source{
-		in(steering, "tenants", "company", "conversion", "dryrun", "allocation"), in(admission, "policy"),
+		in(steering, "tenants", "company", "conversion", "dryrun"), in(admission, "policy"),
 	}},
 	{name: "Growth by policy", on: native, sources: []source{in(steering, "growth")}},
 	{name: "Reservations", on: native, sources: []source{in(steering, "reservation")}},
