@@ -1,4 +1,4 @@
-// Package wording fits what is told to users into the room that there is: what the API server gives,
+// Package wording fits what users are told into the room that there is: what the API server gives,
 // or a line. Everything here is a pure function.
 package wording
 

@@ -31,9 +31,8 @@ func object(o any, chosen map[string]bool) (map[string]any, error) {
 	return out, nil
 }
 
-// kept are the labels and annotations that addresses depend on: those of this project by their keys,
-// for a tenant may write others in its domain; of Kubernetes by their domains, where the API server
-// and kube-proxy have theirs.
+// kept are the labels and annotations that addresses depend on: those of this project by their
+// keys, for a tenant may write others in its domain; of Kubernetes by their domains.
 var kept = []string{
 	v1alpha1.LabelBand, v1alpha1.LabelPurpose, v1alpha1.LabelReserve, v1alpha1.AnnotationLastService, v1alpha1.AnnotationReleased,
 	v1alpha1.AnnotationReservation, v1alpha1.AnnotationServiceCIDR, v1alpha1.AnnotationServiceUID, v1alpha1.AnnotationAdditionalFrom,

@@ -1,6 +1,7 @@
 // Provenance writes how a release was made, as an in-toto Statement with SLSA's provenance (v1):
 //
-//	provenance [-materials FILE]... [-parameter KEY=VALUE]... REPOSITORY COMMIT VERSION SUBJECTS OUT PROGRAM...
+//	provenance [-materials FILE]... [-parameter KEY=VALUE]... \
+//		REPOSITORY COMMIT VERSION SUBJECTS OUT PROGRAM...
 //
 // SUBJECTS, the artefacts, and each FILE of materials are what sha256sum prints. The version of Go
 // and its settings are read from the PROGRAMs, where the linker wrote them. There is no time and no
