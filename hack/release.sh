@@ -145,7 +145,7 @@ materials() {
 
 materials >"$work/materials"
 (cd "$out" && sha256sum -- *) >"$work/subjects"
-"$(hack/tools/build.sh provenance)/provenance" -materials "$work/materials" -parameter "ldflags=$flags" -parameter "registry=$registry" \
+"$(hack/tools/build.sh provenance)/provenance" -materials "$work/materials" -parameter "registry=$registry" -setting "ldflags=$flags" \
 	"$home" "$commit" "$version" "$work/subjects" "$out/provenance.intoto.json" "$work"/*-{amd64,arm64}/kubectl-clusterip* "$work"/images/*/{manager,proxyagent}/*
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 if [ "${UNSIGNED:-}" = yes ]; then

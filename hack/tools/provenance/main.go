@@ -1,12 +1,13 @@
 // Provenance writes how a release was made, as an in-toto Statement with SLSA's provenance (v1):
 //
-//	provenance [-materials FILE]... [-parameter KEY=VALUE]... \
+//	provenance [-materials FILE]... [-parameter KEY=VALUE]... [-setting KEY=VALUE]... \
 //		REPOSITORY COMMIT VERSION SUBJECTS OUT PROGRAM...
 //
-// SUBJECTS, the artefacts, and each FILE of materials are what sha256sum prints. The version of Go
-// and its settings are read from the PROGRAMs, where the linker wrote them. There is no time and no
-// name of a machine: the same release gives the same bytes. It is not signed by itself; the
-// signature of a release covers the digest of OUT.
+// A parameter is what was asked for, beside the version; a setting is how that was done. SUBJECTS,
+// the artefacts, and each FILE of materials are what sha256sum prints. The version of Go and its
+// settings are read from the PROGRAMs, where the linker wrote them. There is no time and no name of
+// a machine: the same release gives the same bytes. It is not signed by itself; the signature of a
+// release covers the digest of OUT.
 package main
 
 import (
@@ -39,28 +40,21 @@ func main() {
 // about is what a release is made of.
 type about struct {
 	repository, commit, version string
-	parameters                  map[string]any // of the build, beside the version
+	parameters, settings        map[string]any
 	materials                   []*intoto.ResourceDescriptor
 	subjects                    []*intoto.ResourceDescriptor
-	settings                    map[string]any // of Go
 }
 
 func run(args []string) error {
-	a := about{parameters: map[string]any{}}
+	a := about{parameters: map[string]any{}, settings: map[string]any{}}
 	set := flag.NewFlagSet("provenance", flag.ContinueOnError)
 	set.Func("materials", "what sha256sum prints of files that went in; may be repeated", func(file string) error {
 		all, err := descriptors(file)
 		a.materials = append(a.materials, all...)
 		return err
 	})
-	set.Func("parameter", "KEY=VALUE of the build; may be repeated", func(text string) error {
-		key, value, ok := strings.Cut(text, "=")
-		if !ok {
-			return errors.New("want KEY=VALUE")
-		}
-		a.parameters[key] = value
-		return nil
-	})
+	set.Func("parameter", "KEY=VALUE that was asked for; may be repeated", pairs(a.parameters))
+	set.Func("setting", "KEY=VALUE of the build; may be repeated", pairs(a.settings))
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -68,11 +62,12 @@ func run(args []string) error {
 		return errors.New("want REPOSITORY COMMIT VERSION SUBJECTS OUT PROGRAM")
 	}
 	a.repository, a.commit, a.version = set.Arg(0), set.Arg(1), set.Arg(2)
+	a.parameters["repository"], a.parameters["commit"], a.parameters["version"] = a.repository, a.commit, a.version
 	var err error
 	if a.subjects, err = descriptors(set.Arg(3)); err != nil {
 		return err
 	}
-	if a.settings, err = settings(set.Args()[5:]); err != nil {
+	if a.settings["go"], err = goSettings(set.Args()[5:]); err != nil {
 		return err
 	}
 	text, err := a.statement()
@@ -80,6 +75,18 @@ func run(args []string) error {
 		return err
 	}
 	return os.WriteFile(set.Arg(4), text, 0o644)
+}
+
+// pairs parses values of a flag that may be repeated.
+func pairs(into map[string]any) func(string) error {
+	return func(text string) error {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return errors.New("want KEY=VALUE")
+		}
+		into[key] = value
+		return nil
+	}
 }
 
 // descriptors are the lines of a file as sha256sum writes them: a digest, two spaces, and a name.
@@ -101,8 +108,8 @@ func descriptors(file string) (all []*intoto.ResourceDescriptor, err error) {
 	return all, nil
 }
 
-// settings are the version of Go and its settings, each with the values that any program has.
-func settings(programs []string) (map[string]any, error) {
+// goSettings are the version of Go and its settings, each with the values that any program has.
+func goSettings(programs []string) (map[string]any, error) {
 	found := map[string][]string{}
 	add := func(key, value string) {
 		if !slices.Contains(found[key], value) {
@@ -129,10 +136,9 @@ func settings(programs []string) (map[string]any, error) {
 
 // statement is the document.
 func (a about) statement() ([]byte, error) {
-	parameters := map[string]any{"version": a.version, "repository": a.repository, "commit": a.commit}
-	external, err := structpb.NewStruct(parameters)
-	internal, err2 := structpb.NewStruct(map[string]any{"go": a.settings, "parameters": a.parameters})
-	if err := errors.Join(err, err2); err != nil {
+	external, externalErr := structpb.NewStruct(a.parameters)
+	internal, internalErr := structpb.NewStruct(a.settings)
+	if err := errors.Join(externalErr, internalErr); err != nil {
 		return nil, err
 	}
 	source := &intoto.ResourceDescriptor{
@@ -140,12 +146,12 @@ func (a about) statement() ([]byte, error) {
 	}
 	p := &provenance.Provenance{
 		BuildDefinition: &provenance.BuildDefinition{
-			// What the parameters mean is said where a release is made.
-			BuildType:          a.repository + "/blob/" + a.commit + "/hack/release.sh",
+			// Both names are of no commit, for verifiers compare them with those that they know.
+			BuildType:          a.repository + "/blob/main/hack/release.sh",
 			ExternalParameters: external, InternalParameters: internal,
 			ResolvedDependencies: append([]*intoto.ResourceDescriptor{source}, a.materials...),
 		},
-		RunDetails: &provenance.RunDetails{Builder: &provenance.Builder{Id: a.repository + "/blob/" + a.commit + "/CONTRIBUTING.md#how-to-release"}},
+		RunDetails: &provenance.RunDetails{Builder: &provenance.Builder{Id: a.repository + "/blob/main/CONTRIBUTING.md#how-to-release"}},
 	}
 	predicate, err := asStruct(p)
 	if err != nil {

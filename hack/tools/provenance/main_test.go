@@ -42,7 +42,7 @@ func document(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "provenance.json")
-	args := []string{"-materials", list(t, "go.sum"), "-materials", list(t, "libc6_2.36-9_amd64.deb"), "-parameter", "ldflags=-s -w",
+	args := []string{"-materials", list(t, "go.sum"), "-materials", list(t, "libc6_2.36-9_amd64.deb"), "-parameter", "registry=example.org", "-setting", "ldflags=-s -w",
 		repository, commit, "v1.2.3", list(t, "install.yaml", "manager.tar"), out, program, program}
 	if err := run(args); err != nil {
 		t.Fatal(err)
@@ -77,13 +77,12 @@ func TestAStatementSaysHowTheArtefactsWereMade(t *testing.T) {
 	if of := b.GetResolvedDependencies(); len(of) != 3 || of[0].GetDigest()["gitCommit"] != commit || of[2].GetName() != "libc6_2.36-9_amd64.deb" {
 		t.Errorf("it was made of %v", of)
 	}
-	if v := b.GetExternalParameters().AsMap(); v["version"] != "v1.2.3" || v["commit"] != commit {
+	if v := b.GetExternalParameters().AsMap(); v["version"] != "v1.2.3" || v["commit"] != commit || v["registry"] != "example.org" {
 		t.Errorf("what was asked for is %v", v)
 	}
 	internal := b.GetInternalParameters().AsMap()
 	settings, _ := internal["go"].(map[string]any)
-	parameters, _ := internal["parameters"].(map[string]any)
-	if settings["go"] != runtime.Version() || settings["GOARCH"] != runtime.GOARCH || parameters["ldflags"] != "-s -w" {
+	if settings["go"] != runtime.Version() || settings["GOARCH"] != runtime.GOARCH || internal["ldflags"] != "-s -w" {
 		t.Errorf("it was built with %v", internal)
 	}
 }

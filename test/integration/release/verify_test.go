@@ -83,8 +83,12 @@ func expectProvenance(ctx context.Context, release string) {
 		Subject       []descriptor
 		Predicate     struct {
 			BuildDefinition struct {
-				BuildType            string
-				InternalParameters   struct{ Go, Parameters map[string]string }
+				BuildType          string
+				ExternalParameters map[string]string
+				InternalParameters struct {
+					Go      map[string]string
+					Ldflags string
+				}
 				ResolvedDependencies []descriptor
 			}
 			RunDetails struct{ Builder struct{ ID string } }
@@ -105,8 +109,9 @@ func expectProvenance(ctx context.Context, release string) {
 	made := statement.Predicate.BuildDefinition
 	commit := strings.TrimSpace(string(suite.Must(exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output())))
 	Expect(made.ResolvedDependencies[0].Digest).To(Equal(map[string]string{"gitCommit": commit}))
-	Expect(made.BuildType).To(HaveSuffix(commit + "/hack/release.sh"))
-	Expect(statement.Predicate.RunDetails.Builder.ID).To(ContainSubstring(commit))
+	Expect(made.ExternalParameters).To(And(HaveKeyWithValue("version", "v1.2.3"), HaveKeyWithValue("commit", commit), HaveKeyWithValue("registry", "registry.example/team")))
+	Expect(made.BuildType).To(HaveSuffix("/hack/release.sh"))
+	Expect(statement.Predicate.RunDetails.Builder.ID).To(HaveSuffix("#how-to-release"))
 	sums := strings.Fields(string(suite.Must(exec.CommandContext(ctx, "sha256sum", filepath.Join(root, "go.sum")).Output())))
 	Expect(made.ResolvedDependencies).To(ContainElements(
 		descriptor{"go.sum", map[string]string{"sha256": sums[0]}}, HaveField("Name", "hack/tools/sign/go.sum"),
@@ -116,5 +121,5 @@ func expectProvenance(ctx context.Context, release string) {
 		HaveKeyWithValue("go", runtime.Version()), HaveKeyWithValue("GOARCH", "amd64 arm64"), HaveKeyWithValue("GOOS", "darwin linux windows"),
 		HaveKeyWithValue("CGO_ENABLED", "0"), HaveKeyWithValue("-trimpath", "true"),
 	))
-	Expect(made.InternalParameters.Parameters["ldflags"]).To(ContainSubstring("version.stamped=v1.2.3"))
+	Expect(made.InternalParameters.Ldflags).To(ContainSubstring("version.stamped=v1.2.3"))
 }
