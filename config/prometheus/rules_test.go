@@ -122,6 +122,7 @@ var scenarios = map[string]scenario{
 
 	// The alerts say nothing of a range that a policy has cordoned, and tell of another one.
 	"cordoned":         {series: and(addresses(0, 16, 0, 238, 0), cordoned("a", "10.96.0.0/24"))},
+	"cordoned, cools":  {series: and(addresses(0, 16, 0, 230, 8), cordoned("a", "10.96.0.0/24")), near: "ClusterIPCoolDownStarvation"},
 	"cordoned, grows":  {series: and(grows(addresses(8, 8, 92, 146, 0)), cordoned("a", "10.96.0.0/24")), minute: 290, near: "ServiceCIDRFullSoon"},
 	"another cordoned": {series: and(addresses(16, 0, 20, 218, 0), cordoned("a", "10.97.0.0/24"), cordoned("b", "10.96.0.0/24")), fires: []string{"ServiceCIDRNearlyFull warning"}},
 
