@@ -1,10 +1,11 @@
 # Two images, for those who prefer this to `make images`, which makes the same of the same files without an engine. The last one, which is built without --target, is the manager with the kubectl
 # plugin: static binaries on an empty image, under a user that is not root. The certificates it needs, those of the API server, are mounted into every pod.
 # --target proxyagent is the node agent, with the programs that it runs.
-ARG GO=golang:1.26
+# Images of others are named by digest: what a tag leads to may change. The digests are those of all architectures.
+ARG GO=golang:1.26.8@sha256:3c3e25a4da13fd0478eed2df1eb35a0e667094a7124d3993a6a1d30f71c17e79
 ARG BASE=scratch
 # What hack/packages.sh unpacks packages on.
-ARG DEBIAN=debian:12-slim
+ARG DEBIAN=debian:12-slim@sha256:7c7b2c966bc9ee8cedfeef67e0e279108992c77681fa595db4a9d65c06ccc587
 
 FROM --platform=$BUILDPLATFORM ${GO} AS source
 WORKDIR /src

@@ -94,7 +94,7 @@ images: ## OCI archives of both images in bin/images, for amd64 and arm64, witho
 chart: ## The Helm chart of config/ in bin/chart, with image IMG.
 	hack/chart.sh
 
-release: ## The plugin for six platforms, krew's manifest, images, manifests and a Helm chart that pin them, and SBOMs, in bin/release: make release VERSION=v1.2.3
+release: ## The plugin for six platforms, krew's manifest, images, manifests and a Helm chart that pin them, SBOMs, provenance and signature, in bin/release: make release VERSION=v1.2.3
 	hack/release.sh "$(VERSION)"
 
 tools: ## Build control planes, linter and generators into the cache (minutes, once).

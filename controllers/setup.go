@@ -108,6 +108,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	var policies *steering.Cache
 	if o.Policies && !bitmap {
 		policies = steering.NewCache()
+		gauges.Cordoned = func(r allocator.Range) bool { return policies.Current().Cordoned(r) != nil }
 	}
 	loops := o.loops(mgr, index, policies, gauges, board, bitmap)
 	if policies != nil {

@@ -37,6 +37,7 @@ apt update
 apt --no-install-recommends --yes --download-only install "$@" >/dev/null
 
 mkdir -p "$folder/var/lib/dpkg/status.d"
+(cd "$work/cache/archives" && sha256sum -- *.deb) >"$folder/var/lib/dpkg/sha256sums" # for the provenance of a release
 for package in "$work"/cache/archives/*.deb; do
 	dpkg-deb --extract "$package" "$folder"
 	# Where scanners of images look for what is in one that has no package manager.

@@ -9,7 +9,11 @@
 #   clusterip-operator-1.2.3.tgz       the Helm chart, with the manager's image by its digest
 #   chart.tar                          the same as an OCI layout; to be pushed to REGISTRY/charts
 #   PROGRAM.cdx.json                   what each program is made of (CycloneDX): Go modules, and the packages of Debian in the agent's image
-#   SHA256SUMS                         of all of these
+#   provenance.intoto.json             how all of these were made: the commit, the version and settings of Go, and what went in, by digests (in-toto, SLSA provenance v1)
+#   SHA256SUMS, SHA256SUMS.minisig     of all of these, and the signature of that by minisign, with the version in it
+#
+# The secret key is the file that MINISIGN_KEY_FILE names, or the value of MINISIGN_KEY; MINISIGN_PASSWORD decrypts it. Users verify with release.pub (PUBLIC_KEY),
+# so another key is refused. Without a key no release is made: nothing is published unsigned because a variable was forgotten. UNSIGNED=yes makes one to look at.
 #
 # Two runs on one commit give the same sums: archives are in the order of their names, belong to root, and have the time of the commit or none. Only the
 # packages of Debian may be newer in a later run, and with them the agent's image.
@@ -17,13 +21,31 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=${1:-}
-if ! [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$ ]]; then
+if ! [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*)?$ ]]; then
 	echo "release.sh: \"$version\" is no version; write one as v1.2.3: make release VERSION=v1.2.3" >&2
 	exit 2
 fi
+# What differs from the commit would be in the release, and not in what the commit says of it.
+changes=$(git status --porcelain)
+if [ -n "$changes" ]; then
+	echo "release.sh: the tree differs from its commit (git status): commit first, a release is made of a commit" >&2
+	exit 1
+fi
+# No other program that a release runs finds the key in its environment.
+key=${MINISIGN_KEY:-} key_file=${MINISIGN_KEY_FILE:-} password=${MINISIGN_PASSWORD:-} public=${PUBLIC_KEY:-release.pub}
+unset MINISIGN_KEY MINISIGN_KEY_FILE MINISIGN_PASSWORD
+signer=$(hack/tools/build.sh sign)/sign
+sign() { MINISIGN_KEY=$key MINISIGN_KEY_FILE=$key_file MINISIGN_PASSWORD=$password "$signer" "$public" "$@"; }
+if [ "${UNSIGNED:-}" != yes ] && ! sign; then
+	echo "release.sh: a release is signed; UNSIGNED=yes makes one to look at, which is not to be published" >&2
+	exit 1
+fi
+
 out=$(realpath -m "${OUT:-bin/release}") registry=${REGISTRY:-ghcr.io/clusterip-operator}
 home=https://github.com/clusterip-operator/clusterip-operator
-time=$(git log -1 --format=%ct)
+time=$(git log -1 --format=%ct) commit=$(git rev-parse HEAD)
+flags="-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=$version"
+export GOFLAGS="-trimpath -buildvcs=false" # and no others, which would be part of the programs
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 sbom=$(hack/tools/build.sh sbom)/sbom
@@ -35,8 +57,7 @@ plugin() {
 	local os=$1 arch=$2 folder=$work/$1-$2 program=kubectl-clusterip
 	[ "$os" != windows ] || program+=.exe
 	mkdir -p "$folder"
-	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -buildvcs=false -trimpath \
-		-ldflags "-s -w -X github.com/clusterip-operator/clusterip-operator/internal/version.stamped=$version" -o "$folder/$program" ./cmd/kubectl-clusterip
+	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -buildvcs=false -trimpath -ldflags "$flags" -o "$folder/$program" ./cmd/kubectl-clusterip
 	cp LICENSE "$folder/"
 	tar --sort=name --mtime="@$time" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX -C "$folder" -c . | gzip -n9 >"$out/kubectl-clusterip_${os}_$arch.tar.gz"
 }
@@ -114,5 +135,22 @@ for name in beside-kube-proxy replace-kube-proxy uninstall; do
 done
 OUT=$work/chart VERSION=$version IMG=$registry/manager:$version@$manager hack/chart.sh
 mv "$work"/chart/*.t* "$out/"
+
+# materials prints the digests of what a release is made of beside the commit: sums of all modules, those of the tools too, and the packages of Debian. No image is
+# based on another one.
+materials() {
+	sha256sum go.mod go.sum hack/tools/{chart,images,kubernetes-1.37,provenance,sbom,sign}/go.{mod,sum}
+	cat "$work"/images/*/packages/var/lib/dpkg/sha256sums | LC_ALL=C sort -uk2
+}
+
+materials >"$work/materials"
+(cd "$out" && sha256sum -- *) >"$work/subjects"
+"$(hack/tools/build.sh provenance)/provenance" -materials "$work/materials" -parameter "registry=$registry" -setting "ldflags=$flags" \
+	"$home" "$commit" "$version" "$work/subjects" "$out/provenance.intoto.json" "$work"/*-{amd64,arm64}/kubectl-clusterip* "$work"/images/*/{manager,proxyagent}/*
 (cd "$out" && sha256sum -- * >SHA256SUMS)
-echo "release $version is in $out"
+if [ "${UNSIGNED:-}" = yes ]; then
+	echo "release $version is in $out, UNSIGNED: it is not to be published"
+	exit
+fi
+sign "$out/SHA256SUMS" "clusterip-operator $version"
+echo "release $version is in $out, signed with the key of $public"

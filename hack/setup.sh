@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks what building and testing needs: Go 1.26, make, git, and for the tests with real packets (they also need root) the programs that
-# they look at the kernel with. `setup.sh all` checks what more `make test-all` needs: a C compiler for the race detector, and a browser.
-# Installs only the C compiler, the browser and those programs, only what is missing, and only as root on a Debian system.
+# they look at the kernel with. `setup.sh all` checks what more `make test-all` and `make soak` need: a C compiler for the race detector, a browser,
+# and minisign. Installs only these and those programs, only what is missing, and only as root on a Debian system.
 set -euo pipefail
 
 complaints=()
@@ -50,6 +50,13 @@ check_browser() {
 	complaints+=("the tests of \`kubectl clusterip console\` need chromium: apt-get install chromium (as root), or your system's equivalent")
 }
 
+# check_minisign looks for what users verify a release with.
+check_minisign() {
+	have minisign && return 0
+	install minisign && have minisign && return 0
+	complaints+=("the test of a release needs minisign: apt-get install minisign (as root), or your system's equivalent")
+}
+
 # have reports whether all programs are there. Those of an administrator may not be in the PATH of others.
 have() {
 	local program
@@ -65,6 +72,7 @@ check_network
 if [ "${1:-}" = all ]; then
 	check_c
 	check_browser
+	check_minisign
 fi
 
 if [ ${#complaints[@]} -gt 0 ]; then

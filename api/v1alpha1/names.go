@@ -101,6 +101,9 @@ const (
 // DefaultServiceCIDR is the ServiceCIDR of the API server's --service-cluster-ip-range (KEP-1880).
 const DefaultServiceCIDR = "kubernetes"
 
+// DefaultNodePortRange is kube-apiserver's --service-node-port-range where that flag is not set.
+const DefaultNodePortRange = "30000-32767"
+
 // ConditionMigrated on the default ServiceCIDR is True when every ClusterIP has its IPAddress: an
 // API server that allocates from IPAddresses finds nothing to repair. The clean-up removes it.
 const ConditionMigrated = Prefix + "/Migrated"

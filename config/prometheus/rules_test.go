@@ -80,6 +80,15 @@ func and(all ...series) series {
 	return out
 }
 
+// cordoned is a range that a policy has cordoned, as two replicas tell.
+func cordoned(servicecidr, cidr string) series {
+	all := series{}
+	for _, pod := range []string{"m-0", "m-1"} {
+		all[fmt.Sprintf("clusterip_operator_cordoned{servicecidr=%q,cidr=%q,pod=%q}", servicecidr, cidr, pod)] = "1x300"
+	}
+	return all
+}
+
 var half = addresses(8, 8, 119, 119, 0)
 
 type scenario struct {
@@ -118,6 +127,12 @@ var scenarios = map[string]scenario{
 	"static band 87 %": {series: addresses(2, 14, 119, 119, 0), fires: []string{"ServiceCIDRStaticBandNearlyFull warning"}},
 	"static band full": {series: addresses(0, 16, 119, 119, 0), fires: []string{"ServiceCIDRStaticBandNearlyFull critical", "ServiceCIDRBandFull warning"}},
 	"one left":         {series: addresses(1, 15, 119, 119, 0), fires: []string{"ServiceCIDRStaticBandNearlyFull warning"}, near: "ServiceCIDRBandFull"},
+
+	// The alerts say nothing of a range that a policy has cordoned, and tell of another one.
+	"cordoned":         {series: and(addresses(0, 16, 0, 238, 0), cordoned("a", "10.96.0.0/24"))},
+	"cordoned, cools":  {series: and(addresses(0, 16, 0, 230, 8), cordoned("a", "10.96.0.0/24")), near: "ClusterIPCoolDownStarvation"},
+	"cordoned, grows":  {series: and(grows(addresses(8, 8, 92, 146, 0)), cordoned("a", "10.96.0.0/24")), minute: 290, near: "ServiceCIDRFullSoon"},
+	"another cordoned": {series: and(addresses(16, 0, 20, 218, 0), cordoned("a", "10.97.0.0/24"), cordoned("b", "10.96.0.0/24")), fires: []string{"ServiceCIDRNearlyFull warning"}},
 
 	"grows, half full":    {series: grows(addresses(8, 8, 92, 146, 0)), minute: 290, fires: []string{"ServiceCIDRFullSoon warning"}},
 	"grows, nearly empty": {series: grows(addresses(16, 0, 230, 8, 0)), minute: 290, near: "ServiceCIDRFullSoon"},

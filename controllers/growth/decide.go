@@ -13,6 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/conditions"
+	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 // inputs is everything that is known about the growth of one policy. decide reads nothing else.
@@ -210,9 +211,5 @@ func (in inputs) full(f allocator.Family, from []supernet) string {
 			}
 		}
 	}
-	shown := strings.Join(names[:min(len(names), obstaclesShown)], ", ")
-	if more := len(names) - obstaclesShown; more > 0 {
-		shown += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("No %s block is left in %s: %s. Add a supernet to growth.from.", f, strings.Join(supernets, ", "), shown)
+	return fmt.Sprintf("No %s block is left in %s: %s. Add a supernet to growth.from.", f, strings.Join(supernets, ", "), wording.First(names, obstaclesShown))
 }

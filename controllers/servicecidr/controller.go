@@ -91,7 +91,7 @@ func (r *Reconciler) cordons() []source.TypedSource[string] {
 
 // cordonedBy names the policy that has a range cordoned, empty for none.
 func cordonedBy(policies *steering.Compiled, rg allocator.Range) string {
-	if by := policies.RestrictionOf(rg); by != nil && by.Allocation == v1alpha1.AllocationCordoned {
+	if by := policies.Cordoned(rg); by != nil {
 		return by.Name
 	}
 	return ""

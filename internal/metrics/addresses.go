@@ -16,6 +16,9 @@ var (
 		"Addresses of a range that are not free.", []string{"servicecidr", "cidr"}, nil)
 	availableDesc = prometheus.NewDesc(prefix+"available_ips",
 		"Addresses of a range that are free.", []string{"servicecidr", "cidr"}, nil)
+	cordonedDesc = prometheus.NewDesc(prefix+"cordoned",
+		"1 for a range that a policy has cordoned: no Service is given an address of it, and alerts on how full it is are silent. Absent for other ranges.",
+		[]string{"servicecidr", "cidr"}, nil)
 	allocationsDesc = prometheus.NewDesc(prefix+"allocation_total",
 		"IPAddresses that appeared in a band since the operator started, by any allocator; in each range that offers the address.",
 		[]string{"servicecidr", "cidr", "band"}, nil)
@@ -38,13 +41,15 @@ type Addresses struct {
 	// Migration: the API server allocates from the bitmap, and a metric tells how many addresses are
 	// ready for another API server.
 	Migration bool
+	// Cordoned reports whether a policy has cordoned a range; nil where there are no policies.
+	Cordoned func(allocator.Range) bool
 	// Drift are the counts of all drift trackers.
 	Drift []func() map[drift.Type]int
 }
 
 // Describe implements prometheus.Collector.
 func (c *Addresses) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{addressesDesc, allocatedDesc, availableDesc, allocationsDesc, migrationDesc, driftDesc, inFlightDesc, collisionsDesc} {
+	for _, d := range []*prometheus.Desc{addressesDesc, allocatedDesc, availableDesc, cordonedDesc, allocationsDesc, migrationDesc, driftDesc, inFlightDesc, collisionsDesc} {
 		out <- d
 	}
 }
@@ -92,6 +97,9 @@ func (c *Addresses) collectRange(out chan<- prometheus.Metric, name string, r al
 	}
 	out <- gauge(allocatedDesc, float64(whole.Size-whole.Free), name, cidr)
 	out <- gauge(availableDesc, float64(whole.Free), name, cidr)
+	if c.Cordoned != nil && c.Cordoned(r) {
+		out <- gauge(cordonedDesc, 1, name, cidr)
+	}
 }
 
 func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {

@@ -21,7 +21,7 @@ func TestDocumentation(t *testing.T) {
 	}
 	index := addressindex.New()
 	index.Declare([]allocator.Range{r})
-	addresses := &Addresses{Index: index, Migration: true}
+	addresses := &Addresses{Index: index, Migration: true, Cordoned: func(allocator.Range) bool { return true }}
 	ctrlmetrics.Registry.MustRegister(addresses)
 	defer ctrlmetrics.Registry.Unregister(addresses)
 	ports := &NodePorts{Index: nodeports.NewIndex(nodeports.Range{})}

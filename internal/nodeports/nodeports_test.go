@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 func mustParse(t *testing.T, text string) Range {
@@ -25,7 +26,7 @@ func mustParse(t *testing.T, text string) Range {
 // TestRange has the bands that KEP-3668 has, and kube-apiserver's ways to write a range.
 func TestRange(t *testing.T) {
 	for text, want := range map[string]string{
-		Default: "30000-32767: 30000-30085, 30086-32767", "30000+767": "30000-30767: 30000-30023, 30024-30767", "30000-30015": "30000-30015: , 30000-30015",
+		v1alpha1.DefaultNodePortRange: "30000-32767: 30000-30085, 30086-32767", "30000+767": "30000-30767: 30000-30023, 30024-30767", "30000-30015": "30000-30015: , 30000-30015",
 		"30000-30016": "30000-30016: 30000-30015, 30016-30016", "1-65535": "1-65535: 1-128, 129-65535", "8080": "8080-8080: , 8080-8080",
 	} {
 		r := mustParse(t, text)

@@ -6,10 +6,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
-
-// Default is kube-apiserver's --service-node-port-range where that flag is not set.
-const Default = "30000-32767"
 
 // Range is a range of node ports. The zero Range has none.
 type Range struct {
@@ -21,7 +19,7 @@ type Range struct {
 func ParseRange(text string) (Range, error) {
 	r, err := utilnet.ParsePortRange(text)
 	if err != nil || r.Base < 1 {
-		return Range{}, fmt.Errorf("%.100q is no range of ports; write FIRST-LAST, such as %s, with ports from 1 to 65535", text, Default)
+		return Range{}, fmt.Errorf("%.100q is no range of ports; write FIRST-LAST, such as %s, with ports from 1 to 65535", text, v1alpha1.DefaultNodePortRange)
 	}
 	return Range{first: uint16(r.Base), size: r.Size}, nil
 }

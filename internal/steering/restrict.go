@@ -42,6 +42,14 @@ func (s *Compiled) RestrictionOf(r allocator.Range) *Policy {
 	return restriction(s.outside(r.Prefix()), (*Policy).Restricts)
 }
 
+// Cordoned returns the policy that has cordoned all of a range, nil for none.
+func (s *Compiled) Cordoned(r allocator.Range) *Policy {
+	if by := s.RestrictionOf(r); by != nil && by.Allocation == v1alpha1.AllocationCordoned {
+		return by
+	}
+	return nil
+}
+
 // restriction returns the strictest of some of the policies that have one of the prefixes.
 func restriction(around iter.Seq[*ownedPrefix], of func(*Policy) bool) (strictest *Policy) {
 	for at := range around {

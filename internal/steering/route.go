@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sort"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -13,6 +12,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 )
 
 // Route is where a Service gets an address of one family from. It is shared; do not change it.
@@ -35,18 +35,14 @@ type Origin struct {
 
 // rangesText names the first ranges of a family.
 func (p *Policy) rangesText(f allocator.Family) string {
-	const named = 3
 	var texts []string
 	for _, r := range p.ranges(f) {
 		texts = append(texts, r.String())
 	}
-	switch {
-	case len(texts) == 0:
+	if len(texts) == 0 {
 		return "it has no ready range"
-	case len(texts) > named:
-		return strings.Join(texts[:named], ", ") + fmt.Sprintf(" and %d more", len(texts)-named)
 	}
-	return strings.Join(texts, ", ")
+	return wording.First(texts, 3)
 }
 
 // bands are the addresses of one family that can be drawn: a tier of each band, or none if empty.

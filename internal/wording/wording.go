@@ -1,8 +1,11 @@
-// Package wording fits what the operator tells users into the room that the API server gives.
-// Everything here is a pure function.
+// Package wording fits what users are told into the room that there is: what the API server gives,
+// or a line. Everything here is a pure function.
 package wording
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // NoteLimit is how many bytes events.k8s.io takes for an event's note; it refuses a longer one.
 const NoteLimit = 1024
@@ -15,4 +18,12 @@ func Cut(words string, limit int) string {
 		return words
 	}
 	return strings.ToValidUTF8(words[:limit-len(dots)], "") + dots
+}
+
+// First names so many items, and says how many there are beyond them: "a, b and 7 more".
+func First(items []string, most int) string {
+	if len(items) <= most {
+		return strings.Join(items, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:most], ", "), len(items)-most)
 }

@@ -17,3 +17,13 @@ func TestCut(t *testing.T) {
 		}
 	}
 }
+
+func TestFirst(t *testing.T) {
+	for want, items := range map[string][]string{
+		"": nil, "a": {"a"}, "a, b": {"a", "b"}, "a, b and 1 more": {"a", "b", "c"}, "a, b and 3 more": {"a", "b", "c", "d", "e"},
+	} {
+		if got := First(items, 2); got != want {
+			t.Errorf("%q of %v, want %q", got, items, want)
+		}
+	}
+}

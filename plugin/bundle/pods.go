@@ -32,8 +32,8 @@ const (
 	askers = 8
 	// askFor is how long one pod may take: an API server waits half a minute for a node that is away.
 	askFor = 10 * time.Second
-	// mostRead is how many bytes are read of a log, mostOfLog how many of its end are kept.
-	mostRead  = 16 << 20
+	// mostOfLog is how many bytes of the end of a log are kept. All that the API server sends is read:
+	// the newest lines come last, and askFor bounds the time.
 	mostOfLog = 1 << 20
 	// mostManagers is of how many replicas logs are read.
 	mostManagers = 10
@@ -113,10 +113,11 @@ func (b *bundle) first(all []pod, most int, what string) []pod {
 }
 
 func (b *bundle) logs(ctx context.Context, all []pod) error {
-	if refused, err := b.mayAll(ctx, all, authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log"}); err != nil || refused {
+	all, err := b.allowed(ctx, all, authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log"})
+	if err != nil {
 		return err
 	}
-	err := b.askAll(ctx, all, "the log of", "logs/%s.txt", func(ctx context.Context, p pod) (string, error) { return b.logOf(ctx, p, false) })
+	err = b.askAll(ctx, all, "the log of", "logs/%s.txt", func(ctx context.Context, p pod) (string, error) { return b.logOf(ctx, p, false) })
 	before := slices.DeleteFunc(slices.Clone(all), func(p pod) bool { return !p.Restarted })
 	return errors.Join(err, b.askAll(ctx, before, "the log before the restart of", "logs/%s.previous.txt", func(ctx context.Context, p pod) (string, error) {
 		return b.logOf(ctx, p, true)
@@ -127,7 +128,8 @@ func (b *bundle) logs(ctx context.Context, all []pod) error {
 // an agent tells no other machine.
 func (b *bundle) dumps(ctx context.Context, all []pod) error {
 	for _, verb := range []string{"get", "create"} { // a WebSocket is opened by the one, and API servers of 1.35 and later want the other too
-		if refused, err := b.mayAll(ctx, all, authorizationv1.ResourceAttributes{Verb: verb, Resource: "pods", Subresource: "exec"}); err != nil || refused {
+		var err error
+		if all, err = b.allowed(ctx, all, authorizationv1.ResourceAttributes{Verb: verb, Resource: "pods", Subresource: "exec"}); err != nil {
 			return err
 		}
 	}
@@ -136,24 +138,26 @@ func (b *bundle) dumps(ctx context.Context, all []pod) error {
 	})
 }
 
-// mayAll reports, and says, whether the user may not do something to the pods.
-func (b *bundle) mayAll(ctx context.Context, all []pod, what authorizationv1.ResourceAttributes) (refused bool, err error) {
-	asked := map[string]bool{}
+// allowed are the pods to which the user may do something. It says in which namespaces the user may
+// not: agents can be in several.
+func (b *bundle) allowed(ctx context.Context, all []pod, what authorizationv1.ResourceAttributes) (out []pod, err error) {
+	refused := map[string]string{} // namespace -> why
 	for _, p := range all {
-		if asked[p.Namespace] {
-			continue
+		why, asked := refused[p.Namespace]
+		if !asked {
+			what.Namespace = p.Namespace
+			if why, err = b.s.May(ctx, what); err != nil {
+				return nil, err
+			}
+			if refused[p.Namespace] = why; why != "" {
+				b.say("%s/%s: %s", what.Resource, what.Subresource, why)
+			}
 		}
-		asked[p.Namespace], what.Namespace = true, p.Namespace
-		text, err := b.s.May(ctx, what)
-		if err != nil {
-			return true, err
-		}
-		if text != "" {
-			b.say("%s/%s: %s", what.Resource, what.Subresource, text)
-			return true, nil
+		if why == "" {
+			out = append(out, p)
 		}
 	}
-	return false, nil
+	return out, nil
 }
 
 // askAll asks pods, some at a time, and adds a file for each answer. file has their names.
@@ -195,7 +199,7 @@ func (b *bundle) logOf(ctx context.Context, p pod, previous bool) (string, error
 		return "", cli.Permission(err)
 	}
 	var kept end
-	_, err = io.Copy(&kept, io.LimitReader(stream, mostRead))
+	_, err = io.Copy(&kept, stream)
 	text := kept.String()
 	if b.redact {
 		text = withoutOwners(text)

@@ -31,8 +31,14 @@ func object(o any, chosen map[string]bool) (map[string]any, error) {
 	return out, nil
 }
 
-// kept are the domains of labels and annotations that addresses depend on.
-var kept = []string{v1alpha1.Prefix, "ipaddress.kubernetes.io", "service.kubernetes.io"}
+// kept are the labels and annotations that addresses depend on: those of this project by their
+// keys, for a tenant may write others in its domain; of Kubernetes by their domains.
+var kept = []string{
+	v1alpha1.LabelBand, v1alpha1.LabelPurpose, v1alpha1.LabelReserve, v1alpha1.AnnotationLastService, v1alpha1.AnnotationReleased,
+	v1alpha1.AnnotationReservation, v1alpha1.AnnotationServiceCIDR, v1alpha1.AnnotationServiceUID, v1alpha1.AnnotationAdditionalFrom,
+	v1alpha1.AnnotationScheduler, v1alpha1.AnnotationFormerIPs, v1alpha1.AnnotationCreatedFor, v1alpha1.AnnotationUsage,
+	corev1.LabelMetadataName, "ipaddress.kubernetes.io", "service.kubernetes.io",
+}
 
 // sized are annotations of which only the size is kept: parts of a spec, labels of nodes.
 var sized = []string{v1alpha1.AnnotationRenumbering, v1alpha1.AnnotationEndpointWeights}
@@ -47,7 +53,7 @@ func keep(meta map[string]any, which string, chosen map[string]bool) {
 		switch {
 		case slices.Contains(sized, key):
 			out[key] = fmt.Sprintf("%d bytes", len(text))
-		case slices.Contains(kept, domain), key == corev1.LabelMetadataName, chosen[key]:
+		case slices.Contains(kept, key), slices.Contains(kept, domain), chosen[key]:
 			out[key] = text
 		}
 	}

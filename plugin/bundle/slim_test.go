@@ -3,6 +3,9 @@ package bundle
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,9 +22,9 @@ func TestSlimService(t *testing.T) {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web", UID: "u", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "secret"}}, OwnerReferences: []metav1.OwnerReference{{Name: "secret"}},
-			Labels: map[string]string{"team": "blue", "secret": "secret", "app.kubernetes.io/name": "secret", "service.kubernetes.io/service-proxy-name": "other"},
+			Labels: map[string]string{"team": "blue", "secret": "secret", v1alpha1.Prefix + "/secret": "secret", "app.kubernetes.io/name": "secret", "service.kubernetes.io/service-proxy-name": "other"},
 			Annotations: map[string]string{
-				"kubectl.kubernetes.io/last-applied-configuration": "secret", "external-dns.alpha.kubernetes.io/hostname": "secret", "note": "secret",
+				"kubectl.kubernetes.io/last-applied-configuration": "secret", "external-dns.alpha.kubernetes.io/hostname": "secret", "note": "secret", v1alpha1.Prefix + "/note": "secret",
 				v1alpha1.AnnotationFormerIPs: "10.96.0.7", v1alpha1.AnnotationRenumbering: "secret", v1alpha1.AnnotationEndpointWeights: "secret=1:2", v1alpha1.AnnotationScheduler: strings.Repeat("x", 5000),
 			},
 		},
@@ -48,12 +51,29 @@ func TestSlimService(t *testing.T) {
 	}
 }
 
+// All that the project defines is kept, or its size is, but for what is never stored.
+func TestKeysOfTheProjectAreKept(t *testing.T) {
+	source, err := os.ReadFile("../../api/v1alpha1/names.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`(?:Label|Annotation)\w+ += Prefix \+ "([^"]+)"`).FindAllStringSubmatch(string(source), -1)
+	if len(all) < 10 {
+		t.Errorf("only %d keys were found", len(all))
+	}
+	for _, match := range all {
+		if key := v1alpha1.Prefix + match[1]; !slices.Contains(kept, key) && !slices.Contains(sized, key) && key != v1alpha1.AnnotationProbe {
+			t.Errorf("%s is neither kept nor sized", key)
+		}
+	}
+}
+
 // What a tenant may make large is cut, in a Service of both families.
 func TestSlimLargeService(t *testing.T) {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{}}}
 	for i := range 1000 {
 		s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, fmt.Sprintf("10.0.%d.%d", i/256, i%256), fmt.Sprintf("fd00::%x", i))
-		s.Annotations[fmt.Sprintf("%s/%d", v1alpha1.Prefix, i)] = strings.Repeat("x", 2000)
+		s.Annotations[fmt.Sprintf("service.kubernetes.io/%d", i)] = strings.Repeat("x", 2000)
 	}
 	kept, err := (&bundle{}).slim(s, ofServices)
 	if err != nil {
@@ -63,7 +83,7 @@ func TestSlimLargeService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), `"fd00::1f","and 1936 more"]`) || strings.Count(string(text), v1alpha1.Prefix+"/") != mostOfList || len(text) > 80_000 {
+	if !strings.Contains(string(text), `"fd00::1f","and 1936 more"]`) || strings.Count(string(text), "service.kubernetes.io/") != mostOfList || len(text) > 80_000 {
 		t.Errorf("%d bytes of %.200s", len(text), text)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// MayList reports whether the user may list all that View reads. It asks by reviews of the user's
-// own access, which every user may have, so that nothing is asked for that is forbidden.
+// MayList reports whether the user may list all that View reads.
 func (s *Cluster) MayList(ctx context.Context) (bool, error) {
 	of := []schema.GroupResource{
 		{Resource: "services"}, {Resource: "namespaces"}, {Group: networkingv1.GroupName, Resource: "ipaddresses"}, {Group: networkingv1.GroupName, Resource: "servicecidrs"},
@@ -25,20 +24,16 @@ func (s *Cluster) MayList(ctx context.Context) (bool, error) {
 		of = append(of, schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "servicecidrpolicies"})
 	}
 	for _, one := range of {
-		review := &authorizationv1.SelfSubjectAccessReview{}
-		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "list", Group: one.Group, Resource: one.Resource}
-		if err := s.Create(ctx, review); err != nil {
-			return false, fmt.Errorf("asking whether you may list %s: %w", one, err)
-		}
-		if !review.Status.Allowed {
-			return false, nil
+		refused, err := s.May(ctx, authorizationv1.ResourceAttributes{Verb: "list", Group: one.Group, Resource: one.Resource})
+		if err != nil || refused != "" {
+			return false, err
 		}
 	}
 	return true, nil
 }
 
-// May says what the user may not do, empty for what is allowed: an attempt that is refused shows in
-// the API server's audit log.
+// May says what the user may not do, empty for what is allowed. It asks by a review of the user's
+// own access, which every user may have: an attempt that is refused shows in the audit log.
 func (s *Cluster) May(ctx context.Context, what authorizationv1.ResourceAttributes) (refused string, err error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
 	if err := s.Create(ctx, review); err != nil && !apierrors.IsForbidden(err) {

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
@@ -181,7 +181,7 @@ func describeSource(w io.Writer, s admission.Source, has []view.Address) {
 		if first && step.Free > 0 {
 			mark, first = "<- this one", false
 		}
-		cli.Write(t, "  %s\t%s band\t%s free\t%s\t%s\n", whose(step), step.Band, number(float64(step.Free)), ranges(step.Ranges), mark)
+		cli.Write(t, "  %s\t%s band\t%s free\t%s\t%s\n", whose(step), step.Band, number(float64(step.Free)), wording.First(step.Ranges, 4), mark)
 	}
 	_ = t.Flush() // w keeps its own error
 	if len(s.Order) == 0 {
@@ -209,15 +209,6 @@ func whose(s admission.Step) string {
 		return "ranges open to all"
 	}
 	return "policy " + s.Policy
-}
-
-// ranges names the first of many.
-func ranges(all []string) string {
-	const shown = 4
-	if len(all) <= shown {
-		return strings.Join(all, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), len(all)-shown)
 }
 
 func describePolicies(w io.Writer, all []admission.PolicySelection) {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
 
@@ -199,10 +200,7 @@ func (r fleetRange) overlapping() string {
 			contexts = append(contexts, o.Context)
 		}
 	}
-	if more := len(contexts) - mostNamed; more > 0 {
-		contexts = append(contexts[:mostNamed], fmt.Sprintf("and %d more", more))
-	}
-	return cmp.Or(strings.Join(contexts, ","), "<none>")
+	return cmp.Or(wording.First(contexts, mostNamed), "<none>")
 }
 
 // tell says what the table has no room for.

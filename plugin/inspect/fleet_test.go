@@ -80,7 +80,7 @@ func TestFleetOfManyOverlaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	head, rest, _ := strings.Cut(table.String(), "\n")
-	if !strings.HasPrefix(head, "CONTEXT   NAME ") || !strings.HasSuffix(strings.TrimSpace(head), "READY   OVERLAPS") || !strings.Contains(rest, "c01,c02,c03,and 26 more") {
+	if !strings.HasPrefix(head, "CONTEXT   NAME ") || !strings.HasSuffix(strings.TrimSpace(head), "READY   OVERLAPS") || !strings.Contains(rest, "c01, c02, c03 and 26 more") {
 		t.Errorf("table:\n%s", table.String()[:500])
 	}
 }

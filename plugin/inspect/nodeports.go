@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
@@ -62,7 +63,7 @@ type nodePortRange struct{ nodeports.Range }
 // newNodePortRange is kube-apiserver's default.
 func newNodePortRange() nodePortRange {
 	var r nodePortRange
-	_ = r.Set(nodeports.Default) // a constant that can be read
+	_ = r.Set(v1alpha1.DefaultNodePortRange) // a constant that can be read
 	return r
 }
 

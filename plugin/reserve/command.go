@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/clusterip-operator/clusterip-operator/internal/wording"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
 
@@ -123,26 +123,18 @@ func run(ctx context.Context, a *cli.Session, f flags) error {
 
 // tell says what the policies keep and what they do not, beside the output.
 func tell(a *cli.Session, p plan) {
+	const shown = 3
 	cli.Write(a.ErrOut, "%d addresses of %d Services are reserved for them, in policies: %d\n", p.addresses, p.services, len(p.policies))
 	if len(p.gone) > 0 {
-		cli.Write(a.ErrOut, "%d Services are gone, and their reservations stay until --prune takes them out: %s\n", len(p.gone), first(p.gone))
+		cli.Write(a.ErrOut, "%d Services are gone, and their reservations stay until --prune takes them out: %s\n", len(p.gone), wording.First(p.gone, shown))
 	}
 	if len(p.pruned) > 0 {
-		cli.Write(a.ErrOut, "%d Services are gone, and their reservations are taken out: %s\n", len(p.pruned), first(p.pruned))
+		cli.Write(a.ErrOut, "%d Services are gone, and their reservations are taken out: %s\n", len(p.pruned), wording.First(p.pruned, shown))
 	}
 	if len(p.moved) > 0 {
-		cli.Write(a.ErrOut, "%d addresses are not reserved for their Service of before any more: %s\n", len(p.moved), first(p.moved))
+		cli.Write(a.ErrOut, "%d addresses are not reserved for their Service of before any more: %s\n", len(p.moved), wording.First(p.moved, shown))
 	}
 	if len(p.elsewhere) > 0 {
-		cli.Write(a.ErrOut, "%d addresses are left out, for another reservation keeps them: %s\n", len(p.elsewhere), first(p.elsewhere))
+		cli.Write(a.ErrOut, "%d addresses are left out, for another reservation keeps them: %s\n", len(p.elsewhere), wording.First(p.elsewhere, shown))
 	}
-}
-
-// first names a few.
-func first(names []string) string {
-	const shown = 3
-	if len(names) <= shown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }

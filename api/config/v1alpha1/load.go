@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	api "github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // Default returns the configuration of a manager without file and flags.
@@ -17,7 +19,7 @@ func Default() ManagerConfiguration {
 	return ManagerConfiguration{
 		TypeMeta:             metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
 		BandLabels:           BandLabels{Enabled: true, QPS: 50},
-		ServiceNodePortRange: "30000-32767",
+		ServiceNodePortRange: api.DefaultNodePortRange,
 		History:              History{Owners: 5},
 		NearlyFull:           NearlyFull{FreePercent: 10, Within: metav1.Duration{Duration: 24 * time.Hour}},
 		LeaderElection:       LeaderElection{Enabled: true},

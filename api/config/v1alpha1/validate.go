@@ -10,6 +10,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	api "github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // mostOwners is the greatest value of history.owners.
@@ -84,7 +86,7 @@ func (c *ManagerConfiguration) Validate() error {
 	var m mistakes
 	m.serviceRange("serviceClusterIPRange", c.ServiceClusterIPRange)
 	ports, err := utilnet.ParsePortRange(c.ServiceNodePortRange)
-	m.unless(err == nil && ports.Base > 0, "serviceNodePortRange", c.ServiceNodePortRange, "must be FIRST-LAST, such as 30000-32767, with ports from 1 to 65535")
+	m.unless(err == nil && ports.Base > 0, "serviceNodePortRange", c.ServiceNodePortRange, "must be FIRST-LAST, such as "+api.DefaultNodePortRange+", with ports from 1 to 65535")
 	for i, n := range c.ReservedNetworks {
 		path := "reservedNetworks[" + strconv.Itoa(i) + "]"
 		if n.Name == "" {

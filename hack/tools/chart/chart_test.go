@@ -123,3 +123,14 @@ func TestArguments(t *testing.T) {
 		}
 	}
 }
+
+func TestVersions(t *testing.T) {
+	for text, want := range map[string]string{
+		"v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1", "v1.2.3-4-g0abc123-dirty": "1.2.3-4-g0abc123-dirty", "v0.0.0-dev": "0.0.0-dev",
+		"": "", "v": "", "1.2.3": "", "v1.2": "", "v1.2.3-.": "", "v1.2.3-": "", "v1.2.3-a..b": "", "v1.2.3-01": "", "v01.2.3": "", "v1.2.3+build": "", "v1.2.3\n": "", "vv1.2.3": "",
+	} {
+		if got, err := versionOf(text); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		}
+	}
+}

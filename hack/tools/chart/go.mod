@@ -3,6 +3,7 @@ module github.com/clusterip-operator/clusterip-operator/hack/tools/chart
 go 1.26.0
 
 require (
+	github.com/blang/semver/v4 v4.0.0
 	github.com/opencontainers/image-spec v1.1.1
 	oras.land/oras-go/v2 v2.6.2
 	sigs.k8s.io/kustomize/api v0.21.1
@@ -11,7 +12,6 @@ require (
 )
 
 require (
-	github.com/blang/semver/v4 v4.0.0 // indirect
 	github.com/go-errors/errors v1.5.1 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
 	github.com/go-openapi/jsonreference v1.0.0 // indirect

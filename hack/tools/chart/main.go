@@ -20,8 +20,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"github.com/blang/semver/v4"
 )
 
 func main() {
@@ -31,8 +32,15 @@ func main() {
 	}
 }
 
-// semver is a version of a release, or what git describe makes of a commit after one.
-var semver = regexp.MustCompile(`^v([0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?)$`)
+// versionOf reads v1.2.3 of a release, or what git describe makes of a commit after one. Build
+// metadata is refused: a tag of a registry cannot have its sign.
+func versionOf(text string) (string, error) {
+	number, found := strings.CutPrefix(text, "v")
+	if v, err := semver.Parse(number); !found || err != nil || len(v.Build) > 0 {
+		return "", fmt.Errorf("-version %q: want one as v1.2.3", text)
+	}
+	return number, nil
+}
 
 func run(args []string) error {
 	set := flag.NewFlagSet("chart", flag.ContinueOnError)
@@ -47,8 +55,9 @@ func run(args []string) error {
 	if set.NArg() != 3 {
 		return errors.New("want CONFIG LICENSE OUT, or values CONFIG")
 	}
-	if !semver.MatchString(*version) {
-		return fmt.Errorf("-version %q: want one as v1.2.3", *version)
+	number, err := versionOf(*version)
+	if err != nil {
+		return err
 	}
 	license, err := os.ReadFile(set.Arg(1))
 	if err != nil {
@@ -58,12 +67,12 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	files, err := m.chart(about{strings.TrimPrefix(*version, "v"), *image})
+	files, err := m.chart(about{number, *image})
 	if err != nil {
 		return err
 	}
 	files["LICENSE"] = license
-	return write(set.Arg(2), strings.TrimPrefix(*version, "v"), files)
+	return write(set.Arg(2), number, files)
 }
 
 func printPage(config string) error {

@@ -45,6 +45,11 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 		Expect(c.kubectl(ctx, "--namespace=sample-tenant", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")).To(HavePrefix("10.114.0."))
 	}, SpecTimeout(time.Minute))
 
+	It("is bundled: the logs of both, and what the agents serve, by pods/exec", func(ctx SpecContext) {
+		Expect(c.expectBundled(ctx, c.bundle(ctx, "--redact=false"))).To(ContainSubstring("sample-tenant"))
+		Expect(c.expectBundled(ctx, c.bundle(ctx))).NotTo(ContainSubstring("sample-tenant"), "names are covered")
+	}, SpecTimeout(2*time.Minute))
+
 	It("serves DNS, and what names lead to: a Service, and the API server", func(ctx SpecContext) {
 		Expect(c.DeployDNS(ctx)).To(Succeed())
 		c.kubectl(ctx, "create", "deployment", "demo", "--image=clusterip-operator/demo:dev")

@@ -174,6 +174,41 @@ var _ = Describe("bundle", Ordered, func() {
 		Expect(files).To(HaveKey("check.json"))
 	})
 
+	It("leaves out the pods of a namespace where the user may not look, and no others", func(ctx SpecContext) {
+		c.Apply(ctx, `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: bundled, namespace: clusterip-operator-system, labels: {app.kubernetes.io/name: clusterip-operator, app.kubernetes.io/component: proxyagent}},
+			spec: {selector: {matchLabels: {agent: a}}, template: {metadata: {labels: {agent: a}}, spec: {containers: [{name: agent, image: "registry.example.org/agent:v1"}]}}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: agent-elsewhere, namespace: clusterip-operator-system, labels: {agent: a}},
+			spec: {nodeName: machine-berlin, securityContext: {runAsNonRoot: true, runAsUser: 1, seccompProfile: {type: RuntimeDefault}},
+				containers: [{name: agent, image: "registry.example.org/agent:v1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`)
+		c.Kubectl(ctx, "create", "role", "bundler", "-n", "kube-system", "--verb=get,create", "--resource=pods/exec")
+		c.Kubectl(ctx, "create", "rolebinding", "bundler", "-n", "kube-system", "--role=bundler", "--user=reader")
+		DeferCleanup(func(ctx SpecContext) {
+			c.Kubectl(ctx, "delete", "daemonset/bundled", "pod/agent-elsewhere", "-n", cluster.OperatorNamespace, "--grace-period=0", "--force")
+			c.Kubectl(ctx, "delete", "role/bundler", "rolebinding/bundler", "-n", "kube-system")
+		})
+		Eventually(framework.Kubectl).WithArguments(ctx, reader.Kubeconfig, "auth", "can-i", "create", "pods", "--subresource=exec", "-n", "kube-system").Should(HavePrefix("yes"))
+		files, result := bundled(ctx, reader.Kubeconfig)
+		var dumps []string
+		for name := range files {
+			if strings.HasPrefix(name, "agents/") {
+				dumps = append(dumps, name)
+			}
+		}
+		Expect(dumps).To(ConsistOf(MatchRegexp(`^agents/agent-node-\d+\.dump\.txt$`)), result.String())
+		Expect(files["errors.txt"]).To(ContainSubstring("pods/exec: the user may not get pods/exec in namespace clusterip-operator-system\n"))
+	})
+
+	It("keeps the newest lines of a log, however long it is", func(ctx SpecContext) {
+		before := k.log
+		DeferCleanup(func() { k.log = before })
+		k.log = strings.Repeat(strings.Repeat("x", 1023)+"\n", 17<<10) + "the newest line\n"
+		files, _ := bundled(ctx, "", "--redact=false", "--agents=1")
+		log := files["logs/agent-machine-berlin.txt"]
+		Expect(len(log)).To(BeNumerically("<=", 1<<20))
+		Expect(log[max(0, len(log)-100):]).To(HaveSuffix("x\nthe newest line\n"))
+	})
+
 	It("names no user whom the API server refuses", func(ctx SpecContext) {
 		c.Kubectl(ctx, "create", "clusterrolebinding", "jane", "--clusterrole=system:aggregate-to-view", "--user=jane@example.org")
 		awaitList(ctx, "jane@example.org", "services")

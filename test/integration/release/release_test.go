@@ -1,4 +1,4 @@
-// Package release_test makes a release twice and compares the two.
+// Package release_test makes a release twice, compares the two, and verifies it as users do.
 package release_test
 
 import (
@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,12 +26,32 @@ func TestRelease(t *testing.T) {
 	RunSpecs(t, "release", Label("soak")) // programs for six platforms and two images take minutes
 }
 
-// release runs hack/release.sh.
-func release(ctx context.Context, folder, version string) (output string, err error) {
-	cmd := exec.CommandContext(ctx, "../../../hack/release.sh", version)
-	cmd.Env = append(os.Environ(), "OUT="+folder, "REGISTRY=registry.example/team")
+// root is the repository's folder.
+const root = "../../.."
+
+// release runs hack/release.sh of a repository, with more variables than those of the environment.
+func release(ctx context.Context, repository, folder, version string, more ...string) (output string, err error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(repository, "hack/release.sh"), version)
+	cmd.Env = append(os.Environ(), append(more, "OUT="+folder, "REGISTRY=registry.example/team")...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// key is a new pair of keys, in files.
+type key struct{ public, secret string }
+
+func newKey(ctx context.Context) key {
+	GinkgoHelper()
+	folder := GinkgoT().TempDir()
+	k := key{filepath.Join(folder, "release.pub"), filepath.Join(folder, "release.key")}
+	out, err := exec.CommandContext(ctx, "minisign", "-G", "-W", "-p", k.public, "-s", k.secret).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+	return k
+}
+
+// variables are what a release with that key is made with.
+func (k key) variables() []string {
+	return []string{"PUBLIC_KEY=" + k.public, "MINISIGN_KEY_FILE=" + k.secret}
 }
 
 func read(path ...string) string {
@@ -79,15 +100,49 @@ func expectMadeOf(document string, parts ...string) {
 	}
 }
 
-var _ = It("is the same when it is made again", func(ctx SpecContext) {
-	first, second := GinkgoT().TempDir(), GinkgoT().TempDir()
-	for _, folder := range []string{first, second} {
-		out, err := release(ctx, folder, "v1.2.3")
-		Expect(err).NotTo(HaveOccurred(), out)
-	}
-	Expect(read(second, "SHA256SUMS")).To(Equal(read(first, "SHA256SUMS")))
-	Expect(strings.Fields(read(first, "SHA256SUMS"))).To(ContainElements("manager.tar", "proxyagent.cdx.json", "install.yaml", "clusterip-operator-1.2.3.tgz", "chart.tar"))
+var _ = Describe("a release", Ordered, func() {
+	var first string
+	var signer key
 
+	BeforeAll(func(ctx SpecContext) {
+		first, signer = GinkgoT().TempDir(), newKey(ctx)
+		out, err := release(ctx, root, first, "v1.2.3", signer.variables()...)
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(HaveSuffix(", signed with the key of " + signer.public + "\n"))
+	})
+
+	It("is the same when it is made again, without a key", func(ctx SpecContext) {
+		second := GinkgoT().TempDir()
+		out, err := release(ctx, root, second, "v1.2.3", "UNSIGNED=yes")
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(HaveSuffix(", UNSIGNED: it is not to be published\n"))
+		Expect(filepath.Join(second, "SHA256SUMS.minisig")).NotTo(BeAnExistingFile())
+		Expect(read(second, "SHA256SUMS")).To(Equal(read(first, "SHA256SUMS")))
+	})
+
+	It("has images by digests, and says what programs are made of", func(ctx SpecContext) { expectComplete(ctx, first) })
+
+	It("is verified without a network, as the guide says", func(ctx SpecContext) {
+		expectVerified(ctx, first, signer)
+	})
+
+	It("says how it was made", func(ctx SpecContext) { expectProvenance(ctx, first) })
+
+	It("does not hold the secret key", func() {
+		secret := strings.Fields(read(signer.secret))
+		Expect(filepath.WalkDir(first, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				Expect(strings.Contains(read(path), secret[len(secret)-1])).To(BeFalse(), path)
+			}
+			return err
+		})).To(Succeed())
+	})
+})
+
+// expectComplete looks at the files of a release, but for how it is signed.
+func expectComplete(ctx context.Context, first string) {
+	GinkgoHelper()
+	Expect(strings.Fields(read(first, "SHA256SUMS"))).To(ContainElements("manager.tar", "proxyagent.cdx.json", "install.yaml", "clusterip-operator-1.2.3.tgz", "chart.tar"))
 	var krew struct {
 		Spec struct {
 			Version   string
@@ -120,12 +175,36 @@ var _ = It("is the same when it is made again", func(ctx SpecContext) {
 	expectMadeOf(read(first, "kubectl-clusterip.cdx.json"), "golang/github.com/spf13/cobra@v", "golang/github.com/inconshreveable/mousetrap@v") // of Windows alone
 	expectMadeOf(read(first, "manager.cdx.json"), "golang/sigs.k8s.io/controller-runtime@v", "golang/std@1.")
 	expectMadeOf(read(first, "proxyagent.cdx.json"), "golang/github.com/google/nftables@v", "deb/debian/iptables@1.8.9-2?arch=amd64&", "deb/debian/libc6@2.36-", "?arch=arm64&")
-})
+}
 
 var _ = It("wants a version", func(ctx SpecContext) {
-	for _, version := range []string{"", "1.2.3", "v1.2", "v1.2.3;reboot"} {
-		out, err := release(ctx, GinkgoT().TempDir(), version)
+	for _, version := range []string{"", "1.2.3", "v1.2", "v1.2.3;reboot", "v1.2.3-."} {
+		out, err := release(ctx, root, GinkgoT().TempDir(), version)
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("is no version; write one as v1.2.3"))
 	}
+})
+
+var _ = It("wants the key that users verify with", func(ctx SpecContext) {
+	signer, foreign, out := newKey(ctx), newKey(ctx), filepath.Join(GinkgoT().TempDir(), "release")
+	for want, variables := range map[string][]string{
+		"set MINISIGN_KEY_FILE to its file":   {"PUBLIC_KEY=" + signer.public},
+		"is not that of " + signer.public:     {"PUBLIC_KEY=" + signer.public, "MINISIGN_KEY_FILE=" + foreign.secret},
+		"reading the public key /missing.pub": {"PUBLIC_KEY=/missing.pub", "MINISIGN_KEY_FILE=" + signer.secret},
+	} {
+		said, err := release(ctx, root, out, "v1.2.3", variables...)
+		Expect(err).To(HaveOccurred())
+		Expect(said).To(And(ContainSubstring(want), ContainSubstring("UNSIGNED=yes makes one to look at")))
+		Expect(out).NotTo(BeADirectory(), "it says so before it builds")
+	}
+})
+
+var _ = It("is of a commit", func(ctx SpecContext) {
+	clone := filepath.Join(GinkgoT().TempDir(), "clone")
+	said, err := exec.CommandContext(ctx, "git", "clone", "--quiet", "--depth=1", "file://"+suite.Must(filepath.Abs(root)), clone).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(said))
+	Expect(os.WriteFile(filepath.Join(clone, "cmd", "manager", "more.go"), []byte("package main\n"), 0o600)).To(Succeed())
+	out, err := release(ctx, clone, GinkgoT().TempDir(), "v1.2.3", newKey(ctx).variables()...)
+	Expect(err).To(HaveOccurred())
+	Expect(out).To(ContainSubstring("the tree differs from its commit (git status): commit first"))
 })

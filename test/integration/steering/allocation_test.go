@@ -163,9 +163,14 @@ var _ = inOrder("A range that is cordoned under load", func() {
 
 	It("is no alarm, and opens again", func(ctx SpecContext) {
 		Eventually(c.Condition).WithArguments(ctx, "old", v1alpha1.ConditionNearlyFull).Should(HaveField("Reason", "Cordoned"))
+		for _, cidr := range []string{old4, old6} { // by which alerts leave it out
+			Eventually(c.Metric).WithArguments(ctx, "cordoned", "servicecidr", "old", "cidr", cidr).Should(BeEquivalentTo(1))
+		}
+		Expect(c.Metric(ctx, "cordoned")).To(BeEquivalentTo(2), "of these ranges alone")
 		Expect(c.TryPolicyChange(ctx, "old", "{allocation: null}")).To(Succeed())
 		c.WaitProgrammed(ctx, "old")
 		Eventually(c.Condition).WithArguments(ctx, "old", v1alpha1.ConditionNearlyFull).Should(HaveField("Reason", Not(Equal("Cordoned"))))
+		Eventually(c.Metric).WithArguments(ctx, "cordoned").Should(BeEquivalentTo(cluster.NoSeries))
 		c.Create(ctx, cluster.Asking("red", "again", "10.105.0.30", "fd00:105::30"))
 	})
 })
