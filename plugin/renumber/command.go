@@ -79,7 +79,7 @@ load balancers. A plan in a file is what ` + "`run --from`" + ` carries out, and
 	f.StringVarP(&r.selector, "selector", "l", "", "only Services with these labels")
 	f.StringSliceVar(&r.include, "include", nil, "NAMESPACE/NAME of Services that are moved although something names their address, default/kubernetes among them")
 	f.BoolVar(&r.loadBalancers, "include-load-balancers", false, "also move Services of type LoadBalancer; a cloud controller may see the moment in which they are none")
-	f.StringVar(&r.keep, "keep", "", "who serves old addresses while they are in use: agent, externalIPs or none; without it agent, where agents run on the nodes, and otherwise externalIPs")
+	f.StringVar(&r.keep, "keep", "", "who serves old addresses while they are in use: agent, externalIPs, service (a second Service for each, which any proxy serves) or none; without it agent, where agents run on the nodes, and otherwise externalIPs")
 	for _, flag := range []string{"range", "to"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, a.Complete(cli.KindRange, 0)) // fails for a flag that there is not
 	}
@@ -111,8 +111,8 @@ func (r planning) validate() error {
 	if _, err := named(r.include); err != nil {
 		return err
 	}
-	if !slices.Contains([]Keep{"", KeepAgent, KeepExternalIPs, KeepNone}, Keep(r.keep)) {
-		return fmt.Errorf("--keep %.300q is none of agent, externalIPs, none", r.keep)
+	if r.keep != "" && !slices.Contains(keeps, Keep(r.keep)) {
+		return fmt.Errorf("--keep %.300q is none of %s", r.keep, keepWords)
 	}
 	return nil
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
-// leave holds all of a Service's addresses, even those it gets back, and makes it an ExternalName.
+// leave holds all of a Service's addresses, even those it gets back, or has second Services keep
+// those that it gives up, and makes it an ExternalName.
 func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -25,8 +26,11 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	if err != nil {
 		return nil, err
 	}
-	before := len(kept)
-	if kept = append(kept, without(i.Old, kept)...); len(kept) > steering.MaxFormer {
+	before, gives := len(kept), i.Old
+	if m.Keep == KeepService {
+		gives = without(i.Old, i.leaves())
+	}
+	if kept = append(kept, without(gives, kept)...); len(kept) > steering.MaxFormer {
 		return nil, left("%d former addresses are kept for it already, which is all that can be: wait until they are unused, with the plans that moved it", before)
 	}
 	text, err := newRecord(s)
@@ -34,7 +38,12 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 		return nil, err
 	}
 	ctx = finishing(ctx)
-	for _, a := range i.Old {
+	for _, a := range without(i.Old, gives) {
+		if err := m.give(ctx, i, s, a); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range gives {
 		if err := m.hold(ctx, i, a); err != nil {
 			return nil, err
 		}

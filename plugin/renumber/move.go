@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
@@ -86,7 +87,7 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 		return err
 	}
 	if p.Keep == KeepNone && !r.accept {
-		return errors.New("no proxy serves the old addresses (keep: none), so that connections to them break: install the node agent, plan with --keep=externalIPs, or say --accept-interruption")
+		return errors.New("no proxy serves the old addresses (keep: none), so that connections to them break: install the node agent, plan with --keep=service or --keep=externalIPs, or say --accept-interruption")
 	}
 	if p.Keep == KeepNone {
 		r.drain.Limit = min(r.drain.Limit, r.drain.TTL) // there is no client to wait for; only, no other Service shall have the address while resolvers answer with it
@@ -101,6 +102,15 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 			return fmt.Errorf("%w; nothing was moved: the plan has the agents serve old addresses (keep: agent)", err)
 		}
 		r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
+	}
+	if p.Keep == KeepService {
+		agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
+		if err != nil {
+			return err
+		}
+		if len(agents) > 0 { // no other proxy counts
+			r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
+		}
 	}
 	items := p.Services
 	if r.back {
@@ -183,6 +193,9 @@ func upToDate(ctx context.Context, s *cli.Cluster, items []Item, now *offering) 
 func moveAll(ctx context.Context, a *cli.Session, m Mover, r moving, items []Item) error {
 	r.pace.Progress = a.Progress()
 	result, err := m.MoveAll(ctx, r.pace, items)
+	if m.Keep == KeepService {
+		err = errors.Join(err, m.tidy(finishing(ctx)))
+	}
 	for _, l := range result.Left {
 		a.Say("left as it is: %s/%s: %s", l.Namespace, l.Name, l.Why)
 	}
