@@ -89,7 +89,10 @@ type Held struct {
 // the Service does not need, because it is gone or another one, or has the address as ever.
 func (m Mover) keep(ctx context.Context, i Item, s *corev1.Service) (out []Held, err error) {
 	if m.Keep == KeepService {
-		if out, err = m.seconds(ctx, i, s); err != nil {
+		if out, err = m.seconds(ctx, i, s); err == nil && len(out) == 0 {
+			err = m.disown(ctx, i)
+		}
+		if err != nil {
 			return out, err
 		}
 	}

@@ -2,6 +2,7 @@ package renumber
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -162,5 +163,27 @@ func (m Mover) retire(ctx context.Context, h Held) error {
 	if err != nil || second == nil || second.UID != h.Second || !vouches(h.Item, ip, second) {
 		return err
 	}
-	return m.remove(ctx, second)
+	if err := m.remove(ctx, second); err != nil {
+		return err
+	}
+	return m.disown(ctx, h.Item)
+}
+
+// disown takes our field manager off a Service for which nothing is kept: its owner has its fields
+// again.
+func (m Mover) disown(ctx context.Context, i Item) error {
+	for range tries {
+		s, err := m.service(ctx, i)
+		if err != nil || s == nil || s.UID != i.UID || between(s) {
+			return err
+		}
+		next := released(s, nil)
+		if len(next.ManagedFields) == len(s.ManagedFields) {
+			return nil
+		}
+		if _, err := m.update(ctx, next); !errors.Is(err, batch.ErrMoved) {
+			return err
+		}
+	}
+	return fmt.Errorf("another client writes Service %s all the time", i.Key())
 }
