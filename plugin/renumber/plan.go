@@ -43,6 +43,9 @@ type Plan struct {
 	LoadBalancers bool `json:"includeLoadBalancers,omitempty"`
 	// Problems are why the plan as a whole cannot be run.
 	Problems []string `json:"problems,omitempty"`
+	// Elsewhere is who else knows From and not To, NotLookedAt what could not be looked at for that.
+	Elsewhere   []Elsewhere `json:"knownElsewhere,omitempty"`
+	NotLookedAt []string    `json:"notLookedAt,omitempty"`
 	// Services are moved in this order: those that were asked for by name last.
 	Services []Item `json:"services"`
 	// LeftOut are Services with addresses in From that are not moved.
