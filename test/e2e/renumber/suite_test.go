@@ -48,7 +48,7 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	cluster = suite.ControlPlane(ctx, framework.Options{ServiceClusterIPRange: strings.Join(from, ",")})
-	suite.ControllerManager(ctx, cluster, framework.ServiceCIDRController) // which calls ServiceCIDRs ready
+	suite.ControllerManager(ctx, cluster, framework.ServiceCIDRController, endpointSliceController) // the first calls ServiceCIDRs ready
 })
 
 // fixture is an Environment with Services, and the plan by which they are moved.
@@ -66,12 +66,18 @@ func open(ctx context.Context, mode string) *fixture {
 	env := &fixture{Environment: environment.Open(ctx, cluster, mode)}
 	Expect(env.Node.Sysctl(shortFlows)).To(Succeed())
 	env.populate(ctx)
+	offerNew(ctx)
+	return env
+}
+
+// offerNew creates the new ranges.
+func offerNew(ctx context.Context) {
+	GinkgoHelper()
 	suite.Must(cidrs().Create(ctx, framework.NewServiceCIDR("new", to...), metav1.CreateOptions{}))
 	Eventually(func() []metav1.Condition {
 		o := suite.Must(cidrs().Get(ctx, "new", metav1.GetOptions{}))
 		return o.Status.Conditions
 	}).Should(ContainElement(And(HaveField("Type", networkingv1.ServiceCIDRConditionReady), HaveField("Status", metav1.ConditionTrue))))
-	return env
 }
 
 // shortFlows makes the kernel forget ended UDP flows and failed connections soon: else they count.

@@ -59,6 +59,7 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 		Expect(result.ExitCode).To(BeZero(), result.String())
 		run := renumber(ctx, "run", "--from", file, "--wait=false")
 		Expect(run.ExitCode).To(Equal(1), run.String())
+		Expect(run.Stdout).To(ContainSubstring("0 were left as they are"))
 		expectHandedOver(ctx)
 		kept := secondsIn(ctx, namespace)
 		for _, was := range before {
@@ -122,7 +123,7 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 		}, nil)
 		code, printed := wait(ctx, p.start(ctx, "run", "--from", file, "--wait=false"))
 		Expect(code).To(Equal(1), printed)
-		Expect(tried).To(Equal(2))
+		Expect(tried).To(Equal(2), printed)
 		Expect(secondsIn(ctx, was.Namespace)).To(HaveLen(2))
 		succeed(ctx, runOf(file)...)
 		expectWhole(ctx, "new", []*corev1.Service{was})
@@ -133,6 +134,7 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 		was, file := one(ctx, selecting, bySecond)
 		run := renumber(ctx, "run", "--from", file, "--wait=false")
 		Expect(run.ExitCode).To(Equal(1), run.String())
+		Expect(run.Stdout).To(ContainSubstring("0 were left as they are"))
 		kept := secondsIn(ctx, was.Namespace)
 		edited, deleted := kept[was.Spec.ClusterIPs[0]], kept[was.Spec.ClusterIPs[1]]
 		edit(ctx, was.Namespace, edited.Name, `{"spec":{"type":"ExternalName","externalName":"theirs.example","clusterIP":null,"clusterIPs":null,"ipFamilies":null,"ipFamilyPolicy":null,"internalTrafficPolicy":null}}`)
@@ -156,6 +158,7 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 		was, file := one(ctx, selecting, bySecond)
 		run := renumber(ctx, "run", "--from", file, "--wait=false")
 		Expect(run.ExitCode).To(Equal(1), run.String())
+		Expect(run.Stdout).To(ContainSubstring("0 were left as they are"))
 		name := secondsIn(ctx, was.Namespace)[was.Spec.ClusterIPs[0]].Name
 		succeed(ctx, append([]string{"rollback", "--from", file}, quick...)...)
 		before := get(ctx, was.Namespace, was.Name)
