@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +61,7 @@ func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr
 			err = m.free(ctx, ip)
 		default:
 			err = m.create(ctx, newSecond(i, s, a, h.Nonce))
-			if apierrors.IsInvalid(err) { // another writer may have brought the IPAddress back
+			if allocating(err) { // another writer may have brought the IPAddress back
 				err = batch.Sleep(ctx, askEvery/4)
 			}
 		}
@@ -85,11 +86,24 @@ func (m Mover) admitted(ctx context.Context, i Item, s *corev1.Service, a netip.
 	if err != nil || second != nil {
 		return err
 	}
-	err = m.create(ctx, newSecond(i, s, a, "none"), client.DryRunAll)
-	if refusal(err) {
-		return left("no second Service could keep %s: %v", a, err)
+	for range tries {
+		switch err = m.create(ctx, newSecond(i, s, a, "none"), client.DryRunAll); {
+		case allocating(err): // a dry run looks into one ServiceCIDR, a random one
+		case refusal(err):
+			return left("no second Service could keep %s: %v", a, err)
+		default:
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+// allocating reports whether a Service is refused because of its address alone.
+func allocating(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil && !slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Field != "spec.clusterIPs" || !strings.Contains(c.Message, "failed to allocate IP")
+	})
 }
 
 // create creates a second Service. A name that is taken is batch.ErrMoved.
