@@ -1,6 +1,7 @@
 package renumber
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 var (
@@ -92,5 +96,18 @@ func TestValuesAt(t *testing.T) {
 		if got := strings.Join(valuesAt(in, tc.path...), ","); got != tc.want {
 			t.Errorf("%v: %q, want %q", tc.path, got, tc.want)
 		}
+	}
+}
+
+func TestNotLookedAt(t *testing.T) {
+	var k known
+	k.note("BGPConfigurations", &meta.NoKindMatchError{}, "")
+	k.note("ConfigMap a/b", apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "b"), "")
+	k.note("DaemonSets", nil, "")
+	k.note("Pods", nil, "more")
+	k.note("Deployments", apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "", nil), "")
+	k.note("StatefulSets", apierrors.NewInternalError(errors.New("boom")), "")
+	if diff := cmp.Diff([]string{"Pods beyond the first 500", "Deployments: you may not read them", "StatefulSets: Internal error occurred: boom"}, k.unseen); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -134,34 +134,41 @@ const guardedWithin = 20 * time.Second
 // does: until it refuses the address to a third one.
 func (m Mover) guard(ctx context.Context, a netip.Addr) error {
 	probe := upstream.NewIPAddress(a, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.HandoverName})
+	created := false
 	for begun := m.Clock.Now(); ; {
 		err := m.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
 		switch {
-		case err != nil && strings.Contains(err.Error(), v1alpha1.HandoverName) && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)):
+		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), v1alpha1.HandoverName):
+			if created { // other API servers look for new policies in their own time
+				return batch.Sleep(ctx, 2*time.Second)
+			}
 			return nil
 		case apierrors.IsForbidden(err):
 			return fmt.Errorf("trying whether %s is kept from other Services: %w", a, err)
 		case m.Clock.Since(begun) > guardedWithin:
 			return left("the API server does not keep its address from other Services while it is handed over: ValidatingAdmissionPolicy %s has no effect (last answer: %v)", v1alpha1.HandoverName, err)
 		}
-		if err := m.ensurePolicy(ctx); err != nil {
+		now, err := m.ensurePolicy(ctx)
+		if err != nil {
 			return err
 		}
+		created = created || now
 		if err := batch.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
 }
 
-// ensurePolicy creates the policy and its binding if they are not there.
-func (m Mover) ensurePolicy(ctx context.Context) error {
+// ensurePolicy creates the policy and its binding if they are not there, and reports that.
+func (m Mover) ensurePolicy(ctx context.Context) (created bool, err error) {
 	for _, o := range []client.Object{handoverPolicy(), handoverBinding()} {
 		err := batch.Retry(ctx, func() error { return m.Client.Create(ctx, o, client.FieldOwner(v1alpha1.ManagerRenumbering)) })
 		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating %T %s, which keeps an address from other Services while it is handed over: %w", o, v1alpha1.HandoverName, err)
+			return created, fmt.Errorf("creating %T %s, which keeps an address from other Services while it is handed over: %w", o, v1alpha1.HandoverName, err)
 		}
+		created = created || err == nil
 	}
-	return nil
+	return created, nil
 }
 
 // handoverPolicy refuses an address that is handed over to all but the two Services. An error in it

@@ -122,9 +122,21 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 		return err
 	}
 	if r.dryRun {
+		if p.Keep == KeepService {
+			saySeconds(a, items)
+		}
 		return showStandings(ctx, a, s, items, "table")
 	}
 	return moveAll(ctx, a, m, r, items)
+}
+
+// saySeconds says which Services would be created.
+func saySeconds(a *cli.Session, items []Item) {
+	for _, i := range items {
+		for _, old := range i.leaves() {
+			a.Say("Service %s would keep %s of %s", secondName(i, old), old, i.Key())
+		}
+	}
 }
 
 // serviceCIDRs lists ServiceCIDRs.
