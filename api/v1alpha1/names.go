@@ -93,8 +93,8 @@ const (
 	AnnotationSecondOf = Prefix + "/second-of"
 	// AnnotationHandover on a second Service is what only the command that created it can know.
 	AnnotationHandover = Prefix + "/handover"
-	// HandoverName is the ValidatingAdmissionPolicy that keeps addresses for the two Services between
-	// which they are handed over, its binding, and the label of the ConfigMaps that name them.
+	// HandoverName begins the name of a ValidatingAdmissionPolicy, and its binding, that keeps an
+	// address for the two Services between which it is handed over.
 	HandoverName = ManagerRenumbering
 )
 

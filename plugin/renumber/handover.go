@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,14 +23,16 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
-// handover is an address that goes from one Service to another of the same owner, or back. A
-// ConfigMap in kube-system, where no tenant reads or writes, records it.
+// handover is an address that goes from one Service to another of the same owner, or back.
 //
 // To a new Service the API server gives an address only if no IPAddress has it, so that of the
 // other Service is deleted first, a few milliseconds before. For that long every Service could be
 // given the address: a ValidatingAdmissionPolicy refuses the IPAddress to all but the two. It
 // forbids neither of them, as the API server's own repair writes for both, and does not start if it
 // is refused that.
+//
+// The policy is the record, too: no tenant reads or writes it. It has no parameters, because an API
+// server of 1.37 forgets those of all policies that have ConfigMaps when the last such binding goes.
 type handover struct {
 	Address       netip.Addr
 	First, Second types.NamespacedName
@@ -39,24 +42,55 @@ type handover struct {
 	UID   types.UID
 }
 
-// configMap is the record of a handover. IPv6 addresses have no colons in it, nor a dash at an end.
-func (h handover) configMap() *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceSystem, Name: recordName(h.Address), Labels: handovers,
-		},
-		Data: map[string]string{
-			"address": h.Address.String(), "first": h.First.String(), "second": h.Second.String(), "nonce": h.Nonce, "uid": string(h.UID),
-		},
-	}
-}
-
 func recordName(a netip.Addr) string {
 	return v1alpha1.HandoverName + "-" + strings.ReplaceAll(a.StringExpanded(), ":", "-")
 }
 
 // handovers are the labels of records.
 var handovers = client.MatchingLabels{v1alpha1.LabelPurpose: v1alpha1.PurposeHandover}
+
+// The annotations of a record.
+const (
+	recordFirst  = v1alpha1.Prefix + "/first"
+	recordSecond = v1alpha1.Prefix + "/second"
+	recordUID    = v1alpha1.AnnotationServiceUID
+	recordNonce  = v1alpha1.AnnotationHandover
+)
+
+// policy refuses the address to all but the two Services. An error in it refuses nothing: guard
+// asks whether it works.
+func (h handover) policy() *admissionregistrationv1.ValidatingAdmissionPolicy {
+	return &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: recordName(h.Address), Labels: handovers, Annotations: map[string]string{
+			recordFirst: h.First.String(), recordSecond: h.Second.String(), recordUID: string(h.UID), recordNonce: h.Nonce,
+		}},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: new(admissionregistrationv1.Ignore),
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				ResourceNames: []string{h.Address.String()},
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{"networking.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"ipaddresses"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{
+				Expression: fmt.Sprintf(`has(object.spec.parentRef.namespace) && object.spec.parentRef.namespace + "/" + object.spec.parentRef.name in [%s, %s]`,
+					strconv.Quote(h.First.String()), strconv.Quote(h.Second.String())),
+				Message: "this moment kubectl clusterip renumber hands the address over from one Service to another: try again",
+				Reason:  new(metav1.StatusReasonForbidden),
+			}},
+		},
+	}
+}
+
+func (h handover) binding() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: recordName(h.Address), Labels: handovers},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: recordName(h.Address), ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+}
 
 // of reports whether the second Service is one that renumbering has created. It may be nil.
 func (h handover) of(second *corev1.Service) bool {
@@ -69,21 +103,21 @@ func (h handover) of(second *corev1.Service) bool {
 	return h.Nonce != "" && second.Annotations[v1alpha1.AnnotationHandover] == h.Nonce
 }
 
-// recorded reads the record of an address: whether there is one, and if it is of the item.
-func (m Mover) recorded(ctx context.Context, i Item, a netip.Addr) (h handover, found *corev1.ConfigMap, err error) {
+// recorded reads the record of an address: what there is, and nil if there is none.
+func (m Mover) recorded(ctx context.Context, i Item, a netip.Addr) (h handover, found *admissionregistrationv1.ValidatingAdmissionPolicy, err error) {
 	err = batch.Retry(ctx, func() error {
-		found, err = objects.Get(ctx, m.Client, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: recordName(a)}, &corev1.ConfigMap{})
+		found, err = objects.Get(ctx, m.Client, types.NamespacedName{Name: recordName(a)}, &admissionregistrationv1.ValidatingAdmissionPolicy{})
 		return err
 	})
 	h = handover{Address: a, First: i.Key(), Second: secondName(i, a)}
 	if err != nil || found == nil {
 		return h, nil, err
 	}
-	if found.Data["first"] != h.First.String() || found.Data["second"] != h.Second.String() {
-		return h, nil, left("%s is being handed over by another plan, or that was killed in the middle: run that one again, or delete ConfigMap %s/%s if Service %.300s is gone",
-			a, found.Namespace, found.Name, found.Data["first"])
+	if found.Annotations[recordFirst] != h.First.String() || found.Annotations[recordSecond] != h.Second.String() {
+		return h, nil, left("%s is being handed over by another plan, or that was killed in the middle: run that one again, or delete ValidatingAdmissionPolicy %s if Service %.300s is gone",
+			a, found.Name, found.Annotations[recordFirst])
 	}
-	h.Nonce, h.UID = found.Data["nonce"], types.UID(found.Data["uid"])
+	h.Nonce, h.UID = found.Annotations[recordNonce], types.UID(found.Annotations[recordUID])
 	return h, found, nil
 }
 
@@ -91,158 +125,114 @@ func (m Mover) recorded(ctx context.Context, i Item, a netip.Addr) (h handover, 
 // server keeps the address for the two Services. uid is that of a proven second Service, or empty.
 func (m Mover) begin(ctx context.Context, i Item, a netip.Addr, uid types.UID) (h handover, err error) {
 	for range tries {
-		var found *corev1.ConfigMap
+		var found *admissionregistrationv1.ValidatingAdmissionPolicy
 		if h, found, err = m.recorded(ctx, i, a); err != nil {
 			return h, err
 		}
+		created := found == nil
 		switch {
-		case found == nil:
+		case created:
 			h.Nonce, h.UID = rand.Text(), uid
-			err = batch.Guarded(ctx, func() error {
-				return m.Client.Create(ctx, h.configMap(), client.FieldOwner(v1alpha1.ManagerRenumbering))
-			})
+			err = batch.Guarded(ctx, func() error { return m.Client.Create(ctx, h.policy(), client.FieldOwner(v1alpha1.ManagerRenumbering)) })
 		case uid != "" && h.UID != uid:
 			h.UID = uid
-			next := h.configMap()
-			next.ResourceVersion = found.ResourceVersion
+			next := found.DeepCopy()
+			next.Annotations = h.policy().Annotations
 			err = batch.Guarded(ctx, func() error { return m.Client.Update(ctx, next, client.FieldOwner(v1alpha1.ManagerRenumbering)) })
 		}
 		switch {
 		case errors.Is(err, batch.ErrMoved):
 		case err != nil:
-			return h, fmt.Errorf("recording that %s is handed over, in ConfigMap %s/%s: %w", a, metav1.NamespaceSystem, recordName(a), err)
+			return h, fmt.Errorf("recording that %s is handed over, in ValidatingAdmissionPolicy %s: %w", a, recordName(a), err)
 		default:
-			return h, m.guard(ctx, a)
+			return h, m.guard(ctx, h, created)
 		}
 	}
-	return h, fmt.Errorf("another client writes ConfigMap %s/%s all the time", metav1.NamespaceSystem, recordName(a))
+	return h, fmt.Errorf("another client writes ValidatingAdmissionPolicy %s all the time", recordName(a))
 }
 
 // end removes the record.
 func (m Mover) end(ctx context.Context, a netip.Addr) error {
-	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: recordName(a)}}
-	if err := batch.Retry(ctx, func() error { return client.IgnoreNotFound(m.Client.Delete(ctx, record)) }); err != nil {
-		return fmt.Errorf("deleting ConfigMap %s/%s, the record that %s was handed over: %w", record.Namespace, record.Name, a, err)
+	h := handover{Address: a}
+	for _, o := range []client.Object{h.binding(), h.policy()} {
+		if err := batch.Retry(ctx, func() error { return client.IgnoreNotFound(m.Client.Delete(ctx, o)) }); err != nil {
+			return fmt.Errorf("deleting %T %s, which kept %s while it was handed over: %w", o, o.GetName(), a, err)
+		}
 	}
 	return nil
 }
 
-// guardedWithin is how long an API server may take to follow a new policy: it looks every second.
-const guardedWithin = 20 * time.Second
+// An API server looks for new policies every second; others do so at another moment.
+const (
+	guardedWithin = 20 * time.Second
+	othersFollow  = time.Second
+)
 
-// guard has the API server keep an address for the two Services of its record, and waits until it
-// does: until it refuses the address to a third one.
-func (m Mover) guard(ctx context.Context, a netip.Addr) error {
-	probe := upstream.NewIPAddress(a, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.HandoverName})
-	created := false
+// guard waits until the API server keeps the address of a record for the two Services: until it
+// refuses the address to a third one. fresh says that the policy has been created just now.
+func (m Mover) guard(ctx context.Context, h handover, fresh bool) error {
+	err := batch.Retry(ctx, func() error { return m.Client.Create(ctx, h.binding(), client.FieldOwner(v1alpha1.ManagerRenumbering)) })
+	switch {
+	case err == nil:
+		fresh = true
+	case !apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("creating ValidatingAdmissionPolicyBinding %s, which keeps an address from other Services while it is handed over: %w", recordName(h.Address), err)
+	}
+	probe := upstream.NewIPAddress(h.Address, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.HandoverName})
 	for begun := m.Clock.Now(); ; {
 		err := m.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
 		switch {
-		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), v1alpha1.HandoverName):
-			if created { // other API servers look for new policies in their own time
-				return batch.Sleep(ctx, 2*time.Second)
+		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), recordName(h.Address)):
+			if fresh {
+				return batch.Sleep(ctx, othersFollow)
 			}
 			return nil
 		case apierrors.IsForbidden(err):
-			return fmt.Errorf("trying whether %s is kept from other Services: %w", a, err)
+			return fmt.Errorf("trying whether %s is kept from other Services: %w", h.Address, err)
 		case m.Clock.Since(begun) > guardedWithin:
-			return left("the API server does not keep its address from other Services while it is handed over: ValidatingAdmissionPolicy %s has no effect (last answer: %v)", v1alpha1.HandoverName, err)
+			return left("the API server does not keep %s from other Services while it is handed over: ValidatingAdmissionPolicy %s has no effect (last answer: %v)", h.Address, recordName(h.Address), err)
 		}
-		now, err := m.ensurePolicy(ctx)
-		if err != nil {
-			return err
-		}
-		created = created || now
 		if err := batch.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
 }
 
-// ensurePolicy creates the policy and its binding if they are not there, and reports that.
-func (m Mover) ensurePolicy(ctx context.Context) (created bool, err error) {
-	for _, o := range []client.Object{handoverPolicy(), handoverBinding()} {
-		err := batch.Retry(ctx, func() error { return m.Client.Create(ctx, o, client.FieldOwner(v1alpha1.ManagerRenumbering)) })
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return created, fmt.Errorf("creating %T %s, which keeps an address from other Services while it is handed over: %w", o, v1alpha1.HandoverName, err)
-		}
-		created = created || err == nil
-	}
-	return created, nil
-}
-
-// handoverPolicy refuses an address that is handed over to all but the two Services. An error in it
-// refuses nothing: guard asks whether it works.
-func handoverPolicy() *admissionregistrationv1.ValidatingAdmissionPolicy {
-	return &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HandoverName},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: new(admissionregistrationv1.Ignore),
-			ParamKind:     &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{"networking.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"ipaddresses"}},
-				},
-			}}},
-			Validations: []admissionregistrationv1.Validation{{
-				Expression: `object.metadata.name != params.data.address || has(object.spec.parentRef.namespace) && ` +
-					`[params.data.first, params.data.second].exists(s, s == object.spec.parentRef.namespace + "/" + object.spec.parentRef.name)`,
-				Message: "this moment kubectl clusterip renumber hands the address over from one Service to another: try again",
-				Reason:  new(metav1.StatusReasonForbidden),
-			}},
-		},
-	}
-}
-
-func handoverBinding() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
-	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HandoverName},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: v1alpha1.HandoverName,
-			ParamRef: &admissionregistrationv1.ParamRef{
-				Namespace: metav1.NamespaceSystem, Selector: &metav1.LabelSelector{MatchLabels: handovers},
-				ParameterNotFoundAction: new(admissionregistrationv1.AllowAction),
-			},
-			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}
-}
-
-// tidy removes records of Services that do not exist any more, and the policy with the last record.
+// tidy removes records of Services that do not exist any more.
 func (m Mover) tidy(ctx context.Context) error {
-	records := &corev1.ConfigMapList{}
-	if err := m.Client.List(ctx, records, client.InNamespace(metav1.NamespaceSystem), handovers); err != nil {
+	records := &admissionregistrationv1.ValidatingAdmissionPolicyList{}
+	if err := m.Client.List(ctx, records, handovers); err != nil {
 		return fmt.Errorf("listing the records of handovers: %w", err)
 	}
-	rest := 0
 	for i := range records.Items {
-		gone, err := m.abandoned(ctx, &records.Items[i])
+		a, err := addressOf(&records.Items[i])
 		if err != nil {
-			return err
-		}
-		if !gone {
-			rest++
 			continue
 		}
-		if err := client.IgnoreNotFound(m.Client.Delete(ctx, &records.Items[i])); err != nil {
-			return fmt.Errorf("deleting ConfigMap %s/%s: %w", records.Items[i].Namespace, records.Items[i].Name, err)
+		gone, err := m.abandoned(ctx, &records.Items[i])
+		if err == nil && gone {
+			err = m.end(ctx, a)
 		}
-	}
-	if rest > 0 {
-		return nil
-	}
-	for _, o := range []client.Object{handoverBinding(), handoverPolicy()} {
-		if err := client.IgnoreNotFound(m.Client.Delete(ctx, o)); err != nil {
-			return fmt.Errorf("deleting %T %s: %w", o, v1alpha1.HandoverName, err)
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// addressOf is the address of a record.
+func addressOf(record *admissionregistrationv1.ValidatingAdmissionPolicy) (netip.Addr, error) {
+	text := strings.TrimPrefix(record.Name, v1alpha1.HandoverName+"-")
+	a, err := netip.ParseAddr(strings.ReplaceAll(text, "-", ":"))
+	if err == nil && recordName(a) != record.Name {
+		err = fmt.Errorf("%s is no record of a handover", record.Name)
+	}
+	return a, err
+}
+
 // abandoned reports whether neither Service of a record exists.
-func (m Mover) abandoned(ctx context.Context, record *corev1.ConfigMap) (bool, error) {
-	for _, text := range []string{record.Data["first"], record.Data["second"]} {
+func (m Mover) abandoned(ctx context.Context, record *admissionregistrationv1.ValidatingAdmissionPolicy) (bool, error) {
+	for _, text := range []string{record.Annotations[recordFirst], record.Annotations[recordSecond]} {
 		namespace, name, _ := strings.Cut(text, "/")
 		s, err := objects.Get(ctx, m.Client, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.Service{})
 		if err != nil || s != nil {

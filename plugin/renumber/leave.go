@@ -38,6 +38,11 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 		return nil, err
 	}
 	ctx = finishing(ctx)
+	if m.Keep == KeepService {
+		if err := m.prepare(ctx, i); err != nil {
+			return nil, err
+		}
+	}
 	for _, a := range without(i.Old, gives) {
 		if err := m.give(ctx, i, s, a); err != nil {
 			return nil, err
@@ -87,11 +92,11 @@ func (m Mover) ready(ctx context.Context, i Item, s *corev1.Service) error {
 		return left("its load balancer has another status than when the plan was made: make a new one")
 	}
 	for _, a := range i.takes() {
-		ip, err := m.ipAddress(ctx, a)
+		ip, second, err := m.pair(ctx, i, a)
 		if err != nil {
 			return err
 		}
-		if ip != nil && !ofService(ip, i.Key()) && !upstream.ManagedByOperator(ip) {
+		if ip != nil && !ofService(ip, i.Key()) && !upstream.ManagedByOperator(ip) && (m.Keep != KeepService || !vouches(i, ip, second)) {
 			return left("%s is taken by %s: make a new plan for it", a, upstream.Describe(ip))
 		}
 	}

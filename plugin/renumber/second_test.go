@@ -111,6 +111,10 @@ func TestRecordName(t *testing.T) {
 		if bad := validation.IsDNS1123Subdomain(recordName(netip.MustParseAddr(text))); len(bad) > 0 {
 			t.Errorf("%s: %v", text, bad)
 		}
+		h := handover{Address: netip.MustParseAddr(text)}
+		if got, err := addressOf(h.policy()); err != nil || got != h.Address {
+			t.Errorf("%s of %s: %v", got, text, err)
+		}
 	}
 }
 

@@ -18,6 +18,21 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
+// prepare has the API server keep the addresses that the first Service gets from second ones. It
+// takes a second or two, for which the first Service is not yet of type ExternalName.
+func (m Mover) prepare(ctx context.Context, i Item) error {
+	for _, a := range i.takes() {
+		ip, second, err := m.pair(ctx, i, a)
+		if err == nil && vouches(i, ip, second) {
+			_, err = m.begin(ctx, i, a, second.UID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // take has the API server give an address that a second Service keeps to the first one again, whose
 // next update asks for it. That is between its two updates: the second Service serves on.
 func (m Mover) take(ctx context.Context, i Item, a netip.Addr) error {

@@ -1,6 +1,7 @@
 // Package renumber_test moves 200 used Services by `kubectl clusterip renumber` and counts losses:
 // none where the agent serves old addresses, in iptables and nftables mode, also if the agent or
-// API server is killed meanwhile. With kube-proxy and external IPs it reports them.
+// API server is killed meanwhile. With kube-proxy and external IPs it reports them; with second
+// Services there are none with either.
 //
 // Start with agent_test.go; population_test.go has the Services, traffic_test.go who uses them.
 package renumber_test

@@ -39,10 +39,14 @@ func secondsIn(ctx context.Context, namespace string) map[string]corev1.Service 
 func expectHandedOver(ctx context.Context) {
 	GinkgoHelper()
 	expectNothingLeaked(ctx)
-	records := suite.Must(c.Client().CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelPurpose + "=" + v1alpha1.PurposeHandover}))
-	Expect(records.Items).To(BeEmpty())
-	_, err := c.Client().AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, v1alpha1.HandoverName, metav1.GetOptions{})
-	Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+	records := suite.Must(c.Client().AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{}))
+	bindings := suite.Must(c.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{}))
+	for _, o := range records.Items {
+		Expect(o.Name).NotTo(HavePrefix(v1alpha1.HandoverName))
+	}
+	for _, o := range bindings.Items {
+		Expect(o.Name).NotTo(HavePrefix(v1alpha1.HandoverName))
+	}
 	copies := suite.Must(c.Client().DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelManagedBy + "=" + v1alpha1.ManagerRenumbering}))
 	Expect(copies.Items).To(BeEmpty())
 }
