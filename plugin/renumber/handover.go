@@ -171,14 +171,8 @@ const (
 // guard waits until the API server keeps the address of a record for the two Services: until it
 // refuses the address to a third one. fresh says that the policy has been created just now.
 func (m Mover) guard(ctx context.Context, h handover, fresh bool) error {
-	err := batch.Retry(ctx, func() error { return m.Client.Create(ctx, h.binding(), client.FieldOwner(v1alpha1.ManagerRenumbering)) })
-	switch {
-	case err == nil:
-		fresh = true
-	case !apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("creating ValidatingAdmissionPolicyBinding %s, which keeps an address from other Services while it is handed over: %w", recordName(h.Address), err)
-	}
 	probe := upstream.NewIPAddress(h.Address, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.HandoverName})
+	bound := false
 	for begun := m.Clock.Now(); ; {
 		err := m.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
 		switch {
@@ -191,6 +185,13 @@ func (m Mover) guard(ctx context.Context, h handover, fresh bool) error {
 			return fmt.Errorf("trying whether %s is kept from other Services: %w", h.Address, err)
 		case m.Clock.Since(begun) > guardedWithin:
 			return left("the API server does not keep %s from other Services while it is handed over: ValidatingAdmissionPolicy %s has no effect (last answer: %v)", h.Address, recordName(h.Address), err)
+		}
+		if !bound {
+			bound, fresh = true, true
+			err = batch.Retry(ctx, func() error { return m.Client.Create(ctx, h.binding(), client.FieldOwner(v1alpha1.ManagerRenumbering)) })
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("creating ValidatingAdmissionPolicyBinding %s, which keeps an address from other Services while it is handed over: %w", recordName(h.Address), err)
+			}
 		}
 		if err := batch.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return err

@@ -91,17 +91,20 @@ func (m Mover) ready(ctx context.Context, i Item, s *corev1.Service) error {
 	if !equality.Semantic.DeepEqual(s.Status.LoadBalancer, i.Balancer) {
 		return left("its load balancer has another status than when the plan was made: make a new one")
 	}
+	kept := m.Keep == KeepService // by second Services, which give them back
 	for _, a := range i.takes() {
 		ip, second, err := m.pair(ctx, i, a)
 		if err != nil {
 			return err
 		}
-		if ip != nil && !ofService(ip, i.Key()) && !upstream.ManagedByOperator(ip) && (m.Keep != KeepService || !vouches(i, ip, second)) {
+		own := m.Keep == KeepService && vouches(i, ip, second)
+		kept = kept && own
+		if ip != nil && !ofService(ip, i.Key()) && !upstream.ManagedByOperator(ip) && !own {
 			return left("%s is taken by %s: make a new plan for it", a, upstream.Describe(ip))
 		}
 	}
 	if m.Refusal != nil {
-		switch why, err := m.Refusal(ctx, s, i.New); {
+		switch why, err := m.Refusal(ctx, s, i.New, kept); {
 		case err != nil:
 			return err
 		case why != "":

@@ -169,7 +169,7 @@ func newMover(ctx context.Context, s *cli.Cluster, p planFile, r moving, now *of
 	if !r.back {
 		m.Rules = &rules
 	}
-	m.Refusal = func(ctx context.Context, service *corev1.Service, want []netip.Addr) (string, error) {
+	m.Refusal = func(ctx context.Context, service *corev1.Service, want []netip.Addr, kept bool) (string, error) {
 		cidrs, err := now.now(ctx)
 		if err != nil {
 			return "", err
@@ -177,7 +177,7 @@ func newMover(ctx context.Context, s *cli.Cluster, p planFile, r moving, now *of
 		if why := notOffered(want, cidrs); why != "" {
 			return why, nil
 		}
-		if r.back { // the old addresses are taken: they are kept for the Service
+		if r.back || kept { // the addresses are taken: they are kept for the Service
 			return cordoned(want, v.CordonedBy), nil
 		}
 		return refusedAddresses(ctx, v, service, want)

@@ -216,7 +216,7 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 		for _, way := range []struct{ verb, where string }{{"run", "new"}, {"rollback", "old"}, {"run", "new"}, {"rollback", "old"}} {
 			args := append([]string{way.verb, "--from", file, "--workers=2"}, quick...)
 			kills := 0
-			for killedAt(ctx, p, 1+kills%5, kills%2 == 0, args...) {
+			for killedAt(ctx, p, 1+kills%7, kills%2 == 0, args...) {
 				kills++
 				Expect(kills).To(BeNumerically("<", 150), "it does not get on")
 			}
