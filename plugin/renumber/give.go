@@ -23,15 +23,31 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
+// giveAll is give for all addresses that the first Service is about to give up. Nothing is written
+// if one of the second Services would be refused.
+func (m Mover) giveAll(ctx context.Context, i Item, s *corev1.Service) error {
+	for _, a := range i.leaves() {
+		if err := m.admitted(ctx, i, s, a); err != nil {
+			return err
+		}
+	}
+	if err := m.prepare(ctx, i); err != nil {
+		return err
+	}
+	for _, a := range i.leaves() {
+		if err := m.give(ctx, i, s, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // give has a second Service keep an address while the first one has it still, so that there is no
 // moment in which no Service has it for a proxy. Then the IPAddress names the second one, and has a
 // finalizer: the API server deletes it when the first Service leaves, whichever it names.
 //
 // It can be called again after any interruption. LeftError: nothing is different for any client.
 func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr) error {
-	if err := m.admitted(ctx, i, s, a); err != nil {
-		return err
-	}
 	h, err := m.begin(ctx, i, a, "")
 	if err != nil {
 		return err

@@ -121,17 +121,24 @@ func (m Mover) recorded(ctx context.Context, i Item, a netip.Addr) (h handover, 
 	return h, found, nil
 }
 
-// begin records a handover, or goes on with the one that is recorded, and returns when the API
-// server keeps the address for the two Services. uid is that of a proven second Service, or empty.
+// begin records a handover, or goes on with the one that is recorded, and returns when API servers
+// keep the address for the two Services. uid is that of a proven second Service, or empty.
 func (m Mover) begin(ctx context.Context, i Item, a netip.Addr, uid types.UID) (h handover, err error) {
+	if h, err = m.record(ctx, i, a, uid); err != nil {
+		return h, err
+	}
+	return h, m.guard(ctx, h)
+}
+
+// record writes the policy of a handover, if it is not there.
+func (m Mover) record(ctx context.Context, i Item, a netip.Addr, uid types.UID) (h handover, err error) {
 	for range tries {
 		var found *admissionregistrationv1.ValidatingAdmissionPolicy
 		if h, found, err = m.recorded(ctx, i, a); err != nil {
 			return h, err
 		}
-		created := found == nil
 		switch {
-		case created:
+		case found == nil:
 			h.Nonce, h.UID = rand.Text(), uid
 			err = batch.Guarded(ctx, func() error { return m.Client.Create(ctx, h.policy(), client.FieldOwner(v1alpha1.ManagerRenumbering)) })
 		case uid != "" && h.UID != uid:
@@ -145,7 +152,7 @@ func (m Mover) begin(ctx context.Context, i Item, a netip.Addr, uid types.UID) (
 		case err != nil:
 			return h, fmt.Errorf("recording that %s is handed over, in ValidatingAdmissionPolicy %s: %w", a, recordName(a), err)
 		default:
-			return h, m.guard(ctx, h, created)
+			return h, nil
 		}
 	}
 	return h, fmt.Errorf("another client writes ValidatingAdmissionPolicy %s all the time", recordName(a))
@@ -168,35 +175,64 @@ const (
 	othersFollow  = time.Second
 )
 
-// guard waits until the API server keeps the address of a record for the two Services: until it
-// refuses the address to a third one. fresh says that the policy has been created just now.
-func (m Mover) guard(ctx context.Context, h handover, fresh bool) error {
-	probe := upstream.NewIPAddress(h.Address, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.HandoverName})
-	bound := false
-	for begun := m.Clock.Now(); ; {
-		err := m.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
-		switch {
-		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), recordName(h.Address)):
-			if fresh {
-				return batch.Sleep(ctx, othersFollow)
-			}
-			return nil
-		case apierrors.IsForbidden(err):
-			return fmt.Errorf("trying whether %s is kept from other Services: %w", h.Address, err)
-		case m.Clock.Since(begun) > guardedWithin:
-			return left("the API server does not keep %s from other Services while it is handed over: ValidatingAdmissionPolicy %s has no effect (last answer: %v)", h.Address, recordName(h.Address), err)
+// guard binds the policies of records, and waits until the API server keeps their addresses for the
+// two Services each: until it refuses them to a third one. Once for all of them it waits for other
+// API servers, if it was not so before.
+func (m Mover) guard(ctx context.Context, all ...handover) error {
+	fresh := false
+	for _, h := range all {
+		refused, _, err := m.tried(ctx, h)
+		if err != nil {
+			return err
 		}
-		if !bound {
-			bound, fresh = true, true
-			err = batch.Retry(ctx, func() error { return m.Client.Create(ctx, h.binding(), client.FieldOwner(v1alpha1.ManagerRenumbering)) })
-			if err != nil && !apierrors.IsAlreadyExists(err) {
-				return fmt.Errorf("creating ValidatingAdmissionPolicyBinding %s, which keeps an address from other Services while it is handed over: %w", recordName(h.Address), err)
-			}
+		if refused {
+			continue
+		}
+		fresh = true
+		err = batch.Retry(ctx, func() error { return m.Client.Create(ctx, h.binding(), client.FieldOwner(v1alpha1.ManagerRenumbering)) })
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating ValidatingAdmissionPolicyBinding %s, which keeps an address from other Services while it is handed over: %w", recordName(h.Address), err)
+		}
+	}
+	for _, h := range all {
+		if err := m.awaitRefusal(ctx, h); err != nil {
+			return err
+		}
+	}
+	if !fresh {
+		return nil
+	}
+	return batch.Sleep(ctx, othersFollow)
+}
+
+// awaitRefusal waits until the API server refuses an address to a third Service.
+func (m Mover) awaitRefusal(ctx context.Context, h handover) error {
+	for begun := m.Clock.Now(); ; {
+		refused, answer, err := m.tried(ctx, h)
+		switch {
+		case err != nil || refused:
+			return err
+		case m.Clock.Since(begun) > guardedWithin:
+			return left("the API server does not keep %s from other Services while it is handed over: ValidatingAdmissionPolicy %s has no effect (last answer: %v)", h.Address, recordName(h.Address), answer)
 		}
 		if err := batch.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
+}
+
+// tried asks, by a dry run, whether the API server refuses an address to a third Service, and
+// returns what it answers instead.
+func (m Mover) tried(ctx context.Context, h handover) (refused bool, answer, err error) {
+	probe := upstream.NewIPAddress(h.Address, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: v1alpha1.HandoverName})
+	answer = batch.Retry(ctx, func() error { return m.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll) })
+	switch {
+	case !apierrors.IsForbidden(answer):
+		return false, answer, nil
+	case strings.Contains(answer.Error(), recordName(h.Address)):
+		return true, answer, nil
+	}
+	return false, answer, fmt.Errorf("trying whether %s is kept from other Services: %w", h.Address, answer)
 }
 
 // tidy removes records of Services that do not exist any more.

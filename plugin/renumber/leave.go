@@ -39,12 +39,7 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	}
 	ctx = finishing(ctx)
 	if m.Keep == KeepService {
-		if err := m.prepare(ctx, i); err != nil {
-			return nil, err
-		}
-	}
-	for _, a := range without(i.Old, gives) {
-		if err := m.give(ctx, i, s, a); err != nil {
+		if err := m.giveAll(ctx, i, s); err != nil {
 			return nil, err
 		}
 	}

@@ -18,19 +18,32 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
-// prepare has the API server keep the addresses that the first Service gets from second ones. It
-// takes a second or two, for which the first Service is not yet of type ExternalName.
+// prepare has the API server keep the addresses that the first Service gives to second ones, or
+// gets from them, all at once: it takes a second or two. The first Service is as ever meanwhile.
 func (m Mover) prepare(ctx context.Context, i Item) error {
-	for _, a := range i.takes() {
-		ip, second, err := m.pair(ctx, i, a)
-		if err == nil && vouches(i, ip, second) {
-			_, err = m.begin(ctx, i, a, second.UID)
-		}
+	var all []handover
+	for _, a := range i.leaves() {
+		h, err := m.record(ctx, i, a, "")
 		if err != nil {
 			return err
 		}
+		all = append(all, h)
 	}
-	return nil
+	for _, a := range i.takes() {
+		ip, second, err := m.pair(ctx, i, a)
+		if err != nil {
+			return err
+		}
+		if !vouches(i, ip, second) {
+			continue
+		}
+		h, err := m.record(ctx, i, a, second.UID)
+		if err != nil {
+			return err
+		}
+		all = append(all, h)
+	}
+	return m.guard(ctx, all...)
 }
 
 // take has the API server give an address that a second Service keeps to the first one again, whose
