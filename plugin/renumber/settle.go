@@ -96,7 +96,11 @@ func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Ad
 	case ours && s != nil && between(s):
 		return nil, nil // the next run goes on
 	case ours && s != nil && !has:
-		return m.keeps(ctx, i, a, ip, second)
+		kept, err := m.keeps(ctx, i, a, ip, second)
+		if err == nil && found != nil {
+			err = m.end(ctx, a)
+		}
+		return kept, err
 	case ours:
 		err = m.giveBack(ctx, i, a, ip, second, has)
 	case has:
@@ -126,9 +130,6 @@ func (m Mover) keeps(ctx context.Context, i Item, a netip.Addr, ip *networkingv1
 		return nil, fmt.Errorf("copies of other slices serve meanwhile: %w", err)
 	}
 	if err := m.dropCopies(ctx, i, a); err != nil {
-		return nil, err
-	}
-	if err := m.end(ctx, a); err != nil {
 		return nil, err
 	}
 	at, err := time.Parse(time.RFC3339Nano, since)
