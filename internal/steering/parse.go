@@ -305,16 +305,17 @@ func (r AdditionalRequest) KeepsFormer(a netip.Addr) bool {
 	return r.FormerError != nil || slices.Contains(r.Former, a)
 }
 
-// mostSecondOf is how long v1alpha1.AnnotationSecondOf is at most: a name has 63 characters, a UID 36.
+// mostSecondOf is how long v1alpha1.AnnotationSecondOf may be: a name has 63 characters, a UID 36.
 const mostSecondOf = 128
 
 // unreadable stands for an annotation that cannot be read. No parser here takes it.
 const unreadable = ","
 
 // Remembered returns what a cache keeps of the annotations of a Service: those that
-// AdditionalRequestOf reads, and of what Service it is a second one, as long as they can be read. Of one that cannot be read it keeps that,
-// and nothing of its text, which may have 256 KiB: the controller that tells people what is wrong
-// reads the Service from the API server. Nil, if there are none.
+// AdditionalRequestOf reads, and of which Service it is a second one, as long as they can be read.
+// Of one that cannot be read it keeps that, and nothing of its text, which may have 256 KiB: the
+// controller that tells people what is wrong reads the Service from the API server. Nil, if there
+// are none.
 func Remembered(s *corev1.Service) map[string]string {
 	var out map[string]string
 	keep := func(name string, read func(string) (string, error)) {

@@ -31,8 +31,8 @@ import (
 // forbids neither of them, as the API server's own repair writes for both, and does not start if it
 // is refused that.
 //
-// The policy is the record, too: no tenant reads or writes it. It has no parameters, because an API
-// server of 1.37 forgets those of all policies that have ConfigMaps when the last such binding goes.
+// The policy is the record, too: no tenant reads or writes it. It has no parameters: an API server
+// of 1.37 never again reads ConfigMaps as such once the last binding that has some is deleted.
 type handover struct {
 	Address       netip.Addr
 	First, Second types.NamespacedName

@@ -95,7 +95,7 @@ func marked(ip *networkingv1.IPAddress, i Item, second *corev1.Service, since st
 }
 
 // copiesFor are copies of the EndpointSlices of a Service, in the family of an address, for its
-// second one: that has endpoints at once, and not only when the EndpointSlice controller has looked.
+// second one, which has endpoints at once, before the EndpointSlice controller has looked at it.
 func copiesFor(i Item, a netip.Addr, all []discoveryv1.EndpointSlice) (out []*discoveryv1.EndpointSlice) {
 	second := secondName(i, a)
 	for n, slice := range ofFamily(a, all) {
