@@ -89,19 +89,19 @@ func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Ad
 	}
 	has := s != nil && slices.Contains(addresses(s), a)
 	// Its owner may have made another Service of it.
-	ours := (vouches(i, ip, second) || found != nil && record.of(second)) && slices.Contains(addresses(second), a)
+	vouched := (vouches(i, ip, second) || found != nil && record.of(second)) && slices.Contains(addresses(second), a)
 	switch {
-	case !ours && found == nil:
-		return nil, nil // no second Service of ours ever was, or it is gone
-	case ours && s != nil && between(s):
+	case !vouched && found == nil:
+		return nil, nil // renumbering has made no second Service, or it is gone
+	case vouched && s != nil && between(s):
 		return nil, nil // the next run goes on
-	case ours && s != nil && !has:
+	case vouched && s != nil && !has:
 		kept, err := m.keeps(ctx, i, a, ip, second)
 		if err == nil && found != nil {
 			err = m.end(ctx, a)
 		}
 		return kept, err
-	case ours:
+	case vouched:
 		err = m.giveBack(ctx, i, a, ip, second, has)
 	case has:
 		err = m.renew(ctx, upstream.NewIPAddress(a, i.Key()))
