@@ -23,7 +23,7 @@ func complete(t *testing.T) map[string][]string {
 	return map[string][]string{
 		"ranges": nil, "addresses": nil, "addresses show": {"10.96.0.10"}, "addresses history": {"10.96.0.10"}, "map": {"kubernetes"}, "why": {"svc/web"}, "status": nil, "check": nil, "bundle": nil,
 		"repair": {plan("report", "kind: CheckReport\nitems: []")}, "console": {"--no-browser"},
-		"renumber plan": {"--range=a", "--to=b"}, "renumber run": {renumbering}, "renumber status": {renumbering}, "renumber rollback": {renumbering},
+		"renumber plan": {"--range=a", "--to=b"}, "renumber run": {renumbering}, "renumber status": {renumbering}, "renumber kept": {}, "renumber rollback": {renumbering},
 		"dual-stack plan": nil, "dual-stack run": {plan("dualstack", "apiVersion: dualstack.clusterip-operator.io/v1alpha1\nkind: DualStackPlan\ncluster: x\nservices: []")},
 		"node-ports": nil, "reserve": {"--from-services"},
 		"migrate check": nil, "migrate plan": nil, "migrate run": nil, "migrate verify": nil, "migrate seed": {"--etcd", etcd}, "migrate unseed": {"--etcd", etcd},

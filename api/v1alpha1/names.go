@@ -19,6 +19,7 @@ const (
 	// ManagedByOperator is the managed-by label of IPAddresses that this operator keeps for itself.
 	ManagedByOperator = Prefix
 	// LabelPurpose on an IPAddress with ManagedByOperator says what it is kept for: a purpose below.
+	// PurposeSecond and PurposeHandover stand on those of the API server.
 	LabelPurpose = Prefix + "/purpose"
 	// PurposeReservation keeps an address for a future Service or from all. The parent is the policy.
 	PurposeReservation = "reservation"
@@ -77,6 +78,24 @@ const (
 	ConditionRenumbering = Prefix + "/Renumbering"
 	// ManagerRenumbering writes all of that, and the Services that are renumbered.
 	ManagerRenumbering = "clusterip-operator-renumbering"
+)
+
+// What renumbering writes where a second Service keeps the old address (--keep=service).
+const (
+	// PurposeSecond is the LabelPurpose of a second Service and of the IPAddress that names it, which
+	// is the API server's like that of any ClusterIP.
+	PurposeSecond = "second-service"
+	// PurposeHandover is the LabelPurpose of an IPAddress that is deleted at this moment, so that
+	// another Service of the same owner gets the address.
+	PurposeHandover = "handover"
+	// AnnotationSecondOf on both is the Service that has or had the address first: name/UID. On the
+	// Service it only tells; its IPAddress, which no owner of a Service may write, proves it.
+	AnnotationSecondOf = Prefix + "/second-of"
+	// AnnotationHandover on a second Service is what only the command that created it can know.
+	AnnotationHandover = Prefix + "/handover"
+	// HandoverName begins the name of a ValidatingAdmissionPolicy, and its binding, that keeps an
+	// address for the two Services between which it is handed over.
+	HandoverName = ManagerRenumbering
 )
 
 // AnnotationCreatedFor on a ServiceCIDR names the ServiceCIDRPolicy for whose growth the operator

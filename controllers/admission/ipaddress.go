@@ -104,7 +104,7 @@ func newClaimant(s *corev1.Service, a netip.Addr) claimant {
 func guardIPAddress(in guardInputs) string {
 	for _, s := range in.services {
 		switch {
-		case s.going:
+		case s.going, in.after == nil && in.purpose == v1alpha1.PurposeHandover: // renumbering gives the address to another Service of the same owner
 		case in.guardsClusterIP(s) && s.holds && (in.after == nil || in.after.managedBy != v1alpha1.ManagedByAPIServer):
 			return in.refuse(fmt.Sprintf("belongs to Service %s, which is in use", s.name), "delete the Service, and its address is free")
 		case in.guardsFormer(s):

@@ -51,6 +51,8 @@ func TestGuardIPAddress(t *testing.T) {
 		want     string // a part of the refusal
 	}{
 		"of a Service that lives":                                  {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "belongs to Service shop/web, which is in use; delete the Service"},
+		"of a Service whose second one is about to get it":         {ipAddress{managedBy: v1alpha1.ManagedByAPIServer, purpose: v1alpha1.PurposeHandover, parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, ""},
+		"of a second Service that lives":                           {ipAddress{managedBy: v1alpha1.ManagedByAPIServer, purpose: v1alpha1.PurposeSecond, parent: web}, "10.0.0.5", "fd00::5", []*corev1.Service{guarded("web", "")}, "belongs to Service shop/web, which is in use"},
 		"of a Service that goes":                                   {clusterIP, "10.0.0.5", "fd00::5", []*corev1.Service{changed(guarded("web", ""), going)}, ""},
 		"of a Service that is gone":                                {clusterIP, "10.0.0.5", "fd00::5", nil, ""},
 		"of a Service that does not hold it":                       {clusterIP, "10.0.0.6", "fd00::6", []*corev1.Service{guarded("web", "")}, ""},

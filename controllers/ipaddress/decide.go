@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/drift"
 	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
@@ -75,6 +76,8 @@ func decide(in inputs) decision {
 	switch state := in.state(); {
 	case !in.object.DeletionTimestamp.IsZero():
 		return decision{} // a finalizer holds it; when that goes it is missing, or gone
+	case in.handedOver():
+		return decision{} // for the moment in which both have the address
 	case in.restored && in.named(in.owner()):
 		return missing(in, report, confirmRestored)
 	case in.restored && len(in.claims) == 0:
@@ -231,6 +234,16 @@ func (in inputs) view() *relation.IPAddress {
 // an API server that died has let go of it in the Service alone.
 func (in inputs) renumbering() bool {
 	return in.parent != nil && upstream.HeldAsFormer(in.object) && steering.AdditionalRequestOf(in.parent).KeepsFormer(in.address)
+}
+
+// handedOver reports whether renumbering gives the address from one of two Services to the other,
+// which is a second one of it. Their owner cannot bring about that both have an address.
+func (in inputs) handedOver() bool {
+	return len(in.claims) == 2 && (secondOf(in.claims[0], in.claims[1]) || secondOf(in.claims[1], in.claims[0]))
+}
+
+func secondOf(s, first *corev1.Service) bool {
+	return s.Namespace == first.Namespace && s.Annotations[v1alpha1.AnnotationSecondOf] == first.Name+"/"+string(first.UID)
 }
 
 // underway is how long the Service of the object may still take to be written. In bitmap mode only

@@ -146,6 +146,27 @@ func TestDecide(t *testing.T) {
 }
 
 // In the IPv6 twin of an address only the family label differs.
+// While renumbering hands an address over, two Services have it, whichever of them the IPAddress
+// names, and that is no drift.
+func TestDecideLeavesAHandoverAlone(t *testing.T) {
+	first, second, other := held("a", time.Hour), held("b", time.Second), held("b", time.Second)
+	first.UID = "1"
+	second.Annotations = map[string]string{v1alpha1.AnnotationSecondOf: "a/1"}
+	other.Annotations = map[string]string{v1alpha1.AnnotationSecondOf: "a/2"}
+	for _, names := range []string{"a", "b"} {
+		for _, claims := range []services{{first, second}, {second, first}} {
+			if d := decide(inputs{now: now, claims: claims, object: ip(names, 0), offered: true}); d.drift != "" || d.do != leave {
+				t.Errorf("naming %s: %q, %q", names, d.drift, d.do)
+			}
+		}
+		for _, claims := range []services{{first, other}, {first, second, held("c", 0)}} {
+			if d := decide(inputs{now: now, claims: claims, object: ip(names, 0), offered: true}); d.drift != drift.Duplicate {
+				t.Errorf("naming %s, of others: %q", names, d.drift)
+			}
+		}
+	}
+}
+
 func TestDecideKnowsTheFamily(t *testing.T) {
 	a := held("a", time.Hour)
 	in := inputs{now: now, address: netip.MustParseAddr("fd00::5"), object: ip("a", 0), claims: services{a}}

@@ -305,13 +305,17 @@ func (r AdditionalRequest) KeepsFormer(a netip.Addr) bool {
 	return r.FormerError != nil || slices.Contains(r.Former, a)
 }
 
+// mostSecondOf is how long v1alpha1.AnnotationSecondOf may be: a name has 63 characters, a UID 36.
+const mostSecondOf = 128
+
 // unreadable stands for an annotation that cannot be read. No parser here takes it.
 const unreadable = ","
 
 // Remembered returns what a cache keeps of the annotations of a Service: those that
-// AdditionalRequestOf reads, as long as they can be read. Of one that cannot be read it keeps that,
-// and nothing of its text, which may have 256 KiB: the controller that tells people what is wrong
-// reads the Service from the API server. Nil, if there are none.
+// AdditionalRequestOf reads, and of which Service it is a second one, as long as they can be read.
+// Of one that cannot be read it keeps that, and nothing of its text, which may have 256 KiB: the
+// controller that tells people what is wrong reads the Service from the API server. Nil, if there
+// are none.
 func Remembered(s *corev1.Service) map[string]string {
 	var out map[string]string
 	keep := func(name string, read func(string) (string, error)) {
@@ -342,5 +346,11 @@ func Remembered(s *corev1.Service) map[string]string {
 	})
 	// It counts that the annotation is there, whatever it says.
 	keep(v1alpha1.AnnotationRenumbering, func(string) (string, error) { return "", nil })
+	keep(v1alpha1.AnnotationSecondOf, func(text string) (string, error) {
+		if len(text) > mostSecondOf {
+			return "", fmt.Errorf("it has more than %d characters", mostSecondOf)
+		}
+		return text, nil
+	})
 	return out
 }

@@ -30,14 +30,14 @@ func New(a *cli.Session) *cobra.Command {
 		Long: `Moves Services from one range to another. ClusterIPs are immutable, but not through type ExternalName: two updates, milliseconds apart, exchange the addresses; UID, selector, ports,
 node ports and labels stay. The old address goes on being served until no client uses it, by the node agent or as an external IP of the Service, and no other Service can be given it meanwhile.
 
-  plan  ──>  run  ──>  status
+  plan  ──>  run  ──>  status, kept
               <──  rollback
 
 Exit status of every command: 0 done, 1 something is left to be done or was left out, 2 it could not be told or nothing was done.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(planCommand(a), runCommand(a), statusCommand(a), rollbackCommand(a))
+	cmd.AddCommand(planCommand(a), runCommand(a), statusCommand(a), rollbackCommand(a), keptCommand(a))
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func planCommand(a *cli.Session) *cobra.Command {
 		Short: "Say which Services would be moved, and to which addresses; changes nothing",
 		Long: `Chooses a new address for every Service that has one in the old range: the one at the same place of the new range where that is free, otherwise the next free one. What is not moved is
 listed with the reason: Services whose address something names (a manifest, the URL of a webhook, kubelets their DNS) and default/kubernetes, which have to be asked for by name, and
-load balancers. A plan in a file is what ` + "`run --from`" + ` carries out, and nothing else; lines may be taken out.`,
+load balancers. So are places beside Services that know the old range and not the new one: Calico's BGPConfigurations, kube-router and other flags, NO_PROXY, Linkerd, Submariner, kubeadm. A plan in a file is what ` + "`run --from`" + ` carries out, and nothing else; lines may be taken out.`,
 		Example: `  kubectl clusterip renumber plan --range=kubernetes --to=new-range
   kubectl clusterip renumber plan --range=10.96.0.0/24 --to=10.200.0.0/22 -n shop -o plan.yaml`,
 		Args: cli.NoArguments,
@@ -79,7 +79,7 @@ load balancers. A plan in a file is what ` + "`run --from`" + ` carries out, and
 	f.StringVarP(&r.selector, "selector", "l", "", "only Services with these labels")
 	f.StringSliceVar(&r.include, "include", nil, "NAMESPACE/NAME of Services that are moved although something names their address, default/kubernetes among them")
 	f.BoolVar(&r.loadBalancers, "include-load-balancers", false, "also move Services of type LoadBalancer; a cloud controller may see the moment in which they are none")
-	f.StringVar(&r.keep, "keep", "", "who serves old addresses while they are in use: agent, externalIPs or none; without it agent, where agents run on the nodes, and otherwise externalIPs")
+	f.StringVar(&r.keep, "keep", "", "who serves old addresses while they are in use: agent, externalIPs, service (a second Service for each, which any proxy serves) or none; without it agent, where agents run on the nodes, and otherwise externalIPs")
 	for _, flag := range []string{"range", "to"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, a.Complete(cli.KindRange, 0)) // fails for a flag that there is not
 	}
@@ -111,8 +111,8 @@ func (r planning) validate() error {
 	if _, err := named(r.include); err != nil {
 		return err
 	}
-	if !slices.Contains([]Keep{"", KeepAgent, KeepExternalIPs, KeepNone}, Keep(r.keep)) {
-		return fmt.Errorf("--keep %.300q is none of agent, externalIPs, none", r.keep)
+	if r.keep != "" && !slices.Contains(keeps, Keep(r.keep)) {
+		return fmt.Errorf("--keep %.300q is none of %s", r.keep, keepWords)
 	}
 	return nil
 }
@@ -147,11 +147,15 @@ func makePlan(ctx context.Context, a *cli.Session, r planning) error {
 	if err := leaveOutRefused(ctx, s, &p.Plan, in.Services); err != nil {
 		return err
 	}
+	lookElsewhere(ctx, s, &p.Plan)
 	if err := a.Put(r.output, p, func(w io.Writer) { table(w, p.Plan) }); err != nil {
 		return err
 	}
 	if cli.PlanFile(r.output) {
 		a.Say("%d Services would be moved, %d are left out; read %s, then: kubectl clusterip renumber run --from %s", len(p.Services), len(p.LeftOut), r.output, r.output)
+		if len(p.Elsewhere) > 0 {
+			a.Say("%d places beside Services know the old ranges and not the new ones: change what stands under knownElsewhere before", len(p.Elsewhere))
+		}
 	}
 	if len(p.Problems) > 0 {
 		return cli.Exit{Code: cli.ExitFindings, Err: errors.New(strings.Join(p.Problems, "; "))}
@@ -218,6 +222,15 @@ func table(w io.Writer, p Plan) {
 	cli.Write(w, "%d Services are left out\n", len(p.LeftOut))
 	for _, l := range p.LeftOut {
 		cli.Write(w, "  %s/%s (%s): %s\n", l.Namespace, l.Name, join(l.Addresses), l.Why)
+	}
+	if len(p.Elsewhere) > 0 {
+		cli.Write(w, "%d places beside Services know the old ranges and not the new ones\n", len(p.Elsewhere))
+	}
+	for _, e := range p.Elsewhere {
+		cli.Write(w, "  %s: %s\n", strings.Join(slices.DeleteFunc([]string{e.Where, e.What}, func(text string) bool { return text == "" }), " "), e.Change)
+	}
+	for _, what := range p.NotLookedAt {
+		cli.Write(w, "not looked at: %s\n", what)
 	}
 }
 

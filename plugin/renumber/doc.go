@@ -15,6 +15,17 @@
 //	           ── release ──>                            finalizer off, gone
 //	Done       10.200.0.7
 //
+// With --keep=service a second Service has the old address instead, before the first one leaves:
+//
+//	           IPAddress of 10.96.0.7
+//	Waiting    of web; only web and its second one can have the address (handover.go)
+//	           ── free ──>    deleted
+//	           ── create ──>  of web-former-..., which has 10.96.0.7, as web has
+//	           ── mark ──>    + proof, finalizer
+//	           ── leave, enter ──>  terminating: the API server deletes it by its name
+//	Moved      ── renew ──>   of web-former-..., written anew
+//	Done       gone, with web-former-...
+//
 // So there is no moment in which another Service could be given the old address. It works without
 // the operator; with it, what no command comes back for is cleaned up.
 //
@@ -25,5 +36,7 @@
 // Service that its owner has changed meanwhile is left as its owner wants it.
 //
 // Start with stage.go; plan.go chooses addresses, judge.go says what is not moved, record.go what
-// is believed, spec.go has the two updates, and mover.go carries them out. New returns the command.
+// is believed, spec.go has the two updates, and mover.go carries them out; second.go is what second
+// Services are, give.go and settle.go how they come and go; elsewhere.go finds who else knows the
+// range. New returns the command.
 package renumber

@@ -100,6 +100,9 @@ func (d Drain) count(ctx context.Context, m Mover, all []Held, used map[netip.Ad
 // release gives up an old address: first the Service stops naming it, then its IPAddress is let go
 // of. A Service that has the address again keeps it.
 func (m Mover) release(ctx context.Context, h Held) error {
+	if h.Second != "" {
+		return m.retire(ctx, h)
+	}
 	for range tries {
 		s, err := m.service(ctx, h.Item)
 		if err != nil {

@@ -78,6 +78,11 @@ func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, was *re
 		if err := m.unhold(ctx, i, a); err != nil {
 			return nil, err
 		}
+		if m.Keep == KeepService {
+			if err := m.take(ctx, i, a); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return write(ctx, next)
 }

@@ -81,11 +81,21 @@ type Held struct {
 	Address netip.Addr
 	// Since is when the Service had it no more.
 	Since time.Time
+	// Second is the UID of the second Service that keeps it, empty where there is none.
+	Second types.UID
 }
 
 // keep turns old addresses that the API server has let go of into additional ones. It gives up what
 // the Service does not need, because it is gone or another one, or has the address as ever.
 func (m Mover) keep(ctx context.Context, i Item, s *corev1.Service) (out []Held, err error) {
+	if m.Keep == KeepService {
+		if out, err = m.seconds(ctx, i, s); err == nil && len(out) == 0 {
+			err = m.disown(ctx, i)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
 	for _, a := range append(i.leaves(), i.New...) {
 		h := Held{Item: i, Address: a}
 		if s == nil || s.UID != i.UID || !slices.Contains(former(s), a) {

@@ -13,7 +13,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
-// leave holds all of a Service's addresses, even those it gets back, and makes it an ExternalName.
+// leave holds all of a Service's addresses, even those it gets back, or has second Services keep
+// those that it gives up, and makes it an ExternalName.
 func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Service, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -25,8 +26,11 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 	if err != nil {
 		return nil, err
 	}
-	before := len(kept)
-	if kept = append(kept, without(i.Old, kept)...); len(kept) > steering.MaxFormer {
+	before, gives := len(kept), i.Old
+	if m.Keep == KeepService {
+		gives = without(i.Old, i.leaves())
+	}
+	if kept = append(kept, without(gives, kept)...); len(kept) > steering.MaxFormer {
 		return nil, left("%d former addresses are kept for it already, which is all that can be: wait until they are unused, with the plans that moved it", before)
 	}
 	text, err := newRecord(s)
@@ -34,7 +38,12 @@ func (m Mover) leave(ctx context.Context, i Item, s *corev1.Service) (*corev1.Se
 		return nil, err
 	}
 	ctx = finishing(ctx)
-	for _, a := range i.Old {
+	if m.Keep == KeepService {
+		if err := m.giveAll(ctx, i, s); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range gives {
 		if err := m.hold(ctx, i, a); err != nil {
 			return nil, err
 		}
@@ -77,17 +86,20 @@ func (m Mover) ready(ctx context.Context, i Item, s *corev1.Service) error {
 	if !equality.Semantic.DeepEqual(s.Status.LoadBalancer, i.Balancer) {
 		return left("its load balancer has another status than when the plan was made: make a new one")
 	}
+	kept := m.Keep == KeepService // by second Services, which give them back
 	for _, a := range i.takes() {
-		ip, err := m.ipAddress(ctx, a)
+		ip, second, err := m.pair(ctx, i, a)
 		if err != nil {
 			return err
 		}
-		if ip != nil && !ofService(ip, i.Key()) && !upstream.ManagedByOperator(ip) {
+		own := m.Keep == KeepService && vouches(i, ip, second)
+		kept = kept && own
+		if ip != nil && !ofService(ip, i.Key()) && !upstream.ManagedByOperator(ip) && !own {
 			return left("%s is taken by %s: make a new plan for it", a, upstream.Describe(ip))
 		}
 	}
 	if m.Refusal != nil {
-		switch why, err := m.Refusal(ctx, s, i.New); {
+		switch why, err := m.Refusal(ctx, s, i.New, kept); {
 		case err != nil:
 			return err
 		case why != "":

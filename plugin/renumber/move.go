@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
@@ -86,7 +87,7 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 		return err
 	}
 	if p.Keep == KeepNone && !r.accept {
-		return errors.New("no proxy serves the old addresses (keep: none), so that connections to them break: install the node agent, plan with --keep=externalIPs, or say --accept-interruption")
+		return errors.New("no proxy serves the old addresses (keep: none), so that connections to them break: install the node agent, plan with --keep=service or --keep=externalIPs, or say --accept-interruption")
 	}
 	if p.Keep == KeepNone {
 		r.drain.Limit = min(r.drain.Limit, r.drain.TTL) // there is no client to wait for; only, no other Service shall have the address while resolvers answer with it
@@ -102,6 +103,15 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 		}
 		r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
 	}
+	if p.Keep == KeepService {
+		agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
+		if err != nil {
+			return err
+		}
+		if len(agents) > 0 { // no other proxy counts
+			r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
+		}
+	}
 	items := p.Services
 	if r.back {
 		for i := range items {
@@ -112,9 +122,21 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 		return err
 	}
 	if r.dryRun {
+		if p.Keep == KeepService {
+			saySeconds(a, items)
+		}
 		return showStandings(ctx, a, s, items, "table")
 	}
 	return moveAll(ctx, a, m, r, items)
+}
+
+// saySeconds says which Services would be created.
+func saySeconds(a *cli.Session, items []Item) {
+	for _, i := range items {
+		for _, old := range i.leaves() {
+			a.Say("Service %s would keep %s of %s", secondName(i, old), old, i.Key())
+		}
+	}
 }
 
 // serviceCIDRs lists ServiceCIDRs.
@@ -147,7 +169,7 @@ func newMover(ctx context.Context, s *cli.Cluster, p planFile, r moving, now *of
 	if !r.back {
 		m.Rules = &rules
 	}
-	m.Refusal = func(ctx context.Context, service *corev1.Service, want []netip.Addr) (string, error) {
+	m.Refusal = func(ctx context.Context, service *corev1.Service, want []netip.Addr, kept bool) (string, error) {
 		cidrs, err := now.now(ctx)
 		if err != nil {
 			return "", err
@@ -155,7 +177,7 @@ func newMover(ctx context.Context, s *cli.Cluster, p planFile, r moving, now *of
 		if why := notOffered(want, cidrs); why != "" {
 			return why, nil
 		}
-		if r.back { // the old addresses are taken: they are kept for the Service
+		if r.back || kept { // the addresses are taken: they are kept for the Service
 			return cordoned(want, v.CordonedBy), nil
 		}
 		return refusedAddresses(ctx, v, service, want)
@@ -183,6 +205,9 @@ func upToDate(ctx context.Context, s *cli.Cluster, items []Item, now *offering) 
 func moveAll(ctx context.Context, a *cli.Session, m Mover, r moving, items []Item) error {
 	r.pace.Progress = a.Progress()
 	result, err := m.MoveAll(ctx, r.pace, items)
+	if m.Keep == KeepService {
+		err = errors.Join(err, m.tidy(finishing(ctx)))
+	}
 	for _, l := range result.Left {
 		a.Say("left as it is: %s/%s: %s", l.Namespace, l.Name, l.Why)
 	}

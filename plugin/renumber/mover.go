@@ -29,8 +29,8 @@ type Mover struct {
 	// Awaited are those of the Rules, for the way back too.
 	Awaited map[types.NamespacedName][]string
 	// Refusal says why a Service may not, or cannot, have its new addresses, empty if it gets them.
-	// Nil allows all.
-	Refusal func(ctx context.Context, s *corev1.Service, takes []netip.Addr) (string, error)
+	// kept: second Services keep those that it does not have. Nil allows all.
+	Refusal func(ctx context.Context, s *corev1.Service, takes []netip.Addr, kept bool) (string, error)
 	Clock   clock.PassiveClock
 }
 

@@ -24,8 +24,14 @@ type Keep string
 const (
 	KeepAgent       Keep = "agent"       // the node agent serves it as an additional address
 	KeepExternalIPs Keep = "externalIPs" // spec.externalIPs of the Service: any proxy serves it, and masquerades
+	KeepService     Keep = "service"     // a second Service with the same selector has it: any proxy serves it
 	KeepNone        Keep = "none"        // no proxy serves it: connections to it break
 )
+
+// keeps are all of them, keepWords the same as text.
+var keeps = []Keep{KeepAgent, KeepExternalIPs, KeepService, KeepNone}
+
+const keepWords = "agent, externalIPs, service, none"
 
 // Plan is which Services are moved, and where to.
 type Plan struct {
@@ -37,6 +43,9 @@ type Plan struct {
 	LoadBalancers bool `json:"includeLoadBalancers,omitempty"`
 	// Problems are why the plan as a whole cannot be run.
 	Problems []string `json:"problems,omitempty"`
+	// Elsewhere is who else knows From and not To, NotLookedAt what could not be looked at for that.
+	Elsewhere   []Elsewhere `json:"knownElsewhere,omitempty"`
+	NotLookedAt []string    `json:"notLookedAt,omitempty"`
 	// Services are moved in this order: those that were asked for by name last.
 	Services []Item `json:"services"`
 	// LeftOut are Services with addresses in From that are not moved.
@@ -110,8 +119,8 @@ type Inputs struct {
 
 // Validate reports what is wrong with a plan that may come from an edited file, not from NewPlan.
 func (p Plan) Validate() error {
-	if !slices.Contains([]Keep{KeepAgent, KeepExternalIPs, KeepNone}, p.Keep) {
-		return fmt.Errorf("keep %q is none of agent, externalIPs, none", p.Keep)
+	if !slices.Contains(keeps, p.Keep) {
+		return fmt.Errorf("keep %q is none of %s", p.Keep, keepWords)
 	}
 	seen, gets := sets.Set[types.NamespacedName]{}, sets.Set[netip.Addr]{}
 	for _, i := range p.Services {
@@ -158,6 +167,9 @@ func NewPlan(in Inputs) Plan {
 	for _, s := range in.order() {
 		item := in.item(&s)
 		why := in.Rules.judge(&s, item.Named)
+		if why == "" && in.Keep == KeepService {
+			why = noSecond(&s)
+		}
 		switch {
 		case why != "":
 		case problems:

@@ -292,7 +292,7 @@ func TestValidate(t *testing.T) {
 		"as it was made":            {func(*Plan) {}, ""},
 		"a line is taken out":       {func(p *Plan) { p.Services = p.Services[1:] }, ""},
 		"nobody is moved":           {func(p *Plan) { p.Services = nil }, ""},
-		"another way to keep":       {func(p *Plan) { p.Keep = "tight" }, `keep "tight" is none of agent, externalIPs, none`},
+		"another way to keep":       {func(p *Plan) { p.Keep = "tight" }, `keep "tight" is none of agent, externalIPs, service, none`},
 		"no name":                   {func(p *Plan) { p.Services[0].Name = "" }, "has no namespace, no name or no uid"},
 		"no UID":                    {func(p *Plan) { p.Services[0].UID = "" }, "has no namespace, no name or no uid"},
 		"default/kubernetes":        {func(p *Plan) { p.Services[0].Namespace, p.Services[0].Name = "default", "kubernetes" }, "has to be asked for by name"},

@@ -31,6 +31,8 @@ type Standing struct {
 	Stage Stage `json:"stage"`
 	// Why a Service is left.
 	Why string `json:"why,omitempty"`
+	// Seconds are the second Services that keep addresses for it.
+	Seconds []string `json:"secondServices,omitempty"`
 }
 
 // StandingOf says how far a Service of a plan is; s is nil for one that does not exist.

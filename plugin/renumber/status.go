@@ -42,9 +42,20 @@ func showStandings(ctx context.Context, a *cli.Session, s *cli.Cluster, items []
 	if err != nil {
 		return err
 	}
+	kept, err := seconds(ctx, s, "")
+	if err != nil {
+		return err
+	}
+	keptFor := map[types.UID][]string{}
+	for _, k := range kept {
+		keptFor[k.held.Item.UID] = append(keptFor[k.held.Item.UID], k.Name)
+	}
 	all, counts := []Standing{}, map[Stage]int{}
 	for _, i := range items {
 		now := StandingOf(i, byName[i.Key()])
+		if now.Seconds = keptFor[i.UID]; now.Stage == Done && len(now.Seconds) > 0 {
+			now.Stage = Moved
+		}
 		all, counts[now.Stage] = append(all, now), counts[now.Stage]+1
 	}
 	err = a.Put(output, all, func(w io.Writer) {

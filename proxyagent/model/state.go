@@ -88,7 +88,8 @@ type Allocation struct {
 	// Additional is true for IPAddresses kept for a Service beside its ClusterIPs, by the operator
 	// (its managed-by label) or as former ones: they are further virtual IPs of that Service.
 	Additional bool
-	// Former: the Service gives the address up, or did. A finalizer keeps it while clients use it.
+	// Former: the Service gives the address up, or did, and a finalizer keeps it while clients use it;
+	// or the Service is a second one that keeps it for these clients.
 	Former bool
 }
 

@@ -47,8 +47,9 @@ func convertIPAddress(in *networkingv1.IPAddress) (*allocation, malformed) {
 	if parent := in.Spec.ParentRef; parent != nil && parent.Group == "" && parent.Resource == "services" {
 		out.model.Service = model.ServiceName{Namespace: wordOf(parent.Namespace).Value(), Name: parent.Name}
 		// Renumbering labels a former address as the operator's only once the API server let go of it.
-		out.model.Former = slices.Contains(in.Finalizers, v1alpha1.FinalizerFormer)
-		out.model.Additional = out.model.Former || in.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
+		kept := slices.Contains(in.Finalizers, v1alpha1.FinalizerFormer)
+		out.model.Former = kept || in.Labels[v1alpha1.LabelPurpose] == v1alpha1.PurposeSecond
+		out.model.Additional = kept || in.Labels[networkingv1.LabelManagedBy] == v1alpha1.ManagedByOperator
 	}
 	return out, bad
 }

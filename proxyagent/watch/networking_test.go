@@ -165,6 +165,7 @@ func TestConvertIPAddress(t *testing.T) {
 			"10.96.0.1", v1alpha1.ManagedByOperator, &service, model.Allocation{Addr: v4, Service: web, Additional: true, Former: true}, 0,
 		},
 		"former, of no Service":             {"10.96.0.1", "ipallocator.k8s.io", &gateway, model.Allocation{Addr: v4}, 0},
+		"of a second Service":               {"10.96.0.1", "ipallocator.k8s.io", &service, model.Allocation{Addr: v4, Service: web, Former: true}, 0},
 		"managed by another program":        {"10.96.0.1", "x", &service, model.Allocation{Addr: v4, Service: web}, 0},
 		"without parent":                    {"10.96.0.1", "", nil, model.Allocation{Addr: v4}, 0},
 		"of ours for something else":        {"10.96.0.1", v1alpha1.ManagedByOperator, &gateway, model.Allocation{Addr: v4}, 0},
@@ -179,6 +180,9 @@ func TestConvertIPAddress(t *testing.T) {
 				a.Finalizers, a.DeletionTimestamp = []string{"example.com/other", v1alpha1.FinalizerFormer}, &longAgo
 			}
 			a.Labels, a.Spec.ParentRef = map[string]string{networkingv1.LabelManagedBy: tc.managedBy}, tc.parent
+			if name == "of a second Service" {
+				a.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeSecond
+			}
 		}))
 		if diff := cmp.Diff(tc.want, got.model, comparers); diff != "" || bad.count != tc.malformed {
 			t.Errorf("%s: %d malformed pieces, want %d: %s (-want +got):\n%s", name, bad.count, tc.malformed, &bad, diff)

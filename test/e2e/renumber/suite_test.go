@@ -1,6 +1,7 @@
 // Package renumber_test moves 200 used Services by `kubectl clusterip renumber` and counts losses:
 // none where the agent serves old addresses, in iptables and nftables mode, also if the agent or
-// API server is killed meanwhile. With kube-proxy and external IPs it reports them.
+// API server is killed meanwhile. With kube-proxy and external IPs it reports them; with second
+// Services there are none with either.
 //
 // Start with agent_test.go; population_test.go has the Services, traffic_test.go who uses them.
 package renumber_test
@@ -48,7 +49,7 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	cluster = suite.ControlPlane(ctx, framework.Options{ServiceClusterIPRange: strings.Join(from, ",")})
-	suite.ControllerManager(ctx, cluster, framework.ServiceCIDRController) // which calls ServiceCIDRs ready
+	suite.ControllerManager(ctx, cluster, framework.ServiceCIDRController, endpointSliceController) // the first calls ServiceCIDRs ready
 })
 
 // fixture is an Environment with Services, and the plan by which they are moved.
@@ -66,12 +67,18 @@ func open(ctx context.Context, mode string) *fixture {
 	env := &fixture{Environment: environment.Open(ctx, cluster, mode)}
 	Expect(env.Node.Sysctl(shortFlows)).To(Succeed())
 	env.populate(ctx)
+	offerNew(ctx)
+	return env
+}
+
+// offerNew creates the new ranges.
+func offerNew(ctx context.Context) {
+	GinkgoHelper()
 	suite.Must(cidrs().Create(ctx, framework.NewServiceCIDR("new", to...), metav1.CreateOptions{}))
 	Eventually(func() []metav1.Condition {
 		o := suite.Must(cidrs().Get(ctx, "new", metav1.GetOptions{}))
 		return o.Status.Conditions
 	}).Should(ContainElement(And(HaveField("Type", networkingv1.ServiceCIDRConditionReady), HaveField("Status", metav1.ConditionTrue))))
-	return env
 }
 
 // shortFlows makes the kernel forget ended UDP flows and failed connections soon: else they count.

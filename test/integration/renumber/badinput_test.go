@@ -47,7 +47,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 			{2, "there is no ServiceCIDR nowhere", "--range=nowhere --to=new"},
 			{2, "say which range Services leave", "--to=new"},
 			{2, "say where Services go", "--range=kubernetes"},
-			{2, `--keep "tight" is none of agent, externalIPs, none`, "--range=kubernetes --to=new --keep=tight"},
+			{2, `--keep "tight" is none of agent, externalIPs, service, none`, "--range=kubernetes --to=new --keep=tight"},
 			{2, `--include: "web" names no Service`, "--range=kubernetes --to=new --include=web"},
 			{2, "--selector", "--range=kubernetes --to=new -l a=b=c"},
 		} {

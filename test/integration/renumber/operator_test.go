@@ -1,8 +1,12 @@
 package renumber_test
 
 import (
+	"fmt"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -43,6 +47,37 @@ var _ = Describe("kubectl clusterip renumber, beside the operator", Label("all")
 		expectWhole(ctx, "new", before)
 		succeed(ctx, append([]string{"rollback", "--from", file}, quick...)...)
 		expectWhole(ctx, "old", before)
+		Expect(c.Events(ctx).Ours().Warnings()).To(BeEmpty())
+	})
+
+	It("has second Services keep old addresses without a word from it, there and back", Label("long"), func(ctx SpecContext) {
+		alone := c
+		c = cluster.Start(ctx, cluster.Options{
+			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120"}, Installed: true, Replicas: 1,
+		})
+		DeferCleanup(func() { c = alone })
+		namespace := newNamespace(ctx)
+		var before []*corev1.Service
+		for i := range 6 {
+			before = append(before, create(ctx, framework.NewService(namespace, fmt.Sprint("s", i), framework.PreferDualStack(), selecting)))
+		}
+		offer(ctx)
+		file, result := plan(ctx, namespace, bySecond)
+		Expect(result.ExitCode).To(BeZero(), result.String())
+		for _, verb := range []string{"run", "rollback", "run"} {
+			result := renumber(ctx, verb, "--from", file, "--wait=false")
+			Expect(result.ExitCode).To(Equal(1), result.String())
+			Expect(result.Stdout).To(ContainSubstring("6 of 6 Services have the addresses of the plan, 0 were left as they are"))
+			Expect(secondsIn(ctx, namespace)).To(HaveLen(12))
+			expectHandedOver(ctx)
+		}
+		for a := range secondsIn(ctx, namespace) {
+			err := c.Networking().IPAddresses().Delete(ctx, a, metav1.DeleteOptions{})
+			Expect(err).To(MatchError(ContainSubstring("which is in use")), "the webhook guards it like any other")
+		}
+		succeed(ctx, runOf(file)...)
+		expectWhole(ctx, "new", before)
+		expectHandedOver(ctx)
 		Expect(c.Events(ctx).Ours().Warnings()).To(BeEmpty())
 	})
 })

@@ -1,0 +1,291 @@
+package renumber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
+)
+
+// giveAll is give for all addresses that the first Service is about to give up. Nothing is written
+// if one of the second Services would be refused.
+func (m Mover) giveAll(ctx context.Context, i Item, s *corev1.Service) error {
+	for _, a := range i.leaves() {
+		if err := m.admitted(ctx, i, s, a); err != nil {
+			return err
+		}
+	}
+	if err := m.prepare(ctx, i); err != nil {
+		return err
+	}
+	for _, a := range i.leaves() {
+		if err := m.give(ctx, i, s, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// give has a second Service keep an address while the first one has it still, so that there is no
+// moment in which no Service has it for a proxy. Then the IPAddress names the second one, and has a
+// finalizer: the API server deletes it when the first Service leaves, whichever it names.
+//
+// It can be called again after any interruption. LeftError: nothing is different for any client.
+func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr) error {
+	h, err := m.begin(ctx, i, a, "")
+	if err != nil {
+		return err
+	}
+	for range tries {
+		ip, second, err := m.pair(ctx, i, a)
+		switch {
+		case err != nil:
+			return err
+		case second != nil && !h.of(second) && !vouches(i, ip, second):
+			return left("Service %s exists, and renumbering has not made it: rename or delete it", nameOf(second))
+		case second != nil && vouches(i, ip, second):
+			return m.awaitSlices(ctx, i, a)
+		case second != nil && ip != nil && upstream.Service(ip) == nameOf(second):
+			err = m.mark(ctx, i, ip, second)
+		case second != nil && ip == nil: // it was created, and its IPAddress deleted
+			next := marked(upstream.NewIPAddress(a, nameOf(second)), i, second, m.now())
+			next.Finalizers = []string{v1alpha1.FinalizerFormer}
+			err = m.allocate(ctx, next)
+		case ip != nil && !ofService(ip, i.Key()):
+			return left("%s is taken by %s", a, upstream.Describe(ip))
+		case ip != nil && second == nil:
+			if err = m.copySlices(ctx, i, a); err == nil {
+				err = m.free(ctx, ip)
+			}
+		case ip != nil:
+			err = m.free(ctx, ip)
+		default:
+			err = m.create(ctx, newSecond(i, s, a, h.Nonce))
+			if allocating(err) { // another writer may have brought the IPAddress back
+				err = batch.Sleep(ctx, askEvery/4)
+			}
+		}
+		switch {
+		case errors.Is(err, batch.ErrMoved):
+		case refusal(err):
+			return left("the API server refuses the second Service, which would keep %s: %v", a, err)
+		case err != nil:
+			return err
+		}
+	}
+	return left("another client writes the IPAddress of %s all the time", a)
+}
+
+// admitted asks for a second Service without creating it: nothing is given up for one that is
+// refused. It cannot tell whether the address is taken.
+func (m Mover) admitted(ctx context.Context, i Item, s *corev1.Service, a netip.Addr) error {
+	if why := noSecond(s); why != "" {
+		return left("%s", why)
+	}
+	_, second, err := m.pair(ctx, i, a)
+	if err != nil || second != nil {
+		return err
+	}
+	for range tries {
+		switch err = m.create(ctx, newSecond(i, s, a, "none"), client.DryRunAll); {
+		case allocating(err): // a dry run looks into one ServiceCIDR, a random one
+		case refusal(err):
+			return left("no second Service could keep %s: %v", a, err)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// allocating reports whether a Service is refused because of its address alone.
+func allocating(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil && !slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Field != "spec.clusterIPs" || !strings.Contains(c.Message, "failed to allocate IP")
+	})
+}
+
+// create creates a second Service. A name that is taken is batch.ErrMoved.
+func (m Mover) create(ctx context.Context, s *corev1.Service, options ...client.CreateOption) error {
+	err := batch.Guarded(ctx, func() error {
+		return m.Client.Create(ctx, s, append(options, client.FieldOwner(v1alpha1.ManagerRenumbering))...)
+	})
+	if err != nil && !refusal(err) && !errors.Is(err, batch.ErrMoved) {
+		return fmt.Errorf("creating Service %s: %w", nameOf(s), err)
+	}
+	return err
+}
+
+// pair reads the IPAddress and the second Service of an address, nil where there is none.
+func (m Mover) pair(ctx context.Context, i Item, a netip.Addr) (ip *networkingv1.IPAddress, second *corev1.Service, err error) {
+	if ip, err = m.ipAddress(ctx, a); err != nil {
+		return nil, nil, err
+	}
+	err = batch.Retry(ctx, func() error {
+		second, err = objects.Get(ctx, m.Client, secondName(i, a), &corev1.Service{})
+		return err
+	})
+	return ip, second, err
+}
+
+func (m Mover) now() string { return m.Clock.Now().UTC().Format(time.RFC3339Nano) }
+
+// mark writes the proof onto the IPAddress of a second Service, and the finalizer.
+func (m Mover) mark(ctx context.Context, i Item, ip *networkingv1.IPAddress, second *corev1.Service) error {
+	next := marked(ip, i, second, m.now())
+	if ip.DeletionTimestamp.IsZero() && !held(ip) {
+		next.Finalizers = append(next.Finalizers, v1alpha1.FinalizerFormer)
+	}
+	return m.patch(ctx, ip, next)
+}
+
+// free deletes an IPAddress whose address another Service of the same record is about to get. The
+// label tells the operator's webhook that this is no mistake.
+func (m Mover) free(ctx context.Context, ip *networkingv1.IPAddress) error {
+	next := ip.DeepCopy()
+	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerFormer })
+	if len(next.Finalizers) > 0 {
+		return left("the IPAddress of %s has finalizers of other programs (%.300s), so that it would not go when it is handed over", ip.Name, next.Finalizers)
+	}
+	metav1.SetMetaDataLabel(&next.ObjectMeta, v1alpha1.LabelPurpose, v1alpha1.PurposeHandover)
+	if err := m.patch(ctx, ip, next); err != nil || !ip.DeletionTimestamp.IsZero() {
+		return err
+	}
+	err := batch.Retry(ctx, func() error { return m.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID}) })
+	if err = objects.IgnoreGone(err); err != nil {
+		return fmt.Errorf("deleting IPAddress %s: %w", ip.Name, err)
+	}
+	return nil
+}
+
+// allocate creates an IPAddress. One that exists is batch.ErrMoved.
+func (m Mover) allocate(ctx context.Context, ip *networkingv1.IPAddress) error {
+	err := batch.Guarded(ctx, func() error { return m.Client.Create(ctx, ip, client.FieldOwner(v1alpha1.ManagerRenumbering)) })
+	if err != nil && !errors.Is(err, batch.ErrMoved) {
+		return fmt.Errorf("creating IPAddress %s: %w", ip.Name, err)
+	}
+	return err
+}
+
+// renew leaves an address with a plain IPAddress, without our finalizer, that names a Service which
+// has it. One that the API server has deleted, and the finalizer holds, is written anew.
+func (m Mover) renew(ctx context.Context, want *networkingv1.IPAddress) error {
+	for range tries {
+		ip, err := m.ipAddress(ctx, netip.MustParseAddr(want.Name))
+		switch {
+		case err != nil:
+			return err
+		case ip == nil:
+			err = m.allocate(ctx, want.DeepCopy())
+		case upstream.Service(ip) != upstream.Service(want):
+			return fmt.Errorf("IPAddress %s is %s, and Service %s has the address", ip.Name, upstream.Describe(ip), upstream.Service(want))
+		case held(ip):
+			next := ip.DeepCopy()
+			next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerFormer })
+			err = m.patch(ctx, ip, next)
+		case !ip.DeletionTimestamp.IsZero():
+			err = batch.Sleep(ctx, askEvery/4)
+		case ip.Labels[v1alpha1.LabelPurpose] != want.Labels[v1alpha1.LabelPurpose]: // the API server's own repair has written it
+			next := ip.DeepCopy()
+			next.Labels, next.Annotations = want.Labels, want.Annotations
+			err = m.patch(ctx, ip, next)
+		default:
+			return nil
+		}
+		if err != nil && !errors.Is(err, batch.ErrMoved) {
+			return err
+		}
+	}
+	return fmt.Errorf("another client writes the IPAddress of %s all the time", want.Name)
+}
+
+// endpointSlices lists those of a Service.
+func (m Mover) endpointSlices(ctx context.Context, of types.NamespacedName) ([]discoveryv1.EndpointSlice, error) {
+	list := &discoveryv1.EndpointSliceList{}
+	err := batch.Retry(ctx, func() error {
+		return m.Client.List(ctx, list, client.InNamespace(of.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: of.Name})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the EndpointSlices of Service %s: %w", of, err)
+	}
+	return list.Items, nil
+}
+
+// copySlices gives a second Service endpoints before there is one.
+func (m Mover) copySlices(ctx context.Context, i Item, a netip.Addr) error {
+	first, err := m.endpointSlices(ctx, i.Key())
+	if err != nil {
+		return err
+	}
+	if name := handWritten(first); name != "" {
+		return left("EndpointSlice %s/%s is not written by the EndpointSlice controller, so that no second Service would have its endpoints", i.Namespace, name)
+	}
+	for _, c := range copiesFor(i, a, first) {
+		err := batch.Retry(ctx, func() error { return m.Client.Create(ctx, c, client.FieldOwner(v1alpha1.ManagerRenumbering)) })
+		if err != nil && !apierrors.IsAlreadyExists(err) { // of a run that was killed: the controller's own are waited for
+			return fmt.Errorf("creating EndpointSlice %s/%s: %w", c.Namespace, c.Name, err)
+		}
+	}
+	return nil
+}
+
+// slicesWithin is how long the EndpointSlice controller may take to see a new Service.
+const slicesWithin = 30 * time.Second
+
+// awaitSlices waits until the EndpointSlice controller has written those of a second Service: from
+// then on they follow the pods. Meanwhile proxies learn of the copies.
+func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr) error {
+	for begun := m.Clock.Now(); ; {
+		first, err := m.endpointSlices(ctx, i.Key())
+		if err != nil {
+			return err
+		}
+		second, err := m.endpointSlices(ctx, secondName(i, a))
+		switch {
+		case err != nil:
+			return err
+		case covered(a, first, second):
+			return nil
+		case m.Clock.Since(begun) > slicesWithin:
+			return left("the EndpointSlice controller (kube-controller-manager) has not written the endpoints of Service %s in %v", secondName(i, a), slicesWithin)
+		}
+		if err := batch.Sleep(ctx, askEvery/4); err != nil {
+			return err
+		}
+	}
+}
+
+// dropCopies deletes the copies for the second Service of an address.
+func (m Mover) dropCopies(ctx context.Context, i Item, a netip.Addr) error {
+	all, err := m.endpointSlices(ctx, secondName(i, a))
+	if err != nil {
+		return err
+	}
+	for n := range all {
+		if all[n].Labels[discoveryv1.LabelManagedBy] != v1alpha1.ManagerRenumbering {
+			continue
+		}
+		err := batch.Retry(ctx, func() error { return m.Client.Delete(ctx, &all[n], client.Preconditions{UID: &all[n].UID}) })
+		if err = objects.IgnoreGone(err); err != nil {
+			return fmt.Errorf("deleting EndpointSlice %s/%s: %w", all[n].Namespace, all[n].Name, err)
+		}
+	}
+	return nil
+}

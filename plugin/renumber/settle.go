@@ -1,0 +1,218 @@
+package renumber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/objects"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
+)
+
+// prepare has the API server keep the addresses that the first Service gives to second ones, or
+// gets from them, all at once: it takes a second or two. The first Service is as ever meanwhile.
+func (m Mover) prepare(ctx context.Context, i Item) error {
+	var all []handover
+	for _, a := range i.leaves() {
+		h, err := m.record(ctx, i, a, "")
+		if err != nil {
+			return err
+		}
+		all = append(all, h)
+	}
+	for _, a := range i.takes() {
+		ip, second, err := m.pair(ctx, i, a)
+		if err != nil {
+			return err
+		}
+		if !vouches(i, ip, second) {
+			continue
+		}
+		h, err := m.record(ctx, i, a, second.UID)
+		if err != nil {
+			return err
+		}
+		all = append(all, h)
+	}
+	return m.guard(ctx, all...)
+}
+
+// take has the API server give an address that a second Service keeps to the first one again, whose
+// next update asks for it. That is between its two updates: the second Service serves on.
+func (m Mover) take(ctx context.Context, i Item, a netip.Addr) error {
+	ip, second, err := m.pair(ctx, i, a)
+	if err != nil || !vouches(i, ip, second) {
+		return err
+	}
+	if _, err := m.begin(ctx, i, a, second.UID); err != nil {
+		return err
+	}
+	return m.free(ctx, ip)
+}
+
+// seconds ends the handovers of an item: each address is of one Service and its IPAddress names
+// that one. It returns those that second Services keep. s is the first Service, nil if it is gone.
+func (m Mover) seconds(ctx context.Context, i Item, s *corev1.Service) (out []Held, err error) {
+	if s != nil && s.UID != i.UID {
+		s = nil
+	}
+	for _, a := range append(i.leaves(), i.New...) {
+		h, err := m.secure(ctx, i, s, a)
+		if err != nil {
+			return out, err
+		}
+		if h != nil {
+			out = append(out, *h)
+		}
+	}
+	return out, nil
+}
+
+// secure is seconds for one address.
+func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Addr) (*Held, error) {
+	record, found, err := m.recorded(ctx, i, a)
+	if err != nil {
+		return nil, err
+	}
+	ip, second, err := m.pair(ctx, i, a)
+	if err != nil {
+		return nil, err
+	}
+	has := s != nil && slices.Contains(addresses(s), a)
+	// Its owner may have made another Service of it.
+	vouched := (vouches(i, ip, second) || found != nil && record.of(second)) && slices.Contains(addresses(second), a)
+	switch {
+	case !vouched && found == nil:
+		return nil, nil // renumbering has made no second Service, or it is gone
+	case vouched && s != nil && between(s):
+		return nil, nil // the next run goes on
+	case vouched && s != nil && !has:
+		kept, err := m.keeps(ctx, i, a, ip, second)
+		if err == nil && found != nil {
+			err = m.end(ctx, a)
+		}
+		return kept, err
+	case vouched:
+		err = m.giveBack(ctx, i, a, ip, second, has)
+	case has:
+		err = m.renew(ctx, upstream.NewIPAddress(a, i.Key()))
+	case ip != nil && upstream.Service(ip) == record.Second: // its Service is gone
+		err = m.free(ctx, ip)
+	}
+	if err == nil {
+		err = m.dropCopies(ctx, i, a)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, m.end(ctx, a)
+}
+
+// keeps completes a second Service that has the address alone.
+func (m Mover) keeps(ctx context.Context, i Item, a netip.Addr, ip *networkingv1.IPAddress, second *corev1.Service) (*Held, error) {
+	since := m.now()
+	if vouches(i, ip, second) {
+		since = ip.Annotations[v1alpha1.AnnotationReleased]
+	}
+	if err := m.renew(ctx, marked(upstream.NewIPAddress(a, nameOf(second)), i, second, since)); err != nil {
+		return nil, err
+	}
+	if err := m.awaitSlices(ctx, i, a); err != nil {
+		return nil, fmt.Errorf("copies of other slices serve meanwhile: %w", err)
+	}
+	if err := m.dropCopies(ctx, i, a); err != nil {
+		return nil, err
+	}
+	at, err := time.Parse(time.RFC3339Nano, since)
+	if err != nil {
+		at = second.CreationTimestamp.Time
+	}
+	return &Held{Item: i, Address: a, Since: at, Second: second.UID}, nil
+}
+
+// giveBack ends a second Service whose address the first one has again, or never gave up, or that
+// is left behind by one that is gone.
+//
+// The API server deletes the IPAddress of a deleted Service, whichever it names: our finalizer
+// holds it for that moment.
+func (m Mover) giveBack(ctx context.Context, i Item, a netip.Addr, ip *networkingv1.IPAddress, second *corev1.Service, has bool) error {
+	if !has {
+		if err := m.remove(ctx, second); err != nil {
+			return err
+		}
+		ip, err := m.ipAddress(ctx, a)
+		if err != nil || ip == nil || !held(ip) || upstream.Service(ip) != nameOf(second) {
+			return err
+		}
+		return m.free(ctx, ip)
+	}
+	if ip == nil || !ofService(ip, i.Key()) {
+		if _, err := m.begin(ctx, i, a, second.UID); err != nil {
+			return err
+		}
+		if ip != nil {
+			if err := m.free(ctx, ip); err != nil {
+				return err
+			}
+		}
+		if err := m.renew(ctx, upstream.NewIPAddress(a, i.Key())); err != nil {
+			return err
+		}
+	}
+	if err := m.hold(ctx, i, a); err != nil {
+		return err
+	}
+	if err := m.remove(ctx, second); err != nil {
+		return err
+	}
+	return m.renew(ctx, upstream.NewIPAddress(a, i.Key()))
+}
+
+// remove deletes a second Service, if it is still that one.
+func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
+	err := batch.Retry(ctx, func() error { return m.Client.Delete(ctx, second, client.Preconditions{UID: &second.UID}) })
+	if err = objects.IgnoreGone(err); err != nil {
+		return fmt.Errorf("deleting Service %s: %w", nameOf(second), err)
+	}
+	return nil
+}
+
+// retire gives up an address that a second Service keeps, with that Service.
+func (m Mover) retire(ctx context.Context, h Held) error {
+	ip, second, err := m.pair(ctx, h.Item, h.Address)
+	if err != nil || second == nil || second.UID != h.Second || !vouches(h.Item, ip, second) {
+		return err
+	}
+	if err := m.remove(ctx, second); err != nil {
+		return err
+	}
+	return m.disown(ctx, h.Item)
+}
+
+// disown takes our field manager off a Service for which nothing is kept: its owner has its fields
+// again.
+func (m Mover) disown(ctx context.Context, i Item) error {
+	for range tries {
+		s, err := m.service(ctx, i)
+		if err != nil || s == nil || s.UID != i.UID || between(s) {
+			return err
+		}
+		next := released(s, nil)
+		if len(next.ManagedFields) == len(s.ManagedFields) {
+			return nil
+		}
+		if _, err := m.update(ctx, next); !errors.Is(err, batch.ErrMoved) {
+			return err
+		}
+	}
+	return fmt.Errorf("another client writes Service %s all the time", i.Key())
+}
