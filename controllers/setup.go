@@ -85,13 +85,9 @@ type ReservedNetwork struct {
 
 // Setup starts every loop with mgr: the address index first, because all other loops read it.
 func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	d, bitmap, err := discover(ctx, mgr)
 	if err != nil {
-		return fmt.Errorf("making a discovery client: %w", err)
-	}
-	bitmap, err := kube.AllocatesFromBitmap(ctx, d, mgr.GetAPIReader())
-	if err != nil {
-		return fmt.Errorf("finding out who allocates: %w", err)
+		return err
 	}
 	mgr.GetLogger().Info("Setting up the loops", "api", o.GroupVersion.String(), "allocatesFromBitmap", bitmap)
 
@@ -127,6 +123,19 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	return errors.Join(ctrlmetrics.Registry.Register(gauges), ctrlmetrics.Registry.Register(&metrics.NodePorts{Index: ports}))
+}
+
+// discover returns a client for what the API server serves, and if that allocates from its bitmap.
+func discover(ctx context.Context, mgr manager.Manager) (*discovery.DiscoveryClient, bool, error) {
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, false, fmt.Errorf("making a discovery client: %w", err)
+	}
+	bitmap, err := kube.AllocatesFromBitmap(ctx, d, mgr.GetAPIReader())
+	if err != nil {
+		return nil, false, fmt.Errorf("finding out who allocates: %w", err)
+	}
+	return d, bitmap, nil
 }
 
 // index returns the address index, which follows the API server through c.
