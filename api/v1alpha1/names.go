@@ -127,9 +127,9 @@ const DefaultNodePortRange = "30000-32767"
 // API server that allocates from IPAddresses finds nothing to repair. The clean-up removes it.
 const ConditionMigrated = Prefix + "/Migrated"
 
-// AnnotationUsage on a ServiceCIDR counts its used addresses: a ServiceCIDRUsage in JSON, for clients
-// that would otherwise list all IPAddresses. It tells at once that a band is full, within a minute
-// what moved by a hundredth of a band, and the rest within ten. The clean-up removes it.
+// AnnotationUsage on a ServiceCIDR counts its used addresses: a ServiceCIDRUsage in JSON, for
+// clients that would otherwise list all IPAddresses. It tells at once that a band is full, within a
+// minute what moved by a hundredth of a band, and the rest within ten. The clean-up removes it.
 const AnnotationUsage = Prefix + "/usage"
 
 // ExclusiveName is the name of the three objects by which the API server itself keeps Services out

@@ -16,8 +16,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// stepsEvery is the least time between two writes of AnnotationUsage if a band's use moved by a step,
-// a hundredth of its size; detailsEvery if by less. Every API server, kube-controller-manager and
+// stepsEvery is the least time between two writes of AnnotationUsage if a band's use moved by a
+// step, a hundredth of its size; detailsEvery if by less. Every API server, kube-controller-manager and
 // each node's proxy watch ServiceCIDRs: with 5,000 nodes a write is 5,000 messages.
 const (
 	stepsEvery   = time.Minute

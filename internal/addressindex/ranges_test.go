@@ -75,8 +75,8 @@ func someAddress(r *rand.Rand, four bool) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// TestOverlapsAgainstAnOracle has nodes come, change and go. The oracle looks at all their networks,
-// and at all ranges.
+// TestOverlapsAgainstAnOracle has nodes come, change and go. The oracle looks at all their
+// networks, and at all ranges.
 func TestOverlapsAgainstAnOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	some := func() netip.Prefix {

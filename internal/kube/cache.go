@@ -111,8 +111,8 @@ var allocated = func() (all []map[string]string) {
 	return all
 }()
 
-// shared returns one of allocated if it is the same: a map of two labels takes as much memory as the
-// rest of an IPAddress. Objects of a cache are not changed.
+// shared returns one of allocated if it is the same: a map of two labels takes as much memory as
+// the rest of an IPAddress. Objects of a cache are not changed.
 func shared(labels map[string]string) map[string]string {
 	for _, all := range allocated {
 		if maps.Equal(all, labels) {

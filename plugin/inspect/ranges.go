@@ -34,7 +34,8 @@ func NewRanges(a *cli.Session) *cobra.Command {
 		Long: `Lists every range of every ServiceCIDR, the one that is full first at the top.
 
 USED, RESERVED and COOLING count addresses, each of them once; STATIC is how much of the static band (KEP-3070) is not free, which is kept for addresses that people choose.
-FULL-IN is when the range is full if it goes on growing as in the last hours. The counts are those of the operator, half a minute old at most.
+FULL-IN is when the range is full if it goes on growing as in the last hours. The counts are those of the operator:
+a hundredth of a band that moved shows within a minute, less than that within ten.
 Without the operator all Services and IPAddresses are listed and counted, and nothing is known about growth.
 
 --node-ports tells of the range of node ports instead, by its bands (KEP-3668).

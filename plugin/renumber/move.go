@@ -97,20 +97,12 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 	if err != nil {
 		return err
 	}
-	if p.Keep == KeepAgent {
-		if _, err := health.FormerConnections(ctx, s); err != nil {
-			return fmt.Errorf("%w; nothing was moved: the plan has the agents serve old addresses (keep: agent)", err)
-		}
-		r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
+	counts, err := counting(ctx, s, p.Keep)
+	if err != nil {
+		return err
 	}
-	if p.Keep == KeepService {
-		agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
-		if err != nil {
-			return err
-		}
-		if len(agents) > 0 { // no other proxy counts
-			r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
-		}
+	if counts {
+		r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
 	}
 	items := p.Services
 	if r.back {
@@ -128,6 +120,21 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 		return showStandings(ctx, a, s, items, "table")
 	}
 	return moveAll(ctx, a, m, r, items)
+}
+
+// counting reports whether agents count the connections to old addresses, which no other proxy does.
+func counting(ctx context.Context, s *cli.Cluster, keep Keep) (bool, error) {
+	switch keep {
+	case KeepAgent:
+		if _, err := health.FormerConnections(ctx, s); err != nil {
+			return false, fmt.Errorf("%w; nothing was moved: the plan has the agents serve old addresses (keep: agent)", err)
+		}
+		return true, nil
+	case KeepService:
+		agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
+		return len(agents) > 0, err
+	}
+	return false, nil
 }
 
 // saySeconds says which Services would be created.
