@@ -97,20 +97,8 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 	if err != nil {
 		return err
 	}
-	if p.Keep == KeepAgent {
-		if _, err := health.FormerConnections(ctx, s); err != nil {
-			return fmt.Errorf("%w; nothing was moved: the plan has the agents serve old addresses (keep: agent)", err)
-		}
-		r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
-	}
-	if p.Keep == KeepService {
-		agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
-		if err != nil {
-			return err
-		}
-		if len(agents) > 0 { // no other proxy counts
-			r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
-		}
+	if err := r.count(ctx, a, s, p.Keep); err != nil {
+		return err
 	}
 	items := p.Services
 	if r.back {
@@ -128,6 +116,29 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 		return showStandings(ctx, a, s, items, "table")
 	}
 	return moveAll(ctx, a, m, r, items)
+}
+
+// count has agents say whether old addresses are in use, where they can.
+func (r *moving) count(ctx context.Context, a *cli.Session, s *cli.Cluster, keep Keep) error {
+	connections := func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
+	switch keep {
+	case KeepAgent:
+		if _, err := connections(ctx); err != nil {
+			return fmt.Errorf("%w; nothing was moved: the plan has the agents serve old addresses (keep: agent)", err)
+		}
+		r.drain.Connections = connections
+	case KeepService:
+		agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
+		if err != nil {
+			return err
+		}
+		if len(agents) > 0 {
+			r.drain.Connections = connections
+		} else if r.wait && !r.dryRun {
+			a.Say("no agent counts connections: second Services are deleted after --drain (%v), used or not", r.drain.Limit)
+		}
+	}
+	return nil
 }
 
 // saySeconds says which Services would be created.
