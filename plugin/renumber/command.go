@@ -28,7 +28,8 @@ func New(a *cli.Session) *cobra.Command {
 		Use:   "renumber",
 		Short: "Move Services to other ClusterIPs without losing a connection",
 		Long: `Moves Services from one range to another. ClusterIPs are immutable, but not through type ExternalName: two updates, milliseconds apart, exchange the addresses; UID, selector, ports,
-node ports and labels stay. The old address goes on being served until no client uses it, by the node agent or as an external IP of the Service, and no other Service can be given it meanwhile.
+node ports and labels stay. The old address goes on being served until no client uses it, by the node agent, as an external IP of the Service or by a second Service, and no other Service can
+be given it meanwhile.
 
   plan  ──>  run  ──>  status, kept
               <──  rollback
@@ -57,7 +58,8 @@ func planCommand(a *cli.Session) *cobra.Command {
 		Short: "Say which Services would be moved, and to which addresses; changes nothing",
 		Long: `Chooses a new address for every Service that has one in the old range: the one at the same place of the new range where that is free, otherwise the next free one. What is not moved is
 listed with the reason: Services whose address something names (a manifest, the URL of a webhook, kubelets their DNS) and default/kubernetes, which have to be asked for by name, and
-load balancers. So are places beside Services that know the old range and not the new one: Calico's BGPConfigurations, kube-router and other flags, NO_PROXY, Linkerd, Submariner, kubeadm. A plan in a file is what ` + "`run --from`" + ` carries out, and nothing else; lines may be taken out.`,
+load balancers. So are places beside Services that know the old range and not the new one: Calico's BGPConfigurations, flags of kube-router and others, NO_PROXY, Linkerd, Submariner,
+kubeadm. A plan in a file is what ` + "`run --from`" + ` carries out, and nothing else; lines may be taken out.`,
 		Example: `  kubectl clusterip renumber plan --range=kubernetes --to=new-range
   kubectl clusterip renumber plan --range=10.96.0.0/24 --to=10.200.0.0/22 -n shop -o plan.yaml`,
 		Args: cli.NoArguments,

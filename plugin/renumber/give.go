@@ -52,6 +52,7 @@ func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr
 	if err != nil {
 		return err
 	}
+	var refused error
 	for range tries {
 		ip, second, err := m.pair(ctx, i, a)
 		switch {
@@ -78,7 +79,7 @@ func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr
 		default:
 			err = m.create(ctx, newSecond(i, s, a, h.Nonce))
 			if allocating(err) { // another writer may have brought the IPAddress back
-				err = batch.Sleep(ctx, askEvery/4)
+				refused, err = err, batch.Sleep(ctx, askEvery/4)
 			}
 		}
 		switch {
@@ -88,6 +89,10 @@ func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr
 		case err != nil:
 			return err
 		}
+	}
+	if refused != nil {
+		return left("the API server does not give %s to a second Service, though no IPAddress has it: one that keeps the legacy bitmap too (Kubernetes 1.33 without the gate DisableAllocatorDualWrite) "+
+			"never does: %v", a, refused)
 	}
 	return left("another client writes the IPAddress of %s all the time", a)
 }

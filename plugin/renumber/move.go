@@ -97,12 +97,8 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 	if err != nil {
 		return err
 	}
-	counts, err := counting(ctx, s, p.Keep)
-	if err != nil {
+	if err := r.count(ctx, a, s, p.Keep); err != nil {
 		return err
-	}
-	if counts {
-		r.drain.Connections = func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
 	}
 	items := p.Services
 	if r.back {
@@ -122,19 +118,27 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 	return moveAll(ctx, a, m, r, items)
 }
 
-// counting reports whether agents count the connections to old addresses, which no other proxy does.
-func counting(ctx context.Context, s *cli.Cluster, keep Keep) (bool, error) {
+// count has agents say whether old addresses are in use, where they can.
+func (r *moving) count(ctx context.Context, a *cli.Session, s *cli.Cluster, keep Keep) error {
+	connections := func(ctx context.Context) (map[netip.Addr]int, error) { return health.FormerConnections(ctx, s) }
 	switch keep {
 	case KeepAgent:
-		if _, err := health.FormerConnections(ctx, s); err != nil {
-			return false, fmt.Errorf("%w; nothing was moved: the plan has the agents serve old addresses (keep: agent)", err)
+		if _, err := connections(ctx); err != nil {
+			return fmt.Errorf("%w; nothing was moved: the plan has the agents serve old addresses (keep: agent)", err)
 		}
-		return true, nil
+		r.drain.Connections = connections
 	case KeepService:
 		agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
-		return len(agents) > 0, err
+		if err != nil {
+			return err
+		}
+		if len(agents) > 0 {
+			r.drain.Connections = connections
+		} else if r.wait && !r.dryRun {
+			a.Say("no agent counts connections: second Services are deleted after --drain (%v), used or not", r.drain.Limit)
+		}
 	}
-	return false, nil
+	return nil
 }
 
 // saySeconds says which Services would be created.

@@ -49,8 +49,12 @@ func (m Mover) prepare(ctx context.Context, i Item) error {
 // take has the API server give an address that a second Service keeps to the first one again, whose
 // next update asks for it. That is between its two updates: the second Service serves on.
 func (m Mover) take(ctx context.Context, i Item, a netip.Addr) error {
+	record, found, err := m.recorded(ctx, i, a)
+	if err != nil {
+		return err
+	}
 	ip, second, err := m.pair(ctx, i, a)
-	if err != nil || !vouches(i, ip, second) {
+	if err != nil || ip == nil || upstream.Service(ip) != record.Second || !vouches(i, ip, second) && (found == nil || !record.of(second)) {
 		return err
 	}
 	if _, err := m.begin(ctx, i, a, second.UID); err != nil {

@@ -53,7 +53,7 @@ var _ = Describe("kubectl clusterip renumber, beside the operator", Label("all")
 	It("has second Services keep old addresses without a word from it, there and back", Label("long"), func(ctx SpecContext) {
 		alone := c
 		c = cluster.Start(ctx, cluster.Options{
-			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120"}, Installed: true, Replicas: 1,
+			Options: framework.Options{ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120", FeatureGates: framework.WithoutDualWrite}, Installed: true, Replicas: 1,
 		})
 		DeferCleanup(func() { c = alone })
 		namespace := newNamespace(ctx)
