@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // place is where a record is.
@@ -13,8 +12,8 @@ type place struct {
 	record  Record
 }
 
-// limit keeps so many former owners of an address. Of the namespace that has most of them the
-// oldest goes; of the oldest one, where several have as many.
+// limit keeps so many former owners of an address. The namespace that has most of them loses its
+// oldest one; where several have as many, the one that has the oldest of all.
 func (s *shard) limit(a netip.Addr, owners int) {
 	for {
 		former := map[string]int{}
@@ -75,7 +74,7 @@ func (s *shard) shrink(to int) {
 // most is the namespace that has most.
 func most(bytes map[string]int) (namespace string) {
 	for one, n := range bytes {
-		if c := cmp.Compare(n, bytes[namespace]); namespace == "" || c > 0 || c == 0 && strings.Compare(one, namespace) < 0 {
+		if c := cmp.Compare(n, bytes[namespace]); namespace == "" || c > 0 || c == 0 && one < namespace {
 			namespace = one
 		}
 	}
