@@ -40,8 +40,9 @@ var kept = []string{
 	corev1.LabelMetadataName, "ipaddress.kubernetes.io", "service.kubernetes.io",
 }
 
-// sized are annotations of which only the size is kept: parts of a spec, labels of nodes.
-var sized = []string{v1alpha1.AnnotationRenumbering, v1alpha1.AnnotationEndpointWeights}
+// sized are annotations of which only the size is kept: parts of a spec, labels of nodes, the name
+// of another Service.
+var sized = []string{v1alpha1.AnnotationRenumbering, v1alpha1.AnnotationEndpointWeights, v1alpha1.AnnotationSecondOf, v1alpha1.AnnotationHandover}
 
 // keep leaves of labels or annotations what matters, and cuts it.
 func keep(meta map[string]any, which string, chosen map[string]bool) {
