@@ -108,7 +108,7 @@ func sillyInputs(t *testing.T) map[string]silly {
 		"contexts that steer a terminal":           {[]string{"--contexts=\x1b[2J"}, "the kubeconfig has no context", "contexts"},
 		"a port that is none":                      {[]string{"--port=99999"}, "invalid argument", "port"},
 		"less patience than none":                  {[]string{"--drain=-1s"}, "must not be negative", "drain"},
-		"who keeps what, and is none":              {[]string{"--keep=tight"}, `--keep "tight" is none of agent, externalIPs, none`, "keep"},
+		"who keeps what, and is none":              {[]string{"--keep=tight"}, `--keep "tight" is none of agent, externalIPs, service, none`, "keep"},
 		"an archive in no folder":                  {[]string{"--archive=/none/x"}, "--archive /none/x: there is no folder /none", "archive"},
 		"a Service without a name":                 {[]string{"--include=web"}, `--include: "web" names no Service`, "include"},
 		"node ports that are none":                 {[]string{"--node-port-range=0-70000"}, `"0-70000" is no range of ports`, "node-port-range"},
