@@ -41,10 +41,10 @@ func TestHasNameOfSecond(t *testing.T) {
 		second, first string
 		want          bool
 	}{
-		{SecondName("web", "0123456789"), "web", true}, {SecondName(long, "0123456789"), long, true}, {SecondName("web", "0123456789"), "db", false},
+		{v1alpha1.SecondName("web", "0123456789"), "web", true}, {v1alpha1.SecondName(long, "0123456789"), long, true}, {v1alpha1.SecondName("web", "0123456789"), "db", false},
 		{"web-former-", "web", false}, {"web-former-012345678", "web", false}, {"web", "web", false}, {"", "", false}, {"-former-0123456789", "", true},
 	} {
-		if got := HasNameOfSecond(tc.second, tc.first); got != tc.want || len(tc.second) > 63 {
+		if got := v1alpha1.HasNameOfSecond(tc.second, tc.first); got != tc.want || len(tc.second) > 63 {
 			t.Errorf("%s of %s: %v", tc.second, tc.first, got)
 		}
 	}
