@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -27,4 +29,21 @@ func BeingRenumbered(s *corev1.Service) bool {
 	default:
 		return false
 	}
+}
+
+// secondInfix is between the name of a Service, as far as there is room, and ten digits in the name
+// of a second one that keeps its old address.
+const secondInfix, secondDigits = "-former-", 10
+
+// SecondName is the name of a second Service. digits are ten hexadecimal digits.
+func SecondName(first, digits string) string {
+	const most = 63 - len(secondInfix) - secondDigits
+	return first[:min(len(first), most)] + secondInfix + digits
+}
+
+// HasNameOfSecond reports whether a Service has the name of a second one of another, as any tenant
+// may call its Service.
+func HasNameOfSecond(second, first string) bool {
+	at := len(second) - secondDigits
+	return at > 0 && strings.HasSuffix(second[:at], secondInfix) && SecondName(first, second[at:]) == second
 }

@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,21 @@ func TestBeingRenumbered(t *testing.T) {
 		s.Annotations, s.Status.LoadBalancer.Ingress = tc.annotations, tc.ingress
 		if got := v1alpha1.BeingRenumbered(s); got != tc.want {
 			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestHasNameOfSecond(t *testing.T) {
+	long := strings.Repeat("a", 63)
+	for _, tc := range []struct {
+		second, first string
+		want          bool
+	}{
+		{v1alpha1.SecondName("web", "0123456789"), "web", true}, {v1alpha1.SecondName(long, "0123456789"), long, true}, {v1alpha1.SecondName("web", "0123456789"), "db", false},
+		{"web-former-", "web", false}, {"web-former-012345678", "web", false}, {"web", "web", false}, {"", "", false}, {"-former-0123456789", "", true},
+	} {
+		if got := v1alpha1.HasNameOfSecond(tc.second, tc.first); got != tc.want || len(tc.second) > 63 {
+			t.Errorf("%s of %s: %v", tc.second, tc.first, got)
 		}
 	}
 }

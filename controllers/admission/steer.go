@@ -155,11 +155,18 @@ func (h *ServiceSteerer) choiceOf(ctx context.Context, a netip.Addr, subject typ
 		c.coolDown = &r
 	}
 	for _, other := range h.Index.Claims(a) {
-		if other != subject && h.holds(ctx, other, a) {
+		if other != subject && !mayHandOver(other, subject) && h.holds(ctx, other, a) {
 			c.holder = other
 		}
 	}
 	return c
+}
+
+// mayHandOver reports whether renumbering may give an address of one Service to the other, which is
+// a second one of it by its name, or back. Both are of one tenant, and the API server still refuses
+// the address unless its IPAddress was deleted for that.
+func mayHandOver(a, b types.NamespacedName) bool {
+	return a.Namespace == b.Namespace && (v1alpha1.HasNameOfSecond(a.Name, b.Name) || v1alpha1.HasNameOfSecond(b.Name, a.Name))
 }
 
 // holds asks the API server whether a Service has an address; false if it cannot be asked. The

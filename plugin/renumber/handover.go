@@ -3,6 +3,7 @@ package renumber
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -76,11 +77,18 @@ func (h handover) policy() *admissionregistrationv1.ValidatingAdmissionPolicy {
 			Validations: []admissionregistrationv1.Validation{{
 				Expression: fmt.Sprintf(`has(object.spec.parentRef.namespace) && object.spec.parentRef.namespace + "/" + object.spec.parentRef.name in [%s, %s]`,
 					strconv.Quote(h.First.String()), strconv.Quote(h.Second.String())),
-				Message: "this moment kubectl clusterip renumber hands the address over from one Service to another: try again",
+				Message: fmt.Sprintf("this moment kubectl clusterip renumber hands the address over from one Service to another: try again (%s)", h.tag()),
 				Reason:  new(metav1.StatusReasonForbidden),
 			}},
 		},
 	}
+}
+
+// tag tells the policy of this handover from that of one a moment ago, which an API server may still
+// follow. It is in the answers that tenants get, and says nothing of the nonce.
+func (h handover) tag() string {
+	sum := sha256.Sum256([]byte(h.Nonce))
+	return fmt.Sprintf("handover %x", sum[:8])
 }
 
 func (h handover) binding() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
@@ -229,8 +237,10 @@ func (m Mover) tried(ctx context.Context, h handover) (refused bool, answer, err
 	switch {
 	case !apierrors.IsForbidden(answer):
 		return false, answer, nil
-	case strings.Contains(answer.Error(), recordName(h.Address)):
+	case strings.Contains(answer.Error(), h.tag()):
 		return true, answer, nil
+	case strings.Contains(answer.Error(), recordName(h.Address)):
+		return false, answer, nil
 	}
 	return false, answer, fmt.Errorf("trying whether %s is kept from other Services: %w", h.Address, answer)
 }

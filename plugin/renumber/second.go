@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -26,9 +25,7 @@ const managedByEndpointSliceController = "endpointslice-controller.k8s.io"
 // a Service of that name is ours only if it proves itself.
 func secondName(i Item, a netip.Addr) types.NamespacedName {
 	sum := sha256.Sum256([]byte(string(i.UID) + "/" + a.String()))
-	suffix := fmt.Sprintf("-former-%x", sum[:5])
-	first := i.Name[:min(len(i.Name), validation.DNS1035LabelMaxLength-len(suffix))]
-	return types.NamespacedName{Namespace: i.Namespace, Name: first + suffix}
+	return types.NamespacedName{Namespace: i.Namespace, Name: v1alpha1.SecondName(i.Name, fmt.Sprintf("%x", sum[:5]))}
 }
 
 // firstOf is the value of v1alpha1.AnnotationSecondOf for the second Services of an item.

@@ -11,6 +11,8 @@ import (
 )
 
 var _ = Describe("kubectl clusterip renumber kept", Label("all"), func() {
+	AfterEach(forget)
+
 	It("lists what renumbering has created and nothing else, and deletes what is old enough", func(ctx SpecContext) {
 		was, file := one(ctx, selecting, bySecond)
 		run := renumber(ctx, "run", "--from", file, "--wait=false")
