@@ -84,8 +84,8 @@ func (h handover) policy() *admissionregistrationv1.ValidatingAdmissionPolicy {
 	}
 }
 
-// tag tells the policy of this handover from that of one a moment ago, which an API server may still
-// follow. It is in the answers that tenants get, and says nothing of the nonce.
+// tag tells the policy of this handover from that of one a moment ago, which an API server may
+// still follow. It is in the answers that tenants get, and says nothing of the nonce.
 func (h handover) tag() string {
 	sum := sha256.Sum256([]byte(h.Nonce))
 	return fmt.Sprintf("handover %x", sum[:8])
