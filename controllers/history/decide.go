@@ -102,7 +102,8 @@ func ofIPAddress(before, now *networkingv1.IPAddress, at time.Time) (c change) {
 
 // beside is the record of an IPAddress that keeps an address for a Service beside its ClusterIPs.
 func beside(o *networkingv1.IPAddress, at time.Time) (r history.Record, ok bool) {
-	if o == nil || !upstream.OwnedByOperator(o) || upstream.Service(o).Name == "" {
+	// A second Service has its address as its ClusterIP, whatever holds its IPAddress for a moment.
+	if o == nil || !upstream.OwnedByOperator(o) || upstream.Service(o).Name == "" || o.Labels[v1alpha1.LabelPurpose] == v1alpha1.PurposeSecond {
 		return r, false
 	}
 	a, err := netip.ParseAddr(o.Name)

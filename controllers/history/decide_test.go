@@ -91,6 +91,8 @@ func TestIPAddresses(t *testing.T) {
 			forged.Annotations[v1alpha1.AnnotationServiceUID] = "u created 2020-01-01T00:00:00Z\n10.96.0.8 bank/api"
 			nameless := additional.DeepCopy()
 			nameless.Spec.ParentRef.Name = "web u\n10.96.0.8 bank/api"
+			second := former.DeepCopy()
+			second.Labels[v1alpha1.LabelPurpose] = v1alpha1.PurposeSecond
 			reserved := additional.DeepCopy()
 			reserved.Spec.ParentRef = &networkingv1.ParentReference{Group: v1alpha1.Prefix, Resource: "servicecidrpolicies", Name: "p"}
 			for name, tc := range map[string]struct {
@@ -104,6 +106,7 @@ func TestIPAddresses(t *testing.T) {
 				"with a forged name":    {now: nameless},
 				"additional, unchanged": {before: additional, now: additional.DeepCopy()},
 				"additional, gone":      {before: additional, want: []string{a + " shop/web u additional 2026-11-28T12:00:00Z released 2026-11-28T13:00:00Z"}},
+				"of a second Service":   {before: apiServers, now: second},
 				"to be renumbered":      {before: apiServers, now: held},
 				"let go of":             {before: held, now: former, want: []string{a + " shop/web - former 2026-11-28T12:01:00Z"}},
 				"free at last":          {before: former, want: []string{a + " shop/web - former 2026-11-28T12:01:00Z released 2026-11-28T13:00:00Z"}},

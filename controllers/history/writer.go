@@ -22,7 +22,7 @@ const (
 	together = 2 * time.Second
 	// pace is the pause between two writes. A ConfigMap has 128 KiB at most, and so has a second.
 	pace = time.Second
-	// longestPause is the pause after writes that fail again and again.
+	// longestPause is how long a ConfigMap waits that fails again and again.
 	longestPause = time.Minute
 	// atEnd is how long a replica that ends takes to write what is not written.
 	atEnd = 5 * time.Second
@@ -34,26 +34,33 @@ type page struct {
 	read bool
 	// version is the one that a write replaces; empty where there is no ConfigMap.
 	version string
+	// pause is how long it waits after it failed, again until when: one that an admin has made
+	// immutable, or that no role names, keeps no other one waiting.
+	pause time.Duration
+	again time.Time
+}
+
+// fails has a page wait, ever longer.
+func (p *page) fails(now time.Time) {
+	p.read = false // another client may have written or deleted it
+	p.pause = min(max(2*p.pause, pace), longestPause)
+	p.again = now.Add(p.pause)
 }
 
 // write writes what changes until ctx ends, and then what is left.
 func (r *Recorder) write(ctx context.Context) {
-	pause := pace
 	for ctx.Err() == nil {
 		did, err := r.step(ctx, r.Clock.Now().Add(-together))
 		switch {
 		case err != nil && ctx.Err() == nil:
-			r.log.log.Error(err, "The history of addresses could not be written; it is tried again", "pause", pause.String())
+			r.log.log.Error(err, "The history of addresses could not be written; it is tried again")
 			metrics.HistoryWrites.WithLabelValues("failed").Inc()
 		case did == readPage: // all of them at once
 			continue
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-		if pause = pace; err != nil {
-			pause = min(2*pause, longestPause)
+		case <-time.After(pace):
 		}
 	}
 	r.finish(context.WithoutCancel(ctx))
@@ -65,7 +72,8 @@ func (r *Recorder) finish(ctx context.Context) {
 	ctx, end := context.WithTimeout(ctx, atEnd)
 	defer end()
 	for {
-		if did, err := r.step(ctx, r.Clock.Now()); did == nothing || err != nil {
+		did, err := r.step(ctx, r.Clock.Now())
+		if did == nothing || err != nil && ctx.Err() != nil {
 			return
 		}
 	}
@@ -83,18 +91,24 @@ const (
 // step reads a ConfigMap that was not read, or writes the one that waits longest, if that is since
 // before a time.
 func (r *Recorder) step(ctx context.Context, before time.Time) (done, error) {
+	now := r.Clock.Now()
 	for shard := range r.pages {
-		if !r.pages[shard].read {
-			return readPage, r.readPage(ctx, shard)
+		p := &r.pages[shard]
+		if p.read || now.Before(p.again) {
+			continue
 		}
+		err := r.readPage(ctx, shard)
+		if err != nil {
+			p.fails(now)
+		}
+		return readPage, err
 	}
 	r.mu.Lock()
-	shard, since := r.ledger.Due()
+	shard, since := r.ledger.Due(func(shard int) bool { return r.pages[shard].read })
 	if shard < 0 || since.After(before) {
 		r.mu.Unlock()
 		return nothing, nil
 	}
-	now := r.Clock.Now()
 	content := r.ledger.Page(shard, now)
 	r.ledger.Written(shard)
 	r.mu.Unlock()
@@ -104,7 +118,7 @@ func (r *Recorder) step(ctx context.Context, before time.Time) (done, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.ledger.Touch(shard, since)
-		r.pages[shard].read = false // another client may have written or deleted it
+		r.pages[shard].fails(now)
 	}
 	return wrotePage, err
 }
@@ -115,7 +129,7 @@ func (r *Recorder) readPage(ctx context.Context, shard int) error {
 	if err != nil {
 		return err
 	}
-	now := page{read: true}
+	now := page{read: true, pause: r.pages[shard].pause} // until a write goes through
 	var content history.Page
 	if o != nil {
 		now.version = o.ResourceVersion
@@ -142,7 +156,7 @@ func (r *Recorder) writePage(ctx context.Context, shard int, content history.Pag
 	if o.ResourceVersion == nil {
 		return errors.New("the API server does not say which version it has written")
 	}
-	r.pages[shard].version = *o.ResourceVersion
+	r.pages[shard].version, r.pages[shard].pause = *o.ResourceVersion, 0
 	metrics.HistoryWrites.WithLabelValues("written").Inc()
 	return nil
 }

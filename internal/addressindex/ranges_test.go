@@ -90,7 +90,8 @@ func TestOverlapsAgainstAnOracle(t *testing.T) {
 	for step := range 2000 {
 		name := fmt.Sprint("n-", r.IntN(6))
 		before := nodes[name]
-		if delete(nodes, name); r.IntN(3) > 0 {
+		delete(nodes, name)
+		if r.IntN(3) > 0 {
 			nodes[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: []string{some().String(), some().String()}}}
 		}
 		l.nodeChanged(cmp.Or(before, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}), nodes[name], false)

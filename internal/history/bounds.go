@@ -63,7 +63,8 @@ func (s *shard) shrink(to int) {
 			largest := most(bytes)
 			victim := of[largest][0]
 			of[largest] = of[largest][1:]
-			if bytes[largest] -= size(victim.record); len(of[largest]) == 0 {
+			bytes[largest] -= size(victim.record)
+			if len(of[largest]) == 0 {
 				delete(bytes, largest)
 			}
 			s.drop(victim.address, slices.Index(s.records[victim.address], victim.record))

@@ -71,11 +71,12 @@ func (l *Ledger) Page(shard int, now time.Time) Page {
 	return p
 }
 
-// Due returns the shard that waits longest to be written, and since when; -1 if none does.
-func (l *Ledger) Due() (shard int, since time.Time) {
+// Due returns, of those that may be written, the shard that waits longest, and since when; -1 if
+// none does.
+func (l *Ledger) Due(may func(shard int) bool) (shard int, since time.Time) {
 	shard = -1
 	for i := range l.shards {
-		if t := l.shards[i].changed; !t.IsZero() && (shard < 0 || t.Before(since)) {
+		if t := l.shards[i].changed; !t.IsZero() && (shard < 0 || t.Before(since)) && may(i) {
 			shard, since = i, t
 		}
 	}

@@ -25,7 +25,7 @@ func merged(a netip.Addr, written Page, seen ...Record) *Ledger {
 
 func expectDue(t *testing.T, l *Ledger, want bool) {
 	t.Helper()
-	if shard, _ := l.Due(); (shard >= 0) != want {
+	if shard, _ := l.Due(all); (shard >= 0) != want {
 		t.Errorf("to be written: %v, want %v", shard >= 0, want)
 	}
 }

@@ -49,9 +49,11 @@ func (p Page) Data() map[string]string {
 // records, it returns all that are.
 func ReadPage(data map[string]string) (p Page, err error) {
 	var errs []error
-	if p.Seen, err = time.Parse(time.RFC3339, data[keySeen]); err != nil {
-		errs = append(errs, fmt.Errorf("reading until when the history is complete: %w", err))
+	seen, spoilt := time.Parse(time.RFC3339, data[keySeen])
+	if spoilt != nil {
+		errs = append(errs, fmt.Errorf("reading until when the history is complete: %w", spoilt))
 	}
+	p.Seen = seen
 	for line := range strings.Lines(data[keyOwners]) {
 		r, err := parse(strings.TrimSpace(line))
 		if err != nil {
@@ -59,6 +61,9 @@ func ReadPage(data map[string]string) (p Page, err error) {
 			continue
 		}
 		p.Records = append(p.Records, r)
+		if spoilt != nil && r.last().After(p.Seen) { // at least until then
+			p.Seen = r.last()
+		}
 	}
 	return p, errors.Join(errs[:min(len(errs), 3)]...)
 }
