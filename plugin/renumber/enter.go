@@ -78,11 +78,9 @@ func (m Mover) enterWith(ctx context.Context, i Item, s *corev1.Service, was *re
 		if err := m.unhold(ctx, i, a); err != nil {
 			return nil, err
 		}
-		if m.Keep == KeepService {
-			if err := m.take(ctx, i, a); err != nil {
-				return nil, err
-			}
-		}
+	}
+	if _, err := m.takeAll(ctx, i, with); err != nil {
+		return nil, err
 	}
 	return write(ctx, next)
 }
@@ -102,6 +100,12 @@ func (m Mover) patient(i Item) updater {
 			out, err := m.update(ctx, s)
 			if !apierrors.IsInvalid(err) || try == attempts {
 				return out, err
+			}
+			// The operator's repair writes the IPAddress of a second Service anew within 50 ms.
+			if taken, failed := m.takeAll(ctx, i, i.New); failed != nil {
+				return out, errors.Join(err, failed)
+			} else if taken {
+				continue
 			}
 			if others, failed := m.sweep(ctx, i, i.New, try == orphaned); failed != nil || others {
 				return out, errors.Join(err, failed)

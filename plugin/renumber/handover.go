@@ -28,9 +28,9 @@ import (
 //
 // To a new Service the API server gives an address only if no IPAddress has it, so that of the
 // other Service is deleted first, a few milliseconds before. For that long every Service could be
-// given the address: a ValidatingAdmissionPolicy refuses the IPAddress to all but the two. It
-// forbids neither of them, as the API server's own repair writes for both, and does not start if it
-// is refused that.
+// given the address: a ValidatingAdmissionPolicy refuses the IPAddress to all but the two. To API
+// servers it forbids neither of them: their own repair writes for both, and they do not start if it
+// is refused that. The operator's repair, which is faster, has to wait.
 //
 // The policy is the record, too: no tenant reads or writes it. It has no parameters: an API server
 // of 1.37 never again reads ConfigMaps as such once the last binding that has some is deleted.
@@ -75,8 +75,9 @@ func (h handover) policy() *admissionregistrationv1.ValidatingAdmissionPolicy {
 				},
 			}}},
 			Validations: []admissionregistrationv1.Validation{{
-				Expression: fmt.Sprintf(`has(object.spec.parentRef.namespace) && object.spec.parentRef.namespace + "/" + object.spec.parentRef.name in [%s, %s]`,
-					strconv.Quote(h.First.String()), strconv.Quote(h.Second.String())),
+				Expression: fmt.Sprintf(`has(object.spec.parentRef.namespace) && object.spec.parentRef.namespace + "/" + object.spec.parentRef.name in [%s, %s] && `+
+					`(request.userInfo.username == "system:apiserver" || has(request.options.fieldManager) && request.options.fieldManager == %s)`,
+					strconv.Quote(h.First.String()), strconv.Quote(h.Second.String()), strconv.Quote(v1alpha1.ManagerRenumbering)),
 				Message: fmt.Sprintf("this moment kubectl clusterip renumber hands the address over from one Service to another: try again (%s)", h.tag()),
 				Reason:  new(metav1.StatusReasonForbidden),
 			}},

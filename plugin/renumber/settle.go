@@ -47,20 +47,39 @@ func (m Mover) prepare(ctx context.Context, i Item) error {
 }
 
 // take has the API server give an address that a second Service keeps to the first one again, whose
-// next update asks for it. That is between its two updates: the second Service serves on.
-func (m Mover) take(ctx context.Context, i Item, a netip.Addr) error {
+// next update asks for it, and reports whether it was so. That is between its two updates: the
+// second Service serves on.
+func (m Mover) take(ctx context.Context, i Item, a netip.Addr) (taken bool, err error) {
 	record, found, err := m.recorded(ctx, i, a)
 	if err != nil {
-		return err
+		return false, err
 	}
 	ip, second, err := m.pair(ctx, i, a)
 	if err != nil || ip == nil || upstream.Service(ip) != record.Second || !vouches(i, ip, second) && (found == nil || !record.of(second)) {
-		return err
+		return false, err
 	}
 	if _, err := m.begin(ctx, i, a, second.UID); err != nil {
-		return err
+		return false, err
 	}
-	return m.free(ctx, ip)
+	if err := m.free(ctx, ip); !errors.Is(err, batch.ErrMoved) {
+		return true, err
+	}
+	return true, nil // the next try finds what has become of it
+}
+
+// takeAll is take for several addresses, and reports whether any was taken.
+func (m Mover) takeAll(ctx context.Context, i Item, all []netip.Addr) (taken bool, err error) {
+	if m.Keep != KeepService {
+		return false, nil
+	}
+	for _, a := range all {
+		one, err := m.take(ctx, i, a)
+		if err != nil {
+			return taken, err
+		}
+		taken = taken || one
+	}
+	return taken, nil
 }
 
 // seconds ends the handovers of an item: each address is of one Service and its IPAddress names
