@@ -4,14 +4,17 @@ package socketlb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
@@ -149,6 +152,11 @@ func port(name string, at netip.Addr, endpoints ...netip.AddrPort) *model.Servic
 	}
 }
 
+// gone is the Delta that takes a Service away.
+func gone(name string, f model.Family) model.Delta {
+	return model.Delta{Globals: &model.Globals{Family: f}, Ports: map[model.PortName]*model.ServicePort{port(name, vip(f, 1)).Name: nil}}
+}
+
 // set is the Delta that gives ports.
 func set(all ...*model.ServicePort) model.Delta {
 	d := model.Delta{Ports: map[model.PortName]*model.ServicePort{}}
@@ -216,8 +224,9 @@ func (h *host) socket(six bool, flags int) *client {
 	fd, err := unix.Socket(domain, unix.SOCK_STREAM|flags, 0)
 	h.must(err)
 	h.must(unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}))
-	h.t.Cleanup(func() { _ = unix.Close(fd) })
-	return &client{h, fd, six}
+	c := &client{h, fd, six}
+	h.t.Cleanup(func() { _ = unix.Close(c.fd) })
+	return c
 }
 
 func (c *client) connect(to netip.AddrPort) error { return unix.Connect(c.fd, sockaddr(to, c.six)) }
@@ -230,12 +239,106 @@ func (c *client) peer() netip.AddrPort {
 	return addrPort(a)
 }
 
-// served is where the server sees itself, which a connection of this host tells by its other end.
-func (c *client) own() netip.AddrPort {
+// disconnect has the socket be as if it had never connected.
+func (c *client) disconnect() {
 	c.t.Helper()
-	a, err := unix.Getsockname(c.fd)
-	c.must(err)
-	return addrPort(a)
+	var unspecified [16]byte
+	if _, _, problem := unix.Syscall(unix.SYS_CONNECT, uintptr(c.fd), uintptr(unsafe.Pointer(&unspecified)), uintptr(len(unspecified))); problem != 0 {
+		c.t.Fatal(problem)
+	}
+}
+
+// connects makes connections, which have to succeed.
+func (h *host) connects(to netip.AddrPort, times int) {
+	h.t.Helper()
+	for range times {
+		c := h.socket(to.Addr().Is6(), 0)
+		h.must(c.connect(to))
+		h.must(unix.Close(c.fd))
+		c.fd = -1
+	}
+}
+
+// leaves wants connections not to be translated: there is no route to virtual IPs.
+func (h *host) leaves(to netip.AddrPort) {
+	h.t.Helper()
+	for _, six := range []bool{false, true} {
+		if !six && to.Addr().Is6() {
+			continue
+		}
+		if err := h.socket(six, 0).connect(to); !errors.Is(err, unix.ENETUNREACH) {
+			h.t.Fatalf("to %s (IPv6 socket %v): %v, and it should be left to rules", to, six, err)
+		}
+	}
+}
+
+// wants is reaches or leaves.
+func (h *host) wants(who string, to netip.AddrPort, s *server, translated bool) {
+	h.t.Helper()
+	h.t.Log("as " + who)
+	if translated {
+		h.reaches(to, s)
+	} else {
+		h.leaves(to)
+	}
+}
+
+// inside connects in a network namespace without any route: what is translated is noted, and shows.
+func (h *host) inside(to netip.AddrPort, translated bool) error {
+	fd, err := unix.Socket(map[bool]int{false: unix.AF_INET, true: unix.AF_INET6}[to.Addr().Is6()], unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	taken := func() (n uint64) {
+		for _, all := range h.backends[model.FamilyOf(to.Addr())].Taken() {
+			n += all
+		}
+		return n
+	}
+	before := taken()
+	_ = unix.Connect(fd, sockaddr(to, to.Addr().Is6())) // there is no route
+	if now := taken(); (now > before) != translated {
+		return fmt.Errorf("of another network namespace %d connections were translated, want %v", now-before, translated)
+	}
+	return nil
+}
+
+// load makes connections until it is stopped, and tells how many, and the first error.
+func (h *host) load(to netip.AddrPort) (stop func() (int64, error)) {
+	var n atomic.Int64
+	var failed atomic.Pointer[error]
+	ended := make(chan struct{})
+	var loops sync.WaitGroup
+	for range 4 {
+		loops.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				n.Add(1)
+				fd, err := unix.Socket(map[bool]int{false: unix.AF_INET, true: unix.AF_INET6}[to.Addr().Is6()], unix.SOCK_STREAM, 0)
+				if err == nil {
+					_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+					err = unix.Connect(fd, sockaddr(to, to.Addr().Is6()))
+					_ = unix.Close(fd)
+				}
+				if err != nil {
+					failed.CompareAndSwap(nil, &err)
+				}
+			}
+		})
+	}
+	return func() (int64, error) {
+		close(ended)
+		loops.Wait()
+		if err := failed.Load(); err != nil {
+			return n.Load(), *err
+		}
+		return n.Load(), nil
+	}
 }
 
 // reaches wants a new connection of each kind of socket to arrive, and to be told the front.
@@ -265,6 +368,9 @@ func (h *host) reaches(to netip.AddrPort, s *server) {
 		})
 	}
 }
+
+// settle waits for what is under way.
+func (h *host) settle() { time.Sleep(20 * time.Millisecond) }
 
 func (h *host) eventually(question func() error) {
 	h.t.Helper()
