@@ -304,40 +304,68 @@ func (h *host) inside(to netip.AddrPort, translated bool) error {
 	return nil
 }
 
-// load makes connections until it is stopped, and tells how many, and the first error.
-func (h *host) load(to netip.AddrPort) (stop func() (int64, error)) {
-	var n atomic.Int64
-	var failed atomic.Pointer[error]
-	ended := make(chan struct{})
-	var loops sync.WaitGroup
-	for range 4 {
-		loops.Go(func() {
+// load makes connections until it is stopped.
+type load struct {
+	*host
+	to     netip.AddrPort
+	n      atomic.Int64
+	failed atomic.Pointer[error]
+	rounds [4]atomic.Int64 // connections of each loop that have ended
+	ended  chan struct{}
+	loops  sync.WaitGroup
+}
+
+func (h *host) load(to netip.AddrPort) *load {
+	l := &load{host: h, to: to, ended: make(chan struct{})}
+	for i := range l.rounds {
+		l.loops.Go(func() {
 			for {
 				select {
-				case <-ended:
+				case <-l.ended:
 					return
 				default:
 				}
-				n.Add(1)
-				fd, err := unix.Socket(map[bool]int{false: unix.AF_INET, true: unix.AF_INET6}[to.Addr().Is6()], unix.SOCK_STREAM, 0)
-				if err == nil {
-					_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-					err = unix.Connect(fd, sockaddr(to, to.Addr().Is6()))
-					_ = unix.Close(fd)
+				if err := l.one(); err != nil {
+					l.failed.CompareAndSwap(nil, &err)
 				}
-				if err != nil {
-					failed.CompareAndSwap(nil, &err)
-				}
+				l.n.Add(1)
+				l.rounds[i].Add(1)
 			}
 		})
 	}
-	return func() (int64, error) {
-		close(ended)
-		loops.Wait()
-		if err := failed.Load(); err != nil {
-			return n.Load(), *err
-		}
-		return n.Load(), nil
+	return l
+}
+
+func (l *load) one() error {
+	fd, err := unix.Socket(map[bool]int{false: unix.AF_INET, true: unix.AF_INET6}[l.to.Addr().Is6()], unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	return errors.Join(unix.Connect(fd, sockaddr(l.to, l.to.Addr().Is6())), unix.Close(fd))
+}
+
+// pass waits until no connect() is under way that had begun before.
+func (l *load) pass() {
+	l.t.Helper()
+	for i := range l.rounds {
+		at := l.rounds[i].Load()
+		l.eventually(func() error {
+			if l.rounds[i].Load() < at+1 {
+				return errors.New("a connect() does not return")
+			}
+			return nil
+		})
+	}
+}
+
+// stop ends the load, and wants all connections to have succeeded.
+func (l *load) stop() {
+	l.t.Helper()
+	close(l.ended)
+	l.loops.Wait()
+	if err := l.failed.Load(); err != nil || l.n.Load() == 0 {
+		l.t.Errorf("of %d connections failed: %v", l.n.Load(), *err)
 	}
 }
 
@@ -368,9 +396,6 @@ func (h *host) reaches(to netip.AddrPort, s *server) {
 		})
 	}
 }
-
-// settle waits for what is under way.
-func (h *host) settle() { time.Sleep(20 * time.Millisecond) }
 
 func (h *host) eventually(question func() error) {
 	h.t.Helper()
