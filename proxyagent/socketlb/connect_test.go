@@ -222,3 +222,30 @@ func TestMapsGrow(t *testing.T) {
 		h.reaches(front(f, 3001), s)
 	})
 }
+
+// TestMultipathTCP has subflows that are TCP, of a socket that is not. It is left to rules, or told
+// the front: nothing in between.
+func TestMultipathTCP(t *testing.T) {
+	each(t, func(h *host, f model.Family) {
+		s := h.serve(f, 1)
+		h.sync(set(port("web", vip(f, 1), s.at)))
+		domain := unix.AF_INET
+		if f == model.IPv6 {
+			domain = unix.AF_INET6
+		}
+		fd, err := unix.Socket(domain, unix.SOCK_STREAM, unix.IPPROTO_MPTCP)
+		if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ENOPROTOOPT) {
+			return // the kernel has none
+		}
+		h.must(err)
+		c := &client{h, fd, f == model.IPv6}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		switch err := c.connect(front(f, 1)); {
+		case errors.Is(err, unix.ENETUNREACH): // rules
+		case err != nil:
+			t.Error(err)
+		case c.peer() != front(f, 1):
+			t.Errorf("getpeername is %s", c.peer())
+		}
+	})
+}
