@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -37,8 +38,9 @@ type Backend struct {
 	translator *Translator
 	memory     *memory
 
-	order sync.Mutex // one Sync, or what follows a Check, at a time; it comes before mu
-	begun bool       // a Sync has
+	order   sync.Mutex // one Sync, or what follows a Check, at a time; it comes before mu
+	begun   bool       // a Sync has
+	localAt time.Time  // when the addresses of the node were last read
 
 	mu    sync.Mutex // for table, and for the memory; not held while Next writes
 	table *fronts.Table
@@ -85,8 +87,13 @@ func (b *Backend) extend(ctx context.Context, problem error) {
 			withheld[d.Port] = true
 		}
 	}
+	local, problemLocal := b.local()
+	problem = errors.Join(problem, problemLocal)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if local != nil {
+		b.table.SetLocal(local)
+	}
 	b.table.Withhold(withheld)
 	problem = errors.Join(problem, b.table.Reduce(b.memory, time.Now()), b.table.Extend(b.memory, time.Now()))
 	log, told := logr.FromContextOrDiscard(ctx).WithValues("family", b.memory.family), ""
@@ -101,6 +108,23 @@ func (b *Backend) extend(ctx context.Context, problem error) {
 		b.left = left > 0
 		log.Info("Fronts for which the maps of connections at connect() have no room are served by rules", "fronts", left)
 	}
+}
+
+// localPeriod is how often the addresses of the node are read.
+const localPeriod = 5 * time.Second
+
+// local are the addresses of the node, nil if they are not to be read yet, or cannot be.
+func (b *Backend) local() (map[netip.Addr]bool, error) {
+	read := b.translator.options.LocalAddrs
+	if read == nil || time.Since(b.localAt) < localPeriod {
+		return nil, nil
+	}
+	b.localAt = time.Now()
+	all, err := read()
+	if err != nil {
+		return nil, fmt.Errorf("reading the addresses of the interfaces: %w", err)
+	}
+	return model.SetOf(all), nil
 }
 
 // Check is Next's. A port that Next has begun to serve, or cannot any more, is taken up.

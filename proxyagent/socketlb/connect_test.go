@@ -249,3 +249,25 @@ func TestMultipathTCP(t *testing.T) {
 		}
 	})
 }
+
+// TestASocketBoundToLoopback is left to rules, which give it an address that can be answered.
+func TestASocketBoundToLoopback(t *testing.T) {
+	each(t, func(h *host, f model.Family) {
+		s := h.serve(f, 1)
+		h.sync(set(port("web", vip(f, 1), s.at)))
+		for _, six := range []bool{false, true} {
+			if !six && f == model.IPv6 {
+				continue
+			}
+			for address, left := range map[netip.Addr]bool{network.Loopback(f): true, s.at.Addr(): false} {
+				c := h.socket(six, 0)
+				h.must(unix.Bind(c.fd, sockaddr(netip.AddrPortFrom(address, 0), six)))
+				before := h.backends[f].Taken()[port("web", vip(f, 1)).Name.Service]
+				_ = c.connect(front(f, 1)) // there is no route from loopback
+				if taken := h.backends[f].Taken()[port("web", vip(f, 1)).Name.Service]; (taken == before) != left {
+					t.Errorf("bound to %s (IPv6 socket %v) %d connections were translated", address, six, taken-before)
+				}
+			}
+		}
+	})
+}

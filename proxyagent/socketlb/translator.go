@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,8 @@ type Options struct {
 	Scope Scope
 	// CgroupRoot is the folder where the machine's cgroups are. Scopes host and all begin there.
 	CgroupRoot string
+	// LocalAddrs lists the node's addresses. Those that are virtual IPs too are left to rules; nil: none.
+	LocalAddrs func() ([]netip.Addr, error)
 }
 
 // Translator has programs at connect() lead connections to endpoints. Make it with [Open], make a
