@@ -33,7 +33,7 @@ func TestWhatGoesLeavesTheMapsFirst(t *testing.T) {
 	})
 }
 
-// TestWhatComesWaitsForRules that fail, and comes with the next try, which has no change of its own.
+// TestWhatComesWaitsForRules that fail, and comes with the next try, which has no own change.
 func TestWhatComesWaitsForRules(t *testing.T) {
 	each(t, func(h *host, f model.Family) {
 		s := h.serve(f, 1)

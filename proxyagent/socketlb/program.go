@@ -191,7 +191,7 @@ func (c code) choose(f model.Family) asm.Instructions {
 }
 
 // takeTurn adds R0 to the turns of the slot at R8, and has R0 be what they were before. The library
-// (v0.22.0) encodes a zero for the operation, which is to add and return nothing, unless it is told.
+// (v0.22.0) encodes a zero for the operation unless it is told: to add, and to return nothing.
 func takeTurn() asm.Instruction {
 	i := asm.FetchAdd.Mem(asm.R8, asm.R0, asm.DWord, slotTurns)
 	i.Constant = int64(asm.FetchAdd >> 8)

@@ -25,7 +25,7 @@ type Options struct {
 	Scope Scope
 	// CgroupRoot is the folder where the machine's cgroups are. Scopes host and all begin there.
 	CgroupRoot string
-	// LocalAddrs lists the node's addresses. Those that are virtual IPs too are left to rules; nil: none.
+	// LocalAddrs lists the node's addresses; nil: none. Virtual IPs among them are left to rules.
 	LocalAddrs func() ([]netip.Addr, error)
 }
 
@@ -91,8 +91,8 @@ func (t *Translator) make() (err error) {
 	return err
 }
 
-// prepareKernel fails before Linux 5.10, of which the first long-term version has all that it takes.
-// Before 5.11 maps count as locked memory.
+// prepareKernel fails before Linux 5.10, a long-term version that has all that it takes. Before 5.11
+// maps count as locked memory.
 func prepareKernel() error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

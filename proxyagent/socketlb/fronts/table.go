@@ -13,8 +13,8 @@ import (
 
 // Memory is what the programs read, one of its writes after the other.
 type Memory interface {
-	// Grow makes room for so many slots and places, no fewer than before, and keeps what there is. After
-	// an error all is as before.
+	// Grow makes room for so many slots and places, no fewer than before, and keeps what there is.
+	// After an error all is as before.
 	Grow(slots, places int) error
 	// Write puts an endpoint of a front at a place, to which no slot leads.
 	Write(place uint32, front, endpoint netip.AddrPort)
@@ -383,8 +383,8 @@ func (t *Table) Size() (fronts, places, left int) {
 	return t.leading, t.led, max(0, len(t.want)-t.leading)
 }
 
-// Taken is how many connections to each Service were led to an endpoint, since it is there. Services
-// without any are left out.
+// Taken is how many connections to each Service were led to an endpoint, since it is there.
+// Services without any are left out.
 func (t *Table) Taken(m Memory) map[model.ServiceName]uint64 {
 	all := map[model.ServiceName]uint64{}
 	for name := range t.ports {

@@ -22,8 +22,8 @@ import (
 // between the rules and the maps are served by rules.
 const enough = 24
 
-// translated fails where the agent says that it translates a ClusterIP's connections, and rules have
-// served them.
+// translated fails where the agent says that it translates connections to a ClusterIP, and rules
+// have served them.
 func (t *T) translated() (text string) {
 	if t.Options.SocketLB == "" || !t.kind.ours() || t.kind == oursIPVS {
 		return ""
