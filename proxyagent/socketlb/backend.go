@@ -38,9 +38,10 @@ type Backend struct {
 	translator *Translator
 	memory     *memory
 
-	order   sync.Mutex // one Sync, or what follows a Check, at a time; it comes before mu
-	begun   bool       // a Sync has
-	localAt time.Time  // when the addresses of the node were last read
+	order    sync.Mutex // one Sync, or what follows a Check, at a time; it comes before mu
+	synced   bool       // Next has all that the table has been told
+	localAt  time.Time  // when the addresses of the node were last read
+	localErr error      // what came of it
 
 	mu    sync.Mutex // for table, and for the memory; not held while Next writes
 	table *fronts.Table
@@ -59,11 +60,12 @@ func (t *Translator) Backend(f model.Family, next backend) *Backend {
 func (b *Backend) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	b.order.Lock()
 	defer b.order.Unlock()
+	b.synced = false
 	problem := b.reduce(deltas)
 	if full, err = b.Next.Sync(ctx, deltas...); err != nil {
 		return full, err
 	}
-	b.begun = true
+	b.synced = true
 	b.extend(ctx, problem)
 	return full, nil
 }
@@ -87,8 +89,8 @@ func (b *Backend) extend(ctx context.Context, problem error) {
 			withheld[d.Port] = true
 		}
 	}
-	local, problemLocal := b.local()
-	problem = errors.Join(problem, problemLocal)
+	local := b.local()
+	problem = errors.Join(problem, b.localErr)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if local != nil {
@@ -114,17 +116,19 @@ func (b *Backend) extend(ctx context.Context, problem error) {
 const localPeriod = 5 * time.Second
 
 // local are the addresses of the node, nil if they are not to be read yet, or cannot be.
-func (b *Backend) local() (map[netip.Addr]bool, error) {
+func (b *Backend) local() map[netip.Addr]bool {
 	read := b.translator.options.LocalAddrs
 	if read == nil || time.Since(b.localAt) < localPeriod {
-		return nil, nil
+		return nil
 	}
 	b.localAt = time.Now()
 	all, err := read()
 	if err != nil {
-		return nil, fmt.Errorf("reading the addresses of the interfaces: %w", err)
+		b.localErr = fmt.Errorf("reading the addresses of the interfaces: %w", err)
+		return nil
 	}
-	return model.SetOf(all), nil
+	b.localErr = nil
+	return model.SetOf(all)
 }
 
 // Check is Next's. A port that Next has begun to serve, or cannot any more, is taken up.
@@ -132,7 +136,7 @@ func (b *Backend) Check(ctx context.Context, now time.Time) ([]string, error) {
 	repaired, err := b.Next.Check(ctx, now)
 	b.order.Lock()
 	defer b.order.Unlock()
-	if b.begun {
+	if b.synced {
 		b.extend(ctx, nil)
 	}
 	return repaired, err

@@ -91,7 +91,7 @@ func (t *Translator) make() (err error) {
 	return err
 }
 
-// prepareKernel fails before Linux 5.10, a long-term version that has all that it takes. Before 5.11
+// prepareKernel fails before Linux 5.10, a long-term version that has all it takes. Before 5.11
 // maps count as locked memory.
 func prepareKernel() error {
 	var name unix.Utsname
