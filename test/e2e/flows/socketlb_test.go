@@ -25,7 +25,7 @@ const enough = 24
 // translated fails where the agent says that it translates connections to a ClusterIP, and rules
 // have served them.
 func (t *T) translated() (text string) {
-	if t.Options.SocketLB == "" || !t.kind.ours() || t.kind == oursIPVS {
+	if !t.translates() {
 		return ""
 	}
 	metrics, err := t.proxy.Metrics(t.ctx)
@@ -50,11 +50,16 @@ func (t *T) translated() (text string) {
 	return text
 }
 
+// translates reports whether the proxy was asked to translate connections at connect().
+func (t *T) translates() bool {
+	return t.Options.SocketLB != "" && t.kind.ours() && t.kind != oursIPVS
+}
+
 // mayBeTranslated reports whether connect() may lead a flow to an endpoint, which then sees the
 // client's own address.
 func (t *T) mayBeTranslated(f Flow) bool {
 	tcp := f.Protocol == 0 || f.Protocol == model.TCP
-	return t.Options.SocketLB != "" && tcp && f.from.InCgroup() && slices.ContainsFunc(t.services, func(s service) bool {
+	return t.translates() && tcp && f.from.InCgroup() && slices.ContainsFunc(t.services, func(s service) bool {
 		return slices.Contains(s.Spec.ClusterIPs, f.To.Addr().String())
 	})
 }
