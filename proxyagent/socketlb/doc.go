@@ -12,7 +12,7 @@
 //
 // Translated are connections over TCP to ClusterIPs and additional addresses. Left to rules are UDP
 // and SCTP, session affinity, the schedulers that hash, external and load balancer IPs, node ports,
-// former addresses, virtual IPs that the node has itself, sockets bound to loopback, everything with
+// former addresses, virtual IPs that the node has itself, sockets bound to loopback, all with
 // masqueradeAll, what rules refuse or drop, and every client whose socket is not of this machine.
 //
 // A client is told the front by getpeername(): connect() leaves a note at the socket, without which
