@@ -60,7 +60,8 @@ type T struct {
 
 	ctx      context.Context
 	slug     string
-	services int
+	services []service
+	began    time.Time
 }
 
 // failure ends a scenario.
@@ -68,12 +69,13 @@ type failure struct{ error }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// perform runs a scenario, no Ginkgo spec but one of many goroutines, and returns its failure.
-func (s scenario) perform(ctx context.Context, n *node, f model.Family) (err error) {
+// perform runs a scenario, no Ginkgo spec but one of many goroutines, and returns its failure, and
+// which of its connections were translated at connect().
+func (s scenario) perform(ctx context.Context, n *node, f model.Family) (translated string, err error) {
 	own := *n.Environment
 	own.Gomega = NewGomega(func(message string, _ ...int) { panic(failure{errors.New(message)}) })
 	slug := "s" + notInNames.ReplaceAllString(strings.ToLower(fmt.Sprintf("%s-%s", s.number, f)), "-")
-	t := &T{node: &node{&own, n.kind, n.proxy}, F: f, ctx: ctx, slug: slug, local: on(own.Pod2, 0), remote: on(own.RemotePod, 0)}
+	t := &T{node: &node{&own, n.kind, n.proxy}, F: f, ctx: ctx, slug: slug, local: on(own.Pod2, 0), remote: on(own.RemotePod, 0), began: time.Now()}
 	defer func() {
 		switch reason := recover().(type) {
 		case nil:
@@ -84,7 +86,7 @@ func (s scenario) perform(ctx context.Context, n *node, f model.Family) (err err
 		}
 	}()
 	s.run(t)
-	return nil
+	return t.translated(), nil
 }
 
 // must ends the scenario when something fails that is not under test.
@@ -127,6 +129,9 @@ func (t *T) expect(what string, f Flow, w want, others ...otherwise) {
 		if slices.Contains(other.kinds, t.kind) {
 			w, what = other.want, what+" (differs: "+other.reason+")"
 		}
+	}
+	if w.source == ofNode && t.mayBeTranslated(f) { // then nothing of it is masqueraded
+		w.source = anySource
 	}
 	t.eventually(what, func() error { return f.check(w) })
 }
@@ -210,9 +215,10 @@ func (s spec) object(namespace string, f model.Family) *corev1.Service {
 
 // create makes a Service with the next free name of the scenario.
 func (t *T) create(s spec, endpoints ...endpoint) service {
-	t.services++
-	s.name = cmp.Or(s.name, fmt.Sprintf("%s-%d", t.slug, t.services))
-	return service{t.Create(t.ctx, s.object(t.Name, t.F), endpoints...), t}
+	s.name = cmp.Or(s.name, fmt.Sprintf("%s-%d", t.slug, len(t.services)+1))
+	made := service{t.Create(t.ctx, s.object(t.Name, t.F), endpoints...), t}
+	t.services = append(t.services, made)
+	return made
 }
 
 // service is a Service that was created.
