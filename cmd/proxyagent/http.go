@@ -27,7 +27,7 @@ import (
 const dumpPath = "/debug/dump"
 
 // debugHandler serves metrics and debugging.
-func debugHandler(c v1alpha1.ProxyAgentConfiguration, b choice, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server) http.Handler {
+func debugHandler(c v1alpha1.ProxyAgentConfiguration, b choice, s socket, m *metrics.Metrics, a *proxyagent.Agent, h *healthz.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", m.Handler())
 	mux.Handle("/healthz", h.Handler())
@@ -48,7 +48,7 @@ func debugHandler(c v1alpha1.ProxyAgentConfiguration, b choice, m *metrics.Metri
 		}
 		one.Lock()
 		defer one.Unlock()
-		text, err := dump(a, b, r.URL.Query().Get("of"))
+		text, err := dump(a, b, s, r.URL.Query().Get("of"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return
@@ -70,9 +70,9 @@ func fromHere(r *http.Request) bool {
 }
 
 // dump explains a Service by its name, or by one of its virtual IPs, or gives an overview.
-func dump(a *proxyagent.Agent, b choice, of string) (string, error) {
+func dump(a *proxyagent.Agent, b choice, s socket, of string) (string, error) {
 	if of == "" {
-		return fmt.Sprintf("Served with %s, because %s.\n%s", b.backend, b.why, a.Overview()), nil
+		return fmt.Sprintf("Served with %s, because %s.\n%s%s", b.backend, b.why, s.overview(), a.Overview()), nil
 	}
 	if namespace, name, ok := strings.Cut(of, "/"); ok {
 		return a.Dump(model.ServiceName{Namespace: namespace, Name: name}), nil

@@ -110,6 +110,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	if err != nil {
 		return err
 	}
+	socket := newSocket(ctx, c, families)
 	served := make([]model.Family, len(families))
 	for i, f := range families {
 		served[i] = f.Settings.Family
@@ -118,6 +119,7 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	m.Build(version.String(), string(b.backend), b.reason)
 	m.CountInvalidDropped(func() uint64 { return invalidDropped(families) })
 	m.CountConnections(connections(families))
+	socket.measure(m)
 	events := newEvents(ctx, client, c.NodeName, source.Tells)
 	health := healthz.New(served, b.mode(), m.Answered)
 	checks := healthz.NewServices(health.Healthy, events.healthCheckFailed)
@@ -133,10 +135,11 @@ func assemble(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, client *k
 	group.Go(func() error { return health.Run(ctx, c.Health.BindAddress, events.healthFailed) })
 	group.Go(func() error { return checks.Run(ctx) })
 	group.Go(func() error {
-		server := &http.Server{Handler: debugHandler(c, b, m, agent, health), ReadHeaderTimeout: 10 * time.Second}
+		server := &http.Server{Handler: debugHandler(c, b, socket, m, agent, health), ReadHeaderTimeout: 10 * time.Second}
 		return healthz.Serve(ctx, c.Metrics.BindAddress, server, func(err error) { log.Error(err, "Serving metrics failed and will be tried again") })
 	})
 	group.Go(func() error { return agent.Run(ctx) })
+	group.Go(func() error { socket.run(ctx, c.ProbePeriod.Duration); return nil })
 	group.Go(func() error { return trim(ctx) })
 	group.Go(func() error { return whenServed(ctx, c, families, b.backend) })
 	err = group.Wait()
@@ -227,8 +230,8 @@ func invalidDropped(families []proxyagent.Family) (sum uint64) {
 }
 
 // connections are the ways to count the connections of each family. Only IPVS does.
-func connections(families []proxyagent.Family) map[model.Family]func() (map[model.ServiceName]uint64, error) {
-	read := map[model.Family]func() (map[model.ServiceName]uint64, error){}
+func connections(families []proxyagent.Family) metrics.Connections {
+	read := metrics.Connections{}
 	for _, f := range families {
 		if p, ok := f.Backend.(*ipvs.Proxier); ok {
 			read[f.Settings.Family] = p.Connections

@@ -86,6 +86,11 @@ func (c *Compiler) portOf(r *record, p *port, held []netip.Addr, o *outcome) *mo
 		return out
 	}
 	out.ClusterIPs = slices.Clip(held)
+	for _, a := range held {
+		if _, former := c.former[a]; former {
+			out.Former = append(out.Former, a)
+		}
+	}
 	for a, k := range r.outside() {
 		if !o.note(r, a, c.decideOutside(r, p.front(a))) {
 			continue
@@ -178,7 +183,7 @@ func equalPorts(a, b *model.ServicePort) bool {
 	return a.Name == b.Name && a.Port == b.Port && a.NodePort == b.NodePort && a.AffinitySeconds == b.AffinitySeconds &&
 		a.HealthCheckNodePort == b.HealthCheckNodePort && a.Scheduler == b.Scheduler && maps.Equal(a.Weights, b.Weights) && a.Balanced == b.Balanced &&
 		a.InternalLocal == b.InternalLocal && a.ExternalLocal == b.ExternalLocal && a.HasEndpoints == b.HasEndpoints &&
-		slices.Equal(a.ClusterIPs, b.ClusterIPs) && slices.Equal(a.ExternalIPs, b.ExternalIPs) &&
+		slices.Equal(a.ClusterIPs, b.ClusterIPs) && slices.Equal(a.Former, b.Former) && slices.Equal(a.ExternalIPs, b.ExternalIPs) &&
 		slices.Equal(a.LoadBalancerIPs, b.LoadBalancerIPs) && slices.Equal(a.SourceRanges, b.SourceRanges) &&
 		slices.Equal(a.Cluster, b.Cluster) && slices.Equal(a.Local, b.Local) && slices.Equal(a.Hairpin, b.Hairpin) &&
 		slices.Equal(a.Serving, b.Serving)

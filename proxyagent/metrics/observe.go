@@ -141,14 +141,49 @@ func (m *Metrics) CountInvalidDropped(read func() uint64) {
 
 // CountConnections counts the connections to each Service, in each family that has a read. Each
 // scrape calls that, possibly from several goroutines, and omits what fails. To be called once.
-func (m *Metrics) CountConnections(read map[model.Family]func() (map[model.ServiceName]uint64, error)) {
-	m.registry.MustRegister(connections{read, prometheus.NewDesc(prefix+"ipvs_connections_total",
-		"Connections to a Service that IPVS has distributed on this node, in mode ipvs. Services without any have no series.", []string{"ip_family", "namespace", "service"}, nil)})
+func (m *Metrics) CountConnections(read Connections) {
+	m.countConnections("ipvs_connections_total",
+		"Connections to a Service that IPVS has distributed on this node, in mode ipvs. Services without any have no series.", read)
+}
+
+// CountTranslated is CountConnections for those that were translated at connect().
+func (m *Metrics) CountTranslated(read Connections) {
+	m.countConnections("socketlb_connections_total",
+		"Connections to a Service that were translated at connect() on this node, with socketLB. Services without any have no series.", read)
+}
+
+func (m *Metrics) countConnections(name, help string, read Connections) {
+	m.registry.MustRegister(connections{read, prometheus.NewDesc(prefix+name, help, []string{"ip_family", "namespace", "service"}, nil)})
+}
+
+// Connections are counted in each family that has a function.
+type Connections map[model.Family]func() (map[model.ServiceName]uint64, error)
+
+// SocketLB tells whether connections are translated at connect(), and how many fronts are not for
+// want of room, with each scrape. To be called once, with all reasons for which they may be or not.
+func (m *Metrics) SocketLB(scope string, reasons []string, now func() (reason string), left map[model.Family]func() int) {
+	for _, reason := range reasons {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: prefix + "socketlb_state", ConstLabels: prometheus.Labels{"scope": scope, "reason": reason},
+			Help: "1 for the reason for which connections are translated at connect() (Attached), or for which rules serve all instead (all other reasons).",
+		}, func() float64 {
+			if now() == reason {
+				return 1
+			}
+			return 0
+		}))
+	}
+	for f, read := range left {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: prefix + "socketlb_fronts_left", ConstLabels: prometheus.Labels{"ip_family": f.String()},
+			Help: "Virtual IPs and ports that rules serve because the maps of socketLB are full.",
+		}, func() float64 { return float64(read()) }))
+	}
 }
 
 // connections are kernel counters of the Services that there are at the time of a scrape.
 type connections struct {
-	read        map[model.Family]func() (map[model.ServiceName]uint64, error)
+	read        Connections
 	description *prometheus.Desc
 }
 

@@ -43,6 +43,8 @@ type ServicePort struct {
 	Name PortName
 	// ClusterIPs are for traffic from inside: spec.clusterIPs and additional addresses.
 	ClusterIPs []netip.Addr
+	// Former are those of ClusterIPs that the Service gives up: their connections are counted.
+	Former []netip.Addr
 	// ExternalIPs and LoadBalancerIPs are for traffic from outside.
 	ExternalIPs, LoadBalancerIPs []netip.Addr
 	Port                         uint16

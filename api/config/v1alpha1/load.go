@@ -92,6 +92,7 @@ func DefaultProxyAgent() ProxyAgentConfiguration {
 			TCPEstablishedTimeout: metav1.Duration{Duration: 24 * time.Hour},
 			TCPCloseWaitTimeout:   metav1.Duration{Duration: time.Hour},
 		},
+		SocketLB:   SocketLB{Scope: "off", CgroupRoot: "/sys/fs/cgroup"},
 		SysctlRoot: "/proc/sys",
 		Client:     ProxyAgentClient{QPS: 5, Burst: 10},
 		Health:     Health{BindAddress: "0.0.0.0:10256"},

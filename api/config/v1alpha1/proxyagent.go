@@ -59,6 +59,8 @@ type ProxyAgentConfiguration struct {
 	IPTables IPTables `json:"iptables"`
 	// IPVS is about mode ipvs.
 	IPVS IPVS `json:"ipvs"`
+	// SocketLB has connections to ClusterIPs translated at connect(), instead of by rules.
+	SocketLB SocketLB `json:"socketLB"`
 	// Conntrack is about the kernel's settings of connection tracking.
 	Conntrack Conntrack `json:"conntrack"`
 	// SysctlRoot is the folder in which the kernel's settings are written. Default "/proc/sys", which
@@ -128,6 +130,17 @@ type IPVS struct {
 	UDPTimeout metav1.Duration `json:"udpTimeout"`
 	// DrainTimeout bounds how long TCP connections go on to an endpoint no longer used. Default 15m.
 	DrainTimeout metav1.Duration `json:"drainTimeout"`
+}
+
+// SocketLB translates TCP connections to ClusterIPs once, at connect(), by BPF programs at cgroups.
+// Where that is not possible, rules serve as without it, and the agent says why.
+type SocketLB struct {
+	// Scope says whose connections: off, pods (the processes of pods), host (the sockets of the node's
+	// network namespace, those of pods with hostNetwork included), or all. Default off; not in mode ipvs.
+	Scope string `json:"scope"`
+	// CgroupRoot is the folder of the machine's cgroups: of cgroup2, or of cgroup v1 with the folder
+	// unified in it. Default "/sys/fs/cgroup"; in a container the host's is mounted there.
+	CgroupRoot string `json:"cgroupRoot"`
 }
 
 // Conntrack is about the kernel's connection tracking. A zero leaves the kernel's value as it is.

@@ -38,6 +38,7 @@ func (c *ProxyAgentConfiguration) Validate() field.ErrorList {
 	m.rules(c)
 	m.oneOf("iptables.mode", c.IPTables.Mode, "auto", "nft", "legacy")
 	m.ipvs(c.IPVS)
+	m.socketLB(c)
 	m.conntrack(c.Conntrack)
 	m.unless(path.IsAbs(c.SysctlRoot), "sysctlRoot", c.SysctlRoot, "must be the full path of a folder, such as /proc/sys")
 	m.unless(c.Client.QPS != 0, "client.qps", c.Client.QPS, "must be greater than 0, or negative for no bound")
@@ -122,6 +123,13 @@ func (m *mistakes) ipvs(t IPVS) {
 	m.notNegative("ipvs.tcpFinTimeout", t.TCPFinTimeout.Duration)
 	m.notNegative("ipvs.udpTimeout", t.UDPTimeout.Duration)
 	m.unless(t.DrainTimeout.Duration > 0, "ipvs.drainTimeout", t.DrainTimeout.Duration.String(), "must be greater than 0")
+}
+
+func (m *mistakes) socketLB(c *ProxyAgentConfiguration) {
+	m.oneOf("socketLB.scope", c.SocketLB.Scope, "off", "pods", "host", "all")
+	m.unless(c.SocketLB.Scope == "off" || c.Mode != "ipvs", "socketLB.scope", c.SocketLB.Scope,
+		"must be off in mode ipvs, which chooses endpoints by connections that it sees; use mode nftables or iptables")
+	m.unless(path.IsAbs(c.SocketLB.CgroupRoot), "socketLB.cgroupRoot", c.SocketLB.CgroupRoot, "must be the full path of a folder, such as /sys/fs/cgroup")
 }
 
 func (m *mistakes) conntrack(t Conntrack) {
