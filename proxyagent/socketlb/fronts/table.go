@@ -320,9 +320,9 @@ func (t *Table) take(m Memory, of *arena, class int) (uint32, error) {
 		if base, ok := of.take(class); ok {
 			return base, nil
 		}
-		most := 2 * t.limits.Places
+		most := 2 << classOf(t.limits.Places)
 		if of == &t.slots {
-			most = 2 * t.limits.Fronts
+			most = 2 << classOf(t.limits.Fronts)
 		}
 		size := max(of.sizeFor(of.size-of.used+1<<class), min(first, most))
 		if size > most {
