@@ -4,14 +4,17 @@ package socketlb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
@@ -149,6 +152,11 @@ func port(name string, at netip.Addr, endpoints ...netip.AddrPort) *model.Servic
 	}
 }
 
+// gone is the Delta that takes a Service away.
+func gone(name string, f model.Family) model.Delta {
+	return model.Delta{Globals: &model.Globals{Family: f}, Ports: map[model.PortName]*model.ServicePort{port(name, vip(f, 1)).Name: nil}}
+}
+
 // set is the Delta that gives ports.
 func set(all ...*model.ServicePort) model.Delta {
 	d := model.Delta{Ports: map[model.PortName]*model.ServicePort{}}
@@ -216,8 +224,9 @@ func (h *host) socket(six bool, flags int) *client {
 	fd, err := unix.Socket(domain, unix.SOCK_STREAM|flags, 0)
 	h.must(err)
 	h.must(unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}))
-	h.t.Cleanup(func() { _ = unix.Close(fd) })
-	return &client{h, fd, six}
+	c := &client{h, fd, six}
+	h.t.Cleanup(func() { _ = unix.Close(c.fd) })
+	return c
 }
 
 func (c *client) connect(to netip.AddrPort) error { return unix.Connect(c.fd, sockaddr(to, c.six)) }
@@ -230,12 +239,134 @@ func (c *client) peer() netip.AddrPort {
 	return addrPort(a)
 }
 
-// served is where the server sees itself, which a connection of this host tells by its other end.
-func (c *client) own() netip.AddrPort {
+// disconnect has the socket be as if it had never connected.
+func (c *client) disconnect() {
 	c.t.Helper()
-	a, err := unix.Getsockname(c.fd)
-	c.must(err)
-	return addrPort(a)
+	var unspecified [16]byte
+	if _, _, problem := unix.Syscall(unix.SYS_CONNECT, uintptr(c.fd), uintptr(unsafe.Pointer(&unspecified)), uintptr(len(unspecified))); problem != 0 {
+		c.t.Fatal(problem)
+	}
+}
+
+// connects makes connections, which have to succeed.
+func (h *host) connects(to netip.AddrPort, times int) {
+	h.t.Helper()
+	for range times {
+		c := h.socket(to.Addr().Is6(), 0)
+		h.must(c.connect(to))
+		h.must(unix.Close(c.fd))
+		c.fd = -1
+	}
+}
+
+// leaves wants connections not to be translated: there is no route to virtual IPs.
+func (h *host) leaves(to netip.AddrPort) {
+	h.t.Helper()
+	for _, six := range []bool{false, true} {
+		if !six && to.Addr().Is6() {
+			continue
+		}
+		if err := h.socket(six, 0).connect(to); !errors.Is(err, unix.ENETUNREACH) {
+			h.t.Fatalf("to %s (IPv6 socket %v): %v, and it should be left to rules", to, six, err)
+		}
+	}
+}
+
+// wants is reaches or leaves.
+func (h *host) wants(who string, to netip.AddrPort, s *server, translated bool) {
+	h.t.Helper()
+	h.t.Log("as " + who)
+	if translated {
+		h.reaches(to, s)
+	} else {
+		h.leaves(to)
+	}
+}
+
+// inside connects in a network namespace without any route: what is translated is noted, and shows.
+func (h *host) inside(to netip.AddrPort, translated bool) error {
+	fd, err := unix.Socket(map[bool]int{false: unix.AF_INET, true: unix.AF_INET6}[to.Addr().Is6()], unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	taken := func() (n uint64) {
+		for _, all := range h.backends[model.FamilyOf(to.Addr())].Taken() {
+			n += all
+		}
+		return n
+	}
+	before := taken()
+	_ = unix.Connect(fd, sockaddr(to, to.Addr().Is6())) // there is no route
+	if now := taken(); (now > before) != translated {
+		return fmt.Errorf("of another network namespace %d connections were translated, want %v", now-before, translated)
+	}
+	return nil
+}
+
+// load makes connections until it is stopped.
+type load struct {
+	*host
+	to     netip.AddrPort
+	n      atomic.Int64
+	failed atomic.Pointer[error]
+	rounds [4]atomic.Int64 // connections of each loop that have ended
+	ended  chan struct{}
+	loops  sync.WaitGroup
+}
+
+func (h *host) load(to netip.AddrPort) *load {
+	l := &load{host: h, to: to, ended: make(chan struct{})}
+	for i := range l.rounds {
+		l.loops.Go(func() {
+			for {
+				select {
+				case <-l.ended:
+					return
+				default:
+				}
+				if err := l.one(); err != nil {
+					l.failed.CompareAndSwap(nil, &err)
+				}
+				l.n.Add(1)
+				l.rounds[i].Add(1)
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) one() error {
+	fd, err := unix.Socket(map[bool]int{false: unix.AF_INET, true: unix.AF_INET6}[l.to.Addr().Is6()], unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	return errors.Join(unix.Connect(fd, sockaddr(l.to, l.to.Addr().Is6())), unix.Close(fd))
+}
+
+// pass waits until no connect() is under way that had begun before.
+func (l *load) pass() {
+	l.t.Helper()
+	for i := range l.rounds {
+		at := l.rounds[i].Load()
+		l.eventually(func() error {
+			if l.rounds[i].Load() < at+1 {
+				return errors.New("a connect() does not return")
+			}
+			return nil
+		})
+	}
+}
+
+// stop ends the load, and wants all connections to have succeeded.
+func (l *load) stop() {
+	l.t.Helper()
+	close(l.ended)
+	l.loops.Wait()
+	if err := l.failed.Load(); err != nil || l.n.Load() == 0 {
+		l.t.Errorf("of %d connections failed: %v", l.n.Load(), *err)
+	}
 }
 
 // reaches wants a new connection of each kind of socket to arrive, and to be told the front.

@@ -148,7 +148,7 @@ func (c code) choose(f model.Family) asm.Instructions {
 	if c.turns {
 		all = append(all,
 			asm.Mov.Reg(asm.R1, asm.R9), asm.RSh.Imm(asm.R1, 31), asm.And.Imm(asm.R9, 1<<31-1), asm.JEq.Imm(asm.R1, 0, random),
-			asm.Mov.Imm(asm.R0, 1), asm.FetchAdd.Mem(asm.R8, asm.R0, asm.DWord, slotTurns), asm.Ja.Label(chosen))
+			asm.Mov.Imm(asm.R0, 1), takeTurn(), asm.Ja.Label(chosen))
 	}
 	all = append(all,
 		asm.FnGetPrandomU32.Call().WithSymbol(random),
@@ -163,6 +163,14 @@ func (c code) choose(f model.Family) asm.Instructions {
 		all = append(all, asm.LoadMem(asm.R1, asm.R0, i, asm.Word), asm.LoadMem(asm.R2, asm.RFP, onKey+i, asm.Word), asm.JNE.Reg(asm.R1, asm.R2, "clear"))
 	}
 	return all
+}
+
+// takeTurn adds R0 to the turns of the slot at R8, and has R0 be what they were before. The library
+// (v0.22.0) encodes a zero for the operation, which is to add and return nothing, unless it is told.
+func takeTurn() asm.Instruction {
+	i := asm.FetchAdd.Mem(asm.R8, asm.R0, asm.DWord, slotTurns)
+	i.Constant = int64(asm.FetchAdd >> 8)
+	return i
 }
 
 // atSocket is what helpers of notes begin with: R1 is their map, and R2 the socket.
