@@ -42,7 +42,7 @@ func run(args []string) int {
 }
 
 func newRoot() *cobra.Command {
-	var protocol, in string
+	var protocol, in, agent string
 	cmd := &cobra.Command{
 		SilenceErrors: true, SilenceUsage: true,
 		Use: "proxyagent-trace SRC DST:PORT", Short: "Say what the kernel does with a packet, rule by rule.", Long: traceHelp, Args: cobra.ExactArgs(2),
@@ -51,12 +51,13 @@ func newRoot() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.InInterface = in
+			o.InInterface, o.Agent = in, agent
 			return trace.Run(cmd.Context(), cmd.OutOrStdout(), o)
 		},
 	}
 	cmd.Flags().StringVar(&protocol, "protocol", "tcp", "tcp, udp or sctp")
 	cmd.Flags().StringVar(&in, "in-interface", "", "interface that the packet comes in by (default: the one that leads back to SRC)")
+	cmd.Flags().StringVar(&agent, "agent", "127.0.0.1:10249", "metrics address of the agent, which is asked what it does at connect()")
 	return cmd
 }
 

@@ -57,6 +57,10 @@ var purePackages = []struct {
 		values: map[string]string{"unix": "[A-Z0-9_]+", "time": "Time|Duration|Second"},
 	},
 	{
+		folder: "../../proxyagent/socketlb/fronts", mayImport: []string{module + "/proxyagent/model", "time"},
+		values: map[string]string{"time": "Time|Duration|Second"},
+	},
+	{
 		folder: "../addressindex/inflight", mayImport: []string{module + "/allocator", "k8s.io/apimachinery/pkg/types", "time"},
 		values: map[string]string{"time": "Time|Duration|Second|Millisecond"},
 	},

@@ -111,6 +111,7 @@ func TestLoadOwnKind(t *testing.T) {
 	want.IPVS = v1alpha1.IPVS{Scheduler: "wlc", ExcludeCIDRs: []string{"198.51.100.0/24"}, StrictARP: true}
 	want.IPVS.TCPTimeout.Duration, want.IPVS.TCPFinTimeout.Duration, want.IPVS.UDPTimeout.Duration = 10*time.Minute, time.Minute, 2*time.Minute
 	want.IPVS.DrainTimeout.Duration = 5 * time.Minute
+	want.SocketLB = v1alpha1.SocketLB{Scope: "pods", CgroupRoot: "/host/sys/fs/cgroup"}
 	want.Conntrack.MaxPerCore, want.Conntrack.TCPBeLiberal = 0, true
 	want.SysctlRoot = "/host/proc/sys"
 	want.Client = v1alpha1.ProxyAgentClient{Kubeconfig: "/etc/kubernetes/proxyagent.conf", QPS: 50, Burst: 100}

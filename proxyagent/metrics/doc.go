@@ -12,7 +12,8 @@
 //	kubernetes_build_info                                     ours is build_info
 //
 // Added are build_info, disputed_addresses, degraded_service_ports, drift_repairs_total,
-// former_addresses, former_address_connections, and the usual go_ and process_ metrics.
+// former_addresses, former_address_connections, socketlb_state and its like, and the usual go_ and
+// process_ metrics.
 //
 // It promises that every series that can be zero exists from the start: rates and alerts need no
 // guard for absence. Any goroutine may call its methods at any time.

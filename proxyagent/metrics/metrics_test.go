@@ -45,7 +45,9 @@ func busy() *Metrics {
 	m.Former(model.IPv6, 2, 13)
 	m.Build("v1", "nft", "Configured")
 	m.CountInvalidDropped(func() uint64 { return 11 })
-	m.CountConnections(map[model.Family]func() (map[model.ServiceName]uint64, error){model.IPv6: someConnections})
+	m.CountConnections(Connections{model.IPv6: someConnections})
+	m.CountTranslated(Connections{model.IPv4: someConnections})
+	m.SocketLB("pods", []string{"Attached", "NoCgroup2"}, func() string { return "NoCgroup2" }, map[model.Family]func() int{model.IPv4: func() int { return 3 }})
 	return m
 }
 
@@ -56,7 +58,8 @@ func someConnections() (map[model.ServiceName]uint64, error) {
 // TestDashboardsCarryOverByChangingThePrefix has the names, types and labels of kube-proxy 1.37.2
 // in iptables mode, written down from its source, and our own: build_info, disputed_addresses,
 // degraded_service_ports, degraded_tables, drift_repairs_total, former_addresses,
-// former_address_connections and ipvs_connections_total. Values follow what was observed.
+// former_address_connections, ipvs_connections_total and those of socketlb. Values follow what was
+// observed.
 func TestDashboardsCarryOverByChangingThePrefix(t *testing.T) {
 	want := `
 # TYPE clusterip_proxyagent_build_info gauge
@@ -73,6 +76,9 @@ func TestDashboardsCarryOverByChangingThePrefix(t *testing.T) {
 # TYPE clusterip_proxyagent_network_programming_duration_seconds histogram
 # TYPE clusterip_proxyagent_proxy_healthz_total counter
 # TYPE clusterip_proxyagent_proxy_livez_total counter
+# TYPE clusterip_proxyagent_socketlb_connections_total counter
+# TYPE clusterip_proxyagent_socketlb_fronts_left gauge
+# TYPE clusterip_proxyagent_socketlb_state gauge
 # TYPE clusterip_proxyagent_sync_full_proxy_rules_duration_seconds histogram
 # TYPE clusterip_proxyagent_sync_partial_proxy_rules_duration_seconds histogram
 # TYPE clusterip_proxyagent_sync_proxy_rules_duration_seconds histogram
@@ -132,6 +138,10 @@ clusterip_proxyagent_network_programming_duration_seconds_count{ip_family="IPv6"
 clusterip_proxyagent_network_programming_duration_seconds_sum{ip_family="IPv4"} 1
 clusterip_proxyagent_proxy_healthz_total{code="503"} 1
 clusterip_proxyagent_proxy_livez_total{code="200"} 1
+clusterip_proxyagent_socketlb_connections_total{ip_family="IPv4",namespace="shop",service="web"} 12
+clusterip_proxyagent_socketlb_fronts_left{ip_family="IPv4"} 3
+clusterip_proxyagent_socketlb_state{reason="Attached",scope="pods"} 0
+clusterip_proxyagent_socketlb_state{reason="NoCgroup2",scope="pods"} 1
 clusterip_proxyagent_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv4"} 1
 clusterip_proxyagent_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv6"} 0
 clusterip_proxyagent_sync_full_proxy_rules_duration_seconds_sum{ip_family="IPv4"} 2

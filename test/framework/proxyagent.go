@@ -30,6 +30,9 @@ type ProxyAgentOptions struct {
 	Env []string
 	// Race runs an agent with the race detector, where CLUSTERIP_RACE is set.
 	Race bool
+	// CgroupRoot is where the cgroups of the node and its pods are, and SocketLB whose connections are
+	// translated at connect(): off, or in mode ipvs, if either is empty.
+	CgroupRoot, SocketLB string
 	// NoWait makes Start return before the agent is ready. WaitReady waits later.
 	NoWait bool
 }
@@ -61,6 +64,9 @@ func (c *ControlPlane) StartProxyAgent(ctx context.Context, options ProxyAgentOp
 		args = append(args, "--mode="+options.Mode)
 	default:
 		args = append(args, "--iptables-mode="+options.Mode)
+	}
+	if options.SocketLB != "" && options.CgroupRoot != "" && options.Mode != "ipvs" {
+		args = append(args, "--socket-lb-scope="+options.SocketLB, "--cgroup-root="+options.CgroupRoot)
 	}
 	p.inNamespace(options.Namespace, path, append(args, options.Args...))
 	return p, c.run(ctx, p)

@@ -116,6 +116,7 @@ func TestProxyAgentValidateNamesEveryMistake(t *testing.T) {
 	c.MinSyncPeriod.Duration = -1
 	c.IPVS = IPVS{Scheduler: "random", ExcludeCIDRs: []string{"10.0.0.0/8", "ten"}}
 	c.IPVS.TCPTimeout.Duration, c.IPVS.TCPFinTimeout.Duration, c.IPVS.UDPTimeout.Duration = -1, -1, -1
+	c.SocketLB = SocketLB{Scope: "nodes", CgroupRoot: "sys/fs/cgroup"}
 	c.Conntrack.MaxPerCore, c.Conntrack.Min = -1, 1<<31
 	c.Conntrack.TCPEstablishedTimeout.Duration, c.Conntrack.TCPCloseWaitTimeout.Duration = -1, -1
 	c.Conntrack.UDPTimeout.Duration, c.Conntrack.UDPStreamTimeout.Duration = -1, -1
@@ -133,6 +134,7 @@ func TestProxyAgentValidateNamesEveryMistake(t *testing.T) {
 		"detectLocal.clusterCIDRs", "detectLocal.bridgeInterface", "detectLocal.interfaceNamePrefix",
 		"masqueradeBit", "minSyncPeriod", "syncPeriod", "probePeriod", "iptables.mode",
 		"ipvs.scheduler", "ipvs.excludeCIDRs[1]", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "ipvs.drainTimeout",
+		"socketLB.scope", "socketLB.cgroupRoot",
 		"conntrack.maxPerCore", "conntrack.min", "conntrack.tcpEstablishedTimeout", "conntrack.tcpCloseWaitTimeout",
 		"conntrack.udpTimeout", "conntrack.udpStreamTimeout", "sysctlRoot", "client.qps",
 		"health.bindAddress", "metrics.bindAddress", "log.format", "log.level",
@@ -169,6 +171,15 @@ func TestProxyAgentValidate(t *testing.T) {
 		"a bridge that ends a line": {func(c *ProxyAgentConfiguration) {
 			c.DetectLocal = DetectLocal{Mode: DetectBridgeInterface, BridgeInterface: "a\nb"}
 		}, "must be at most 15"},
+		"connections of pods translated": {func(c *ProxyAgentConfiguration) { c.SocketLB.Scope = "pods" }, ""},
+		"connections of pods translated, with IPVS": {
+			func(c *ProxyAgentConfiguration) { c.SocketLB.Scope, c.Mode = "pods", "ipvs" },
+			"must be off in mode ipvs",
+		},
+		"connections of some others translated": {
+			func(c *ProxyAgentConfiguration) { c.SocketLB.Scope = "nodes" },
+			`supported values: "all", "host", "off", "pods"`,
+		},
 		"writing at once": {func(c *ProxyAgentConfiguration) { c.MinSyncPeriod.Duration = 0 }, ""},
 		"a pause longer than the period": {
 			func(c *ProxyAgentConfiguration) { c.MinSyncPeriod.Duration = time.Minute },

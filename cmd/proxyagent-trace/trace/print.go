@@ -19,8 +19,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// print writes a line for each rule that matched, and the verdict.
-func (p packet) print(ctx context.Context, w io.Writer, steps []step) error {
+// print writes what connect() does, a line for each rule that matched, and the verdict.
+func (p packet) print(ctx context.Context, w io.Writer, atConnect string, steps []step) error {
 	r := rules{ctx: ctx, lines: map[string][]string{}, saved: map[ruleset]map[string][]string{}}
 	origin := "that the node makes"
 	if p.in != "" {
@@ -28,6 +28,9 @@ func (p packet) print(ctx context.Context, w io.Writer, steps []step) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "A new %s connection from %s to %s, %s:\n", p.protocol, p.src.Addr(), p.dst, origin)
+	if atConnect != "" {
+		fmt.Fprintf(&b, "  %s\n", atConnect)
+	}
 	last := "nothing"
 	for _, s := range steps {
 		if s.table == table {

@@ -23,6 +23,9 @@ type Options struct {
 	Src netip.Addr
 	// Dst is where it is sent.
 	Dst netip.AddrPort
+	// Agent is the metrics address of the agent on this node, which is asked what connect() does; empty,
+	// or where none answers: nothing is said of that.
+	Agent string
 	// InInterface is where it comes in; empty: by the interface that leads back to Src.
 	InInterface string
 }
@@ -56,7 +59,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	return p.print(ctx, w, steps)
+	return p.print(ctx, w, p.atConnect(ctx, o.Agent), steps)
 }
 
 // packet is the first one of a connection. An empty in stands for the node itself as its sender.

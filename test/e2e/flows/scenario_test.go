@@ -60,7 +60,7 @@ type T struct {
 
 	ctx      context.Context
 	slug     string
-	services int
+	services []service
 }
 
 // failure ends a scenario.
@@ -68,8 +68,9 @@ type failure struct{ error }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// perform runs a scenario, no Ginkgo spec but one of many goroutines, and returns its failure.
-func (s scenario) perform(ctx context.Context, n *node, f model.Family) (err error) {
+// perform runs a scenario, no Ginkgo spec but one of many goroutines, and returns its failure, and
+// which of its connections were translated at connect().
+func (s scenario) perform(ctx context.Context, n *node, f model.Family) (translated string, err error) {
 	own := *n.Environment
 	own.Gomega = NewGomega(func(message string, _ ...int) { panic(failure{errors.New(message)}) })
 	slug := "s" + notInNames.ReplaceAllString(strings.ToLower(fmt.Sprintf("%s-%s", s.number, f)), "-")
@@ -84,7 +85,7 @@ func (s scenario) perform(ctx context.Context, n *node, f model.Family) (err err
 		}
 	}()
 	s.run(t)
-	return nil
+	return t.translated(), nil
 }
 
 // must ends the scenario when something fails that is not under test.
@@ -210,9 +211,10 @@ func (s spec) object(namespace string, f model.Family) *corev1.Service {
 
 // create makes a Service with the next free name of the scenario.
 func (t *T) create(s spec, endpoints ...endpoint) service {
-	t.services++
-	s.name = cmp.Or(s.name, fmt.Sprintf("%s-%d", t.slug, t.services))
-	return service{t.Create(t.ctx, s.object(t.Name, t.F), endpoints...), t}
+	s.name = cmp.Or(s.name, fmt.Sprintf("%s-%d", t.slug, len(t.services)+1))
+	made := service{t.Create(t.ctx, s.object(t.Name, t.F), endpoints...), t}
+	t.services = append(t.services, made)
+	return made
 }
 
 // service is a Service that was created.

@@ -146,6 +146,8 @@ type task struct {
 	done   chan struct{}
 	err    error
 	took   time.Duration
+	// translated are the connections for which that was done at connect().
+	translated string
 }
 
 func specsOf(k kind, above string, setups []setup) {
@@ -220,7 +222,7 @@ func (k kind) run(ctx context.Context, tasks []*task) *sync.WaitGroup {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			started := time.Now()
-			t.err = t.perform(ctx, t.node, t.family)
+			t.translated, t.err = t.perform(ctx, t.node, t.family)
 			t.took = time.Since(started)
 			close(t.done)
 		})
@@ -235,7 +237,7 @@ func (t *task) verify(ctx SpecContext) {
 	case <-ctx.Done():
 		Fail("it did not end in time")
 	}
-	note("it took %s", t.took)
+	note("it took %s%s", t.took, t.translated)
 	reason, differs := t.differs[t.node.kind]
 	switch {
 	case differs && t.err == nil:

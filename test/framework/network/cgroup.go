@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,8 +68,15 @@ func (c Cgroup) empty(to Cgroup) error {
 	})
 }
 
-// remove removes folders from the innermost on: files in them cannot be removed.
+// remove removes folders from the innermost on, for files in them cannot be removed, once the
+// threads in them that are ending have ended.
 func (c Cgroup) remove() error {
+	for range 500 {
+		if events, _ := os.ReadFile(filepath.Join(c.path, "cgroup.events")); !strings.Contains(string(events), "populated 1") {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	children, err := os.ReadDir(c.path)
 	for _, d := range children {
 		if d.IsDir() {

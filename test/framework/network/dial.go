@@ -122,7 +122,9 @@ func (n *Namespace) Dial(p Probe) Result {
 		return failure(err)
 	}
 	defer func() { _ = conn.Close() }()
-	return ask(conn, p)
+	result := ask(conn, p)
+	n.threads.note(p, result)
+	return result
 }
 
 // open makes the socket and, over TCP, the connection.

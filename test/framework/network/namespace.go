@@ -22,12 +22,22 @@ type Namespace struct {
 	host host
 	lock string // a file
 
+	threads *threads // in its cgroup, nil without
+
 	mu      sync.Mutex
 	closers []func() error // what was opened in it, in that order
 
 	sources  atomic.Uint32 // of DialContext
 	sctp     sync.Map      // the SCTP servers by port
 	sctpOnce sync.Once
+}
+
+// Do is that of [Netns], on a thread in the namespace's cgroup if it has one.
+func (n *Namespace) Do(f func() error) error {
+	if n.threads != nil {
+		return n.threads.do(f)
+	}
+	return n.Netns.Do(f)
 }
 
 // Host returns its name in the topology, which its servers tell: "node", "pod1", "pod2", "remote",

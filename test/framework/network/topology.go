@@ -26,6 +26,9 @@ type Topology struct {
 	Remote, RemotePod *Namespace
 	// Client is outside of the cluster, a neighbour of the node. It never forwards.
 	Client *Namespace
+
+	cgroup Cgroup       // of the node, the zero one without
+	leave  func() error // the cgroup of this process
 }
 
 // New makes a Topology with servers on [Ports] except in Client, as root. An error leaves nothing.
@@ -116,7 +119,7 @@ func (b *Topology) Namespaces() []*Namespace {
 
 // Close closes the namespaces. A caller must end its programs there, which keep them alive.
 func (b *Topology) Close() error {
-	var errs []error
+	errs := []error{b.closeCgroups()}
 	for _, n := range b.Namespaces() {
 		if n != nil {
 			errs = append(errs, n.Close())

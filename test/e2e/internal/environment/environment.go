@@ -126,6 +126,9 @@ func Open(ctx context.Context, cp *framework.ControlPlane, mode string) *Environ
 	DeferCleanup(func() { Expect(topology.Close()).To(Succeed()) })
 	s := &Environment{Gomega: NewGomega(Fail), Cluster: cp, Topology: topology, Mode: mode, Name: fmt.Sprintf("env-%d", environments.Add(1))}
 	s.Options = framework.ProxyAgentOptions{Namespace: topology.Node, Node: s.Name, Mode: mode, Race: mode != Balanced} // in the emulated machine that would take too long
+	if s.Options.SocketLB = os.Getenv("CLUSTERIP_SOCKETLB"); s.Options.SocketLB != "" {
+		s.Options.CgroupRoot = suite.Must(topology.UseCgroups())
+	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
 	suite.Must(cp.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
 	s.createNode(ctx)

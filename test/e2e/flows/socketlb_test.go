@@ -1,0 +1,61 @@
+package flows_test
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
+)
+
+// With CLUSTERIP_SOCKETLB=pods or all, agents of ours translate connections at connect(): the specs
+// are the same, and each notes which of its connections that was done for.
+
+// counted is how many connections to a ClusterIP make it sure that some came after the maps: those
+// between the rules and the maps are served by rules.
+const counted = 24
+
+// translated fails where the agent says that it translates a ClusterIP's connections, and rules have
+// served them.
+func (t *T) translated() (text string) {
+	if t.Options.SocketLB == "" || !t.kind.ours() || t.kind == oursIPVS {
+		return ""
+	}
+	metrics, err := t.proxy.Metrics(t.ctx)
+	t.must(err)
+	for _, s := range t.services {
+		told, err := t.proxy.Get(t.ctx, "/debug/dump?"+url.Values{"of": {s.Namespace + "/" + s.Name}}.Encode())
+		t.must(err)
+		taken, _ := metrics.Value("clusterip_proxyagent_socketlb_connections_total", "namespace", s.Namespace, "service", s.Name)
+		made := t.made(s)
+		text += fmt.Sprintf("; to %s %.0f of %d connections were translated at connect()", s.Name, taken, made)
+		for line := range strings.SplitSeq(told, "\n") {
+			if _, why, left := strings.Cut(line, ": left to rules: "); left {
+				text += ", none: " + why
+			}
+		}
+		if made >= counted && taken == 0 && strings.Contains(told, ": translated, ") {
+			t.fail("rules have served %d connections to %s, which were to be translated:\n%s", made, s.Name, told)
+		}
+	}
+	return text
+}
+
+// made are the connections to its ClusterIP of clients that are in the scope.
+func (t *T) made(s service) (all int) {
+	clients := []*network.Namespace{t.Pod1, t.Pod2}
+	if t.Options.SocketLB == "all" {
+		clients = append(clients, t.Node)
+	}
+	for _, p := range s.Spec.Ports {
+		for _, n := range clients {
+			if p.Protocol == corev1.ProtocolTCP {
+				all += n.Reached(netip.AddrPortFrom(s.clusterIP(), uint16(p.Port)))
+			}
+		}
+	}
+	return all
+}
