@@ -33,12 +33,16 @@ func (b *bench) exchanges(ctx context.Context, c *Case, all []*testNode) (err er
 }
 
 // exchange counts requests to Services, where they are served, and to other addresses.
-func (b *bench) exchange(s *testNode, count bool) error {
+func (b *bench) exchange(s *testNode, round int) error {
 	alone := b.Requests / 5
-	for _, kind := range []struct {
+	type kind struct {
 		to   []netip.AddrPort
 		into *Rates
-	}{{b.served(s, alone), &s.ToService}, {b.people.SomeEndpoints(alone), &s.ToOther}} {
+	}
+	if _, err := s.client.Exchange(warmUp, true, b.people.SomeEndpoints(warmUp)...); err != nil {
+		return err
+	}
+	for _, kind := range inTurn(round, kind{b.served(s, alone), &s.ToService}, kind{b.people.SomeEndpoints(alone), &s.ToOther}) {
 		if len(kind.to) == 0 {
 			continue
 		}
@@ -50,7 +54,7 @@ func (b *bench) exchange(s *testNode, count bool) error {
 		if err != nil {
 			return err
 		}
-		if count {
+		if round > 0 {
 			kind.into.One, kind.into.Each = append(kind.into.One, one), append(kind.into.Each, each)
 		}
 	}

@@ -59,7 +59,7 @@ var Extremes = []Extreme{
 	},
 	{
 		"proxy-socketlb",
-		socketOptions([]int{10_000, 100_000}, []int{1_000}, 30, 10_000),
+		socketOptions([]int{10_000, 100_000}, []int{1_000}, 60, 10_000),
 		socketOptions([]int{1_000}, []int{100}, 4, 1_000),
 		func(r Result) []report.Table {
 			return []report.Table{

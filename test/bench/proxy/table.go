@@ -216,8 +216,8 @@ func (r Result) rates() report.Table {
 	return table
 }
 
-// share is the median of what was measured in the same round, so that the machine's pace matters little.
-func share(part, of stats.Sample) float64 { return part.Over(of).Median() }
+// share is that of medians: in a turn, the machine's pace moves as much as from one turn to another.
+func share(part, of stats.Sample) float64 { return part.Median() / of.Median() }
 
 func (r Result) tracked() report.Table {
 	table := report.Table{Header: []string{"tracked connections", "through", "connections between two pods", "entries: to Services", "of these translated", "to endpoints"}}

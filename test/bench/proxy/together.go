@@ -46,12 +46,12 @@ func (b *bench) connections(ctx context.Context, c *Case, nodes []*testNode) (er
 	return nil
 }
 
-// takeTurns begins each round with another one. What a first round warms up is not counted.
-func (b *bench) takeTurns(ctx context.Context, all []*testNode, turn func(s *testNode, count bool) error) error {
+// takeTurns begins each round with another one. What a first round, 0, warms up is not counted.
+func (b *bench) takeTurns(ctx context.Context, all []*testNode, turn func(s *testNode, round int) error) error {
 	for round := range b.Rounds + 1 {
 		for i := range all {
 			s := all[(round+i)%len(all)]
-			if err := errors.Join(turn(s, round > 0), ctx.Err()); err != nil {
+			if err := errors.Join(turn(s, round), ctx.Err()); err != nil {
 				return err
 			}
 		}
@@ -71,12 +71,27 @@ func (b *bench) served(s *testNode, n int) []netip.AddrPort {
 	}
 }
 
+// warmUp are connections that are not counted, after those through another proxy.
+const warmUp = 50
+
+// inTurn returns two kinds of connections in this order, or in every other round in the other.
+func inTurn[T any](round int, a, b T) []T {
+	if round%2 == 1 {
+		return []T{b, a}
+	}
+	return []T{a, b}
+}
+
 // time times connections to Services, where they are served, and to other addresses.
-func (b *bench) time(s *testNode, count bool) error {
-	for _, kind := range []struct {
+func (b *bench) time(s *testNode, round int) error {
+	type kind struct {
 		to   []netip.AddrPort
 		into *stats.Sample
-	}{{b.served(s, b.Count), &s.Service}, {b.people.SomeEndpoints(b.Count), &s.Other}} {
+	}
+	if _, err := s.client.Count(warmUp, b.people.SomeEndpoints(warmUp)...); err != nil {
+		return err
+	}
+	for _, kind := range inTurn(round, kind{b.served(s, b.Count), &s.Service}, kind{b.people.SomeEndpoints(b.Count), &s.Other}) {
 		if len(kind.to) == 0 {
 			continue
 		}
@@ -87,7 +102,7 @@ func (b *bench) time(s *testNode, count bool) error {
 		if times.Failed > 0 {
 			b.log.Step("%s: %d of %d connections failed, the last to %s", s.who.Name, times.Failed, b.Count, times.Failure)
 		}
-		if count {
+		if round > 0 {
 			*kind.into = append(*kind.into, times.Took...)
 		}
 	}

@@ -6,8 +6,9 @@
 // lowest priority: the kernel answers for it, and need not wake another processor. Connections are
 // reset, so that none lingers. Start with [Client] and [Server]; [Main] is the program.
 //
-// Requests are counted that another server answers, on that processor too, with its normal
-// priority: client and server take turns, and nothing is idle. They are a byte, as are answers.
+// Requests are counted that another server answers, on that processor too, with the client's
+// priority: the two take turns, and nothing is idle. They are a byte, as are answers. Where a
+// number of connections or requests is measured, other processes of the machine wait.
 package probe
 
 import (
