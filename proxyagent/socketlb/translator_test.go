@@ -4,6 +4,7 @@ package socketlb
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,23 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	if _, hybrid, err := hierarchy("/sys/fs/cgroup"); err == nil && hybrid {
 		if _, err := target(Pods, "/sys/fs/cgroup"); err == nil || !strings.Contains(err.Error(), "cgroup v1") {
 			t.Errorf("on a machine with cgroup v1 it says %v", err)
+		}
+	}
+}
+
+// TestWithoutCapabilities starts this program with those of the agent's container, which may not
+// use BPF, and with the one that it takes.
+func TestWithoutCapabilities(t *testing.T) {
+	network.NeedIsolation(t)
+	for has, want := range map[string]string{
+		"net_admin,+net_raw":      "NotPermitted the agent may not use BPF (it takes the capabilities BPF and NET_ADMIN",
+		"net_admin,+net_raw,+bpf": "it has what it takes",
+	} {
+		cmd := exec.Command("setpriv", "--bounding-set=-all,+"+has, "--inh-caps=-all,+"+has, os.Args[0])
+		cmd.Env = append(os.Environ(), confined+"=yes")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("with %s it says %v: %s", has, err, out)
 		}
 	}
 }

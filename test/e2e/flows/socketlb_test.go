@@ -14,9 +14,9 @@ import (
 // With CLUSTERIP_SOCKETLB=pods or all, agents of ours translate connections at connect(): the specs
 // are the same, and each notes which of its connections that was done for.
 
-// counted is how many connections to a ClusterIP make it sure that some came after the maps: those
+// enough is how many connections to a ClusterIP make it sure that some came after the maps: those
 // between the rules and the maps are served by rules.
-const counted = 24
+const enough = 24
 
 // translated fails where the agent says that it translates a ClusterIP's connections, and rules have
 // served them.
@@ -37,7 +37,7 @@ func (t *T) translated() (text string) {
 				text += ", none: " + why
 			}
 		}
-		if made >= counted && taken == 0 && strings.Contains(told, ": translated, ") {
+		if made >= enough && taken == 0 && strings.Contains(told, ": translated, ") {
 			t.fail("rules have served %d connections to %s, which were to be translated:\n%s", made, s.Name, told)
 		}
 	}

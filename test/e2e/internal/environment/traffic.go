@@ -136,6 +136,11 @@ func (t *Traffic) Connect(from *network.Namespace, to netip.AddrPort) {
 	t.connect(fmt.Sprintf("%s to %s", from.Host(), to), from.DialContext, to.String(), spare)
 }
 
+// Hammer makes new TCP connections to an address, one after the other without a pause.
+func (t *Traffic) Hammer(name string, from *network.Namespace, to netip.AddrPort) {
+	t.connect(name, from.DialContext, to.String(), 0)
+}
+
 // ConnectOnceServed makes TCP connections to an address. Once one succeeds, none may be lost.
 func (t *Traffic) ConnectOnceServed(from *network.Namespace, to netip.AddrPort) {
 	served := false
