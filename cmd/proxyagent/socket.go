@@ -11,6 +11,7 @@ import (
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent"
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/conntrack"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/metrics"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/socketlb"
@@ -30,7 +31,7 @@ func newSocket(ctx context.Context, c v1alpha1.ProxyAgentConfiguration, families
 	if scope == socketlb.Off {
 		return socket{}
 	}
-	t, err := socketlb.Open(socketlb.Options{Scope: scope, CgroupRoot: c.SocketLB.CgroupRoot})
+	t, err := socketlb.Open(socketlb.Options{Scope: scope, CgroupRoot: c.SocketLB.CgroupRoot, LocalAddrs: conntrack.LocalAddrs})
 	if err != nil {
 		s := socket{why: socketlb.Unavailable(scope, err)}
 		logr.FromContextOrDiscard(ctx).Info("Connections cannot be translated at connect(), and rules serve all", "scope", scope, "reason", s.why.Reason, "detail", s.why.Detail)

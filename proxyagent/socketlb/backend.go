@@ -4,6 +4,9 @@ package socketlb
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -35,10 +38,15 @@ type Backend struct {
 	translator *Translator
 	memory     *memory
 
-	mu    sync.Mutex // for table, and for the memory
+	order    sync.Mutex // one Sync, or what follows a Check, at a time; it comes before mu
+	synced   bool       // Next has all that the table has been told
+	localAt  time.Time  // when the addresses of the node were last read
+	localErr error      // what came of it
+
+	mu    sync.Mutex // for table, and for the memory; not held while Next writes
 	table *fronts.Table
-	left  bool // some fronts were left to rules for want of room
-	begun bool
+	left  bool   // some fronts were left to rules for want of room
+	told  string // the last problem with maps
 }
 
 // Backend returns one that decorates another of the same family.
@@ -50,51 +58,86 @@ func (t *Translator) Backend(f model.Family, next backend) *Backend {
 // before the rules, and what comes gets into them after the rules: maps lead nowhere that rules
 // would not have led too. An error is Next's; what the maps do not take is served by rules.
 func (b *Backend) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
+	b.order.Lock()
+	defer b.order.Unlock()
+	b.synced = false
+	problem := b.reduce(deltas)
+	if full, err = b.Next.Sync(ctx, deltas...); err != nil {
+		return full, err
+	}
+	b.synced = true
+	b.extend(ctx, problem)
+	return full, nil
+}
+
+// reduce takes what goes from the maps.
+func (b *Backend) reduce(deltas []model.Delta) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range deltas {
 		b.table.Apply(d)
 	}
-	b.tell(ctx, b.table.Reduce(b.memory, time.Now()))
-	if full, err = b.Next.Sync(ctx, deltas...); err != nil {
-		return full, err
-	}
-	b.extend(ctx)
-	return full, nil
+	return b.table.Reduce(b.memory, time.Now())
 }
 
-// extend writes what comes, without ports that Next cannot serve.
-func (b *Backend) extend(ctx context.Context) {
+// extend writes what comes, without ports that Next cannot serve. It tells what the maps do not
+// take, if that is another problem than before: rules serve it.
+func (b *Backend) extend(ctx context.Context, problem error) {
 	withheld := map[model.PortName]bool{}
 	for _, d := range b.Next.Degraded() {
 		if d.Reason == model.RulesRefused || d.Reason == model.PartRefused {
 			withheld[d.Port] = true
 		}
 	}
+	local := b.local()
+	problem = errors.Join(problem, b.localErr)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if local != nil {
+		b.table.SetLocal(local)
+	}
 	b.table.Withhold(withheld)
-	b.tell(ctx, b.table.Reduce(b.memory, time.Now()))
-	b.tell(ctx, b.table.Extend(b.memory, time.Now()))
-	b.begun = true
+	problem = errors.Join(problem, b.table.Reduce(b.memory, time.Now()), b.table.Extend(b.memory, time.Now()))
+	log, told := logr.FromContextOrDiscard(ctx).WithValues("family", b.memory.family), ""
+	if problem != nil {
+		told = problem.Error()
+	}
+	if told != "" && told != b.told {
+		log.Error(problem, "Not all connections can be translated at connect(); rules serve the rest")
+	}
+	b.told = told
 	if _, _, left := b.table.Size(); left > 0 != b.left {
 		b.left = left > 0
-		logr.FromContextOrDiscard(ctx).Info("The number of fronts that rules serve because the maps are full", "family", b.memory.family, "fronts", left)
+		log.Info("Fronts for which the maps of connections at connect() have no room are served by rules", "fronts", left)
 	}
 }
 
-// tell logs what the maps do not take. Rules serve it.
-func (b *Backend) tell(ctx context.Context, err error) {
-	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Not all connections can be translated at connect(); rules serve them", "family", b.memory.family)
+// localPeriod is how often the addresses of the node are read.
+const localPeriod = 5 * time.Second
+
+// local are the addresses of the node, nil if they are not to be read yet, or cannot be.
+func (b *Backend) local() map[netip.Addr]bool {
+	read := b.translator.options.LocalAddrs
+	if read == nil || time.Since(b.localAt) < localPeriod {
+		return nil
 	}
+	b.localAt = time.Now()
+	all, err := read()
+	if err != nil {
+		b.localErr = fmt.Errorf("reading the addresses of the interfaces: %w", err)
+		return nil
+	}
+	b.localErr = nil
+	return model.SetOf(all)
 }
 
 // Check is Next's. A port that Next has begun to serve, or cannot any more, is taken up.
 func (b *Backend) Check(ctx context.Context, now time.Time) ([]string, error) {
 	repaired, err := b.Next.Check(ctx, now)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.begun {
-		b.extend(ctx)
+	b.order.Lock()
+	defer b.order.Unlock()
+	if b.synced {
+		b.extend(ctx, nil)
 	}
 	return repaired, err
 }
@@ -131,7 +174,11 @@ func (b *Backend) Describe(n model.PortName) []string {
 		return lines
 	}
 	s := b.translator.Status()
-	lines = append(lines, "At connect(), scope "+string(s.Scope)+", "+s.Detail+":")
+	if s.Active() {
+		lines = append(lines, fmt.Sprintf("At connect(), scope %s, %s:", s.Scope, s.Detail))
+	} else {
+		lines = append(lines, fmt.Sprintf("At connect() nothing is translated, although scope %s is configured: %s. Otherwise it would be:", s.Scope, s.Detail))
+	}
 	for _, line := range found {
 		lines = append(lines, "  "+line)
 	}

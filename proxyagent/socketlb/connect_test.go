@@ -222,3 +222,49 @@ func TestMapsGrow(t *testing.T) {
 		h.reaches(front(f, 3001), s)
 	})
 }
+
+// TestMultipathTCP has subflows that are TCP, of a socket that no program sees at connect(). It is
+// led to an endpoint, and told that instead of the front.
+func TestMultipathTCP(t *testing.T) {
+	each(t, func(h *host, f model.Family) {
+		s := h.serve(f, 1)
+		h.sync(set(port("web", vip(f, 1), s.at)))
+		domain := unix.AF_INET
+		if f == model.IPv6 {
+			domain = unix.AF_INET6
+		}
+		fd, err := unix.Socket(domain, unix.SOCK_STREAM, unix.IPPROTO_MPTCP)
+		if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ENOPROTOOPT) {
+			return // the kernel has none
+		}
+		h.must(err)
+		c := &client{h, fd, f == model.IPv6}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		h.must(c.connect(front(f, 1)))
+		if got := c.peer(); got != s.at {
+			t.Errorf("getpeername is %s", got)
+		}
+	})
+}
+
+// TestASocketBoundToLoopback is left to rules, which give it an address that can be answered.
+func TestASocketBoundToLoopback(t *testing.T) {
+	each(t, func(h *host, f model.Family) {
+		s := h.serve(f, 1)
+		h.sync(set(port("web", vip(f, 1), s.at)))
+		for _, six := range []bool{false, true} {
+			if !six && f == model.IPv6 {
+				continue
+			}
+			for address, left := range map[netip.Addr]bool{network.Loopback(f): true, s.at.Addr(): false} {
+				c := h.socket(six, 0)
+				h.must(unix.Bind(c.fd, sockaddr(netip.AddrPortFrom(address, 0), six)))
+				before := h.backends[f].Taken()[port("web", vip(f, 1)).Name.Service]
+				_ = c.connect(front(f, 1)) // there is no route from loopback
+				if taken := h.backends[f].Taken()[port("web", vip(f, 1)).Name.Service]; (taken == before) != left {
+					t.Errorf("bound to %s (IPv6 socket %v) %d connections were translated", address, six, taken-before)
+				}
+			}
+		}
+	})
+}

@@ -12,8 +12,8 @@
 //
 // Translated are connections over TCP to ClusterIPs and additional addresses. Left to rules are UDP
 // and SCTP, session affinity, the schedulers that hash, external and load balancer IPs, node ports,
-// former addresses, everything with masqueradeAll, what rules refuse or drop, and every client
-// whose socket is not of this machine.
+// former addresses, virtual IPs that the node has itself, sockets bound to loopback, everything with
+// masqueradeAll, what rules refuse or drop, and every client whose socket is not of this machine.
 //
 // A client is told the front by getpeername(): connect() leaves a note at the socket, without which
 // it does not translate. A socket that connects again gets another note, or loses it.

@@ -33,7 +33,7 @@ func TestWhatGoesLeavesTheMapsFirst(t *testing.T) {
 	})
 }
 
-// TestWhatComesWaitsForRules that fail, and comes with the next try, which has no change of its own.
+// TestWhatComesWaitsForRules that fail, and comes with the next try, which has no own change.
 func TestWhatComesWaitsForRules(t *testing.T) {
 	each(t, func(h *host, f model.Family) {
 		s := h.serve(f, 1)
@@ -114,5 +114,20 @@ func TestEndpointsGoWithoutALoss(t *testing.T) {
 			}
 		}
 		load.stop()
+	})
+}
+
+// TestACheckDoesNotPreemptRules that have failed: what waits for them waits on.
+func TestACheckDoesNotPreemptRules(t *testing.T) {
+	each(t, func(h *host, f model.Family) {
+		s := h.serve(f, 1)
+		h.next.sync = func([]model.Delta) error { return errors.New("a lock is held") }
+		if _, err := h.backends[f].Sync(t.Context(), set(port("web", vip(f, 1), s.at))); err == nil {
+			t.Fatal("the error of the rules is lost")
+		}
+		if _, err := h.backends[f].Check(t.Context(), minuteLater()); err != nil {
+			t.Fatal(err)
+		}
+		h.leaves(front(f, 1))
 	})
 }

@@ -21,6 +21,12 @@ const (
 	inSocket   = 64
 )
 
+// Offsets in struct bpf_sock, of the address to which the socket is bound.
+const (
+	boundIP4 = 24
+	boundIP6 = 28
+)
+
 // Offsets in what the maps hold. A key is an address, a port as on the wire, and the protocol: 8
 // bytes, or 20 with IPv6. A place is a key and an endpoint, of the same form. Keep maps.go in step.
 const (
@@ -42,7 +48,7 @@ const (
 )
 
 // mapped is the third word of an IPv4 address that is mapped into IPv6.
-var mapped = int64(int32(binary.NativeEndian.Uint32([]byte{0, 0, 0xff, 0xff})))
+var mapped = int64(native(0, 0, 0xff, 0xff))
 
 // words is how many words an address has, at the end of the four of an IPv6 address.
 func words(f model.Family) int16 { return int16(f.Bits() / 32) }
@@ -94,9 +100,7 @@ func (c code) connect(f model.Family) asm.Instructions {
 	} else {
 		all = append(all, isMapped("native")...)
 		all = append(all, c.lead(model.IPv4, inIP6+12)...)
-		native := c.lead(model.IPv6, inIP6)
-		native[0] = native[0].WithSymbol("native")
-		all = append(all, native...)
+		all = append(all, withSymbol("native", c.lead(model.IPv6, inIP6))...)
 	}
 	all = append(all, withSymbol("clear", c.atSocket("out"))...)
 	return append(all, asm.FnSkStorageDelete.Call(), asm.Mov.Imm(asm.R0, 1).WithSymbol("out"), asm.Return())
@@ -111,15 +115,36 @@ func isMapped(otherwise string) asm.Instructions {
 	}
 }
 
+// native is four bytes as a word of a register.
+func native(bytes ...byte) int32 { return int32(binary.NativeEndian.Uint32(bytes)) }
+
+// onLoopback jumps if the socket is bound to a loopback address: rules give it the node's, without
+// which no answer would come back.
+func onLoopback(f model.Family) asm.Instructions {
+	all := asm.Instructions{asm.LoadMem(asm.R2, asm.R6, inSocket, asm.DWord), asm.JEq.Imm(asm.R2, 0, "out")}
+	if f == model.IPv4 {
+		return append(all, asm.LoadMem(asm.R1, asm.R2, boundIP4, asm.Word), asm.And.Imm(asm.R1, native(0xff, 0, 0, 0)), asm.JEq.Imm(asm.R1, native(127, 0, 0, 0), "clear"))
+	}
+	for i := range int16(3) {
+		all = append(all, asm.LoadMem(asm.R1, asm.R2, boundIP6+4*i, asm.Word), asm.JNE.Imm(asm.R1, 0, "routed"))
+	}
+	return append(all, asm.LoadMem(asm.R1, asm.R2, boundIP6+12, asm.Word), asm.JEq.Imm(asm.R1, native(0, 0, 0, 1), "clear"))
+}
+
 // lead is connect for one family of fronts, whose address is at an offset of the context.
-func (c code) lead(f model.Family, at int16) (all asm.Instructions) {
+func (c code) lead(f model.Family, at int16) asm.Instructions {
 	port := onKey + 4*words(f)
+	all := onLoopback(f)
+	begin := len(all)
 	for i := range words(f) {
 		all = append(all, asm.LoadMem(asm.R1, asm.R6, at+4*i, asm.Word), asm.StoreMem(asm.RFP, onKey+4*i, asm.R1, asm.Word))
 	}
 	all = append(all,
 		asm.LoadMem(asm.R1, asm.R6, inPort, asm.Word), asm.StoreMem(asm.RFP, port, asm.R1, asm.Half),
 		asm.StoreImm(asm.RFP, port+2, int64(model.TCP), asm.Byte), asm.StoreImm(asm.RFP, port+3, 0, asm.Byte))
+	if f == model.IPv6 {
+		all[begin] = all[begin].WithSymbol("routed")
+	}
 	all = append(all, c.choose(f)...)
 	all = append(all, c.note(f)...)
 	return append(all, arrive(f, at)...)
@@ -166,7 +191,7 @@ func (c code) choose(f model.Family) asm.Instructions {
 }
 
 // takeTurn adds R0 to the turns of the slot at R8, and has R0 be what they were before. The library
-// (v0.22.0) encodes a zero for the operation, which is to add and return nothing, unless it is told.
+// (v0.22.0) encodes a zero for the operation unless it is told: to add, and to return nothing.
 func takeTurn() asm.Instruction {
 	i := asm.FetchAdd.Mem(asm.R8, asm.R0, asm.DWord, slotTurns)
 	i.Constant = int64(asm.FetchAdd >> 8)

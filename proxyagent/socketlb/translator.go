@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/go-logr/logr"
@@ -23,6 +25,8 @@ type Options struct {
 	Scope Scope
 	// CgroupRoot is the folder where the machine's cgroups are. Scopes host and all begin there.
 	CgroupRoot string
+	// LocalAddrs lists the node's addresses; nil: none. Virtual IPs among them are left to rules.
+	LocalAddrs func() ([]netip.Addr, error)
 }
 
 // Translator has programs at connect() lead connections to endpoints. Make it with [Open], make a
@@ -43,13 +47,13 @@ type Translator struct {
 // Open makes maps and programs, and attaches none yet. It fails where the kernel lacks what it
 // takes, or the agent may not: Unavailable says what is the matter.
 func Open(o Options) (*Translator, error) {
-	if err := prepareKernel(); err != nil {
+	if err := errors.Join(prepareKernel(), permitted()); err != nil {
 		return nil, err
 	}
 	t := &Translator{options: o, memories: map[model.Family]*memory{}, status: Status{Scope: o.Scope, Reason: Starting, Detail: "the programs are not attached yet"}}
 	if err := t.make(); err != nil {
 		t.close()
-		return nil, reasoned(err)
+		return nil, err
 	}
 	return t, nil
 }
@@ -87,19 +91,8 @@ func (t *Translator) make() (err error) {
 	return err
 }
 
-// reasoned is an error of the kernel with the word for it.
-func reasoned(err error) error {
-	if _, known := errors.AsType[unavailable](err); known {
-		return err
-	}
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return unavailable{NotPermitted, fmt.Sprintf("the agent may not use BPF (it takes the capabilities BPF and NET_ADMIN, and before Linux 5.8 SYS_ADMIN): %v", err)}
-	}
-	return unavailable{KernelRefuses, err.Error()}
-}
-
-// prepareKernel fails before Linux 5.10, of which the first long-term version has all that it takes.
-// Before 5.11 maps count as locked memory.
+// prepareKernel fails before Linux 5.10, a long-term version that has all it takes. Before 5.11
+// maps count as locked memory.
 func prepareKernel() error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -116,6 +109,22 @@ func prepareKernel() error {
 		return unavailable{NotPermitted, fmt.Sprintf("before Linux 5.11 maps count as locked memory, whose limit cannot be raised (it takes the capability SYS_RESOURCE): %v", err)}
 	}
 	return nil
+}
+
+// permitted fails where the agent may not use BPF, by its capabilities or by the seccomp profile of
+// its container. The library would take that for a kernel that lacks what it asks for. The map is
+// of a kind that takes the capability on all kernels.
+func permitted() error {
+	attributes := struct{ kind, key, value, entries, flags uint32 }{kind: unix.BPF_MAP_TYPE_LPM_TRIE, key: 8, value: 4, entries: 1, flags: unix.BPF_F_NO_PREALLOC}
+	fd, _, problem := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_CREATE, uintptr(unsafe.Pointer(&attributes)), unsafe.Sizeof(attributes))
+	switch problem {
+	case 0:
+		return unix.Close(int(fd))
+	case unix.EPERM, unix.EACCES, unix.ENOSYS:
+		return unavailable{NotPermitted, "the agent may not use BPF: it takes the capabilities BPF and NET_ADMIN (before Linux 5.8 SYS_ADMIN), and a seccomp profile that knows them: " + problem.Error()}
+	default:
+		return nil // the library says more
+	}
 }
 
 // before reports whether a release, such as 5.10.0-8-amd64, is older than a version. One that is no

@@ -158,7 +158,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 func TestWithoutCapabilities(t *testing.T) {
 	network.NeedIsolation(t)
 	for has, want := range map[string]string{
-		"net_admin,+net_raw":      "NotPermitted the agent may not use BPF (it takes the capabilities BPF and NET_ADMIN",
+		"net_admin,+net_raw":      "NotPermitted the agent may not use BPF: it takes the capabilities BPF and NET_ADMIN",
 		"net_admin,+net_raw,+bpf": "it has what it takes",
 	} {
 		cmd := exec.Command("setpriv", "--bounding-set=-all,+"+has, "--inh-caps=-all,+"+has, os.Args[0])

@@ -136,7 +136,7 @@ type IPVS struct {
 // Where that is not possible, rules serve as without it, and the agent says why.
 type SocketLB struct {
 	// Scope says whose connections: off, pods (the processes of pods), host (the sockets of the node's
-	// network namespace, those of pods with hostNetwork included), or all. Default off; not in mode ipvs.
+	// network namespace, also of pods with hostNetwork), or all. Default off; not in mode ipvs.
 	Scope string `json:"scope"`
 	// CgroupRoot is the folder of the machine's cgroups: of cgroup2, or of cgroup v1 with the folder
 	// unified in it. Default "/sys/fs/cgroup"; in a container the host's is mounted there.

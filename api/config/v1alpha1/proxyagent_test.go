@@ -178,7 +178,7 @@ func TestProxyAgentValidate(t *testing.T) {
 		},
 		"connections of some others translated": {
 			func(c *ProxyAgentConfiguration) { c.SocketLB.Scope = "nodes" },
-			`supported values: "all", "host", "off", "pods"`,
+			`supported values: "off", "pods", "host", "all"`,
 		},
 		"writing at once": {func(c *ProxyAgentConfiguration) { c.MinSyncPeriod.Duration = 0 }, ""},
 		"a pause longer than the period": {

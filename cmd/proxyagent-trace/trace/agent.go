@@ -45,15 +45,16 @@ func (p packet) atConnect(ctx context.Context, agent string) string {
 
 // translated finds in what dump says where connect() leads.
 func translated(dump string, dst netip.AddrPort) string {
-	scope, attached := "", false
+	scope := "" // where it is attached
 	for line := range strings.Lines(dump) {
 		line = strings.TrimSpace(line)
-		if rest, is := strings.CutPrefix(line, "At connect(), scope "); is {
-			var where string
-			scope, where, _ = strings.Cut(rest, ", ")
-			attached = strings.HasPrefix(where, "attached ")
+		if rest, is := strings.CutPrefix(line, "At connect()"); is {
+			rest, active := strings.CutPrefix(rest, ", scope ")
+			if scope = ""; active {
+				scope, _, _ = strings.Cut(rest, ", ")
+			}
 		}
-		if what, is := strings.CutPrefix(line, dst.String()+": translated, "); is && attached {
+		if what, is := strings.CutPrefix(line, dst.String()+": translated, "); is && scope != "" {
 			return fmt.Sprintf("connect() leads sockets in scope %s elsewhere before there is a packet: %s. Rules see what follows only of other clients", scope, what)
 		}
 	}

@@ -23,8 +23,8 @@ type Options struct {
 	Src netip.Addr
 	// Dst is where it is sent.
 	Dst netip.AddrPort
-	// Agent is the metrics address of the agent on this node, which is asked what connect() does; empty,
-	// or where none answers: nothing is said of that.
+	// Agent is the metrics address of this node's agent, which is asked what connect() does. If it is
+	// empty, or none answers, nothing is said of that.
 	Agent string
 	// InInterface is where it comes in; empty: by the interface that leads back to Src.
 	InInterface string

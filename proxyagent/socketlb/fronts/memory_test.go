@@ -94,7 +94,7 @@ func (m *memory) Lead(slot, base uint32, n int, inTurn bool) {
 	}
 }
 
-// checkFront wants a front to lead to nothing but endpoints that it may have now, in places of its own.
+// checkFront wants a front to lead to endpoints that it may have now, in places of its own.
 func (m *memory) checkFront(f netip.AddrPort) {
 	m.Helper()
 	w := m.slots[m.slotOf[f]]

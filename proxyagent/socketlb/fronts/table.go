@@ -13,8 +13,8 @@ import (
 
 // Memory is what the programs read, one of its writes after the other.
 type Memory interface {
-	// Grow makes room for so many slots and places, no fewer than before, and keeps what there is. After
-	// an error all is as before.
+	// Grow makes room for so many slots and places, no fewer than before, and keeps what there is.
+	// After an error all is as before.
 	Grow(slots, places int) error
 	// Write puts an endpoint of a front at a place, to which no slot leads.
 	Write(place uint32, front, endpoint netip.AddrPort)
@@ -52,6 +52,8 @@ type Table struct {
 	globals  model.Globals
 	ports    map[model.PortName]*model.ServicePort
 	withheld map[model.PortName]bool
+	local    map[netip.Addr]bool          // addresses of the node
+	past     map[model.ServiceName]uint64 // connections of fronts that have gone
 
 	want   map[netip.AddrPort]*target
 	demand int // the places that want takes
@@ -85,7 +87,7 @@ type resting struct {
 func NewTable(l Limits, turns bool) *Table {
 	return &Table{
 		limits: l, turns: turns, ports: map[model.PortName]*model.ServicePort{}, withheld: map[model.PortName]bool{},
-		want: map[netip.AddrPort]*target{}, have: map[netip.AddrPort]*entry{}, dirty: map[netip.AddrPort]bool{},
+		past: map[model.ServiceName]uint64{}, want: map[netip.AddrPort]*target{}, have: map[netip.AddrPort]*entry{}, dirty: map[netip.AddrPort]bool{},
 	}
 }
 
@@ -115,11 +117,26 @@ func (t *Table) Withhold(ports map[model.PortName]bool) {
 	t.decide(names, func() { t.withheld = ports })
 }
 
+// SetLocal leaves virtual IPs to rules that an interface of the node has: a program there, such as
+// a DNS cache, is to get the connections.
+func (t *Table) SetLocal(addrs map[netip.Addr]bool) {
+	if maps.Equal(addrs, t.local) {
+		return
+	}
+	var names []model.PortName
+	for name, p := range t.ports {
+		if slices.ContainsFunc(p.ClusterIPs, func(a netip.Addr) bool { return addrs[a] != t.local[a] }) {
+			names = append(names, name)
+		}
+	}
+	t.decide(names, func() { t.local = addrs })
+}
+
 // decide takes up a change of ports. All are taken out before any is put in: a front may go from
 // one to another.
 func (t *Table) decide(names []model.PortName, change func()) {
 	for _, name := range names {
-		for _, f := range frontsOf(t.ports[name]) {
+		for _, f := range t.frontsOf(t.ports[name]) {
 			if w := t.want[f]; w != nil && w.port == name {
 				t.set(f, nil)
 			}
@@ -132,7 +149,7 @@ func (t *Table) decide(names []model.PortName, change func()) {
 			continue
 		}
 		if w, _ := t.target(p); w != nil {
-			for _, f := range frontsOf(p) {
+			for _, f := range t.frontsOf(p) {
 				t.set(f, w)
 			}
 		}
@@ -149,12 +166,12 @@ func (t *Table) target(p *model.ServicePort) (*target, string) {
 
 // frontsOf are the fronts of a port that may be translated. Connections to former addresses are
 // counted by connection tracking, until no client uses them.
-func frontsOf(p *model.ServicePort) (all []netip.AddrPort) {
+func (t *Table) frontsOf(p *model.ServicePort) (all []netip.AddrPort) {
 	if p == nil {
 		return nil
 	}
 	for _, a := range p.ClusterIPs {
-		if !model.Has(p.Former, a) {
+		if !model.Has(p.Former, a) && !t.local[a] {
 			all = append(all, netip.AddrPortFrom(a, p.Port))
 		}
 	}
@@ -303,6 +320,9 @@ func (t *Table) drop(m Memory, f netip.AddrPort, now time.Time) error {
 func (t *Table) forget(m Memory, f netip.AddrPort, now time.Time) {
 	h := t.have[f]
 	_ = t.lead(m, f, h, &target{port: h.port}, now) // to none: it needs no room
+	if n := m.Taken(h.slot); n > 0 {
+		t.past[h.port.Service] += n
+	}
 	t.resting = append(t.resting, resting{&t.slots, h.slot, 0, now})
 	delete(t.have, f)
 }
@@ -366,10 +386,16 @@ func (t *Table) Size() (fronts, places, left int) {
 	return t.leading, t.led, max(0, len(t.want)-t.leading)
 }
 
-// Taken is how many connections to each Service were led to an endpoint, since its fronts are
-// there. Services without any are left out.
+// Taken is how many connections to each Service were led to an endpoint, since it is there.
+// Services without any are left out.
 func (t *Table) Taken(m Memory) map[model.ServiceName]uint64 {
 	all := map[model.ServiceName]uint64{}
+	for name := range t.ports {
+		if n := t.past[name.Service]; n > 0 {
+			all[name.Service] = n
+		}
+	}
+	t.past = maps.Clone(all) // of no Service that has gone
 	for _, h := range t.have {
 		if n := m.Taken(h.slot); n > 0 {
 			all[h.port.Service] += n
@@ -396,6 +422,8 @@ func (t *Table) describe(m Memory, p *model.ServicePort, f netip.AddrPort, why s
 	switch {
 	case model.Has(p.Former, f.Addr()):
 		why = "connections to a former address are counted"
+	case t.local[f.Addr()]:
+		why = "an interface of the node has the address"
 	case why == "" && (h == nil || h.port != p.Name || len(h.round) == 0):
 		why = "the maps are full"
 	}

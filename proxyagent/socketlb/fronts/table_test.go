@@ -114,7 +114,7 @@ func may(g model.Globals, ports map[model.PortName]*model.ServicePort, withheld 
 	all := map[netip.AddrPort]map[netip.AddrPort]bool{}
 	for _, p := range ports {
 		if to, _ := targetOf(g, p, true); to != nil && !withheld[p.Name] {
-			for _, f := range frontsOf(p) {
+			for _, f := range new(Table).frontsOf(p) {
 				all[f] = model.SetOf(to.round)
 			}
 		}

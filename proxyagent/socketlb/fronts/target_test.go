@@ -1,6 +1,7 @@
 package fronts
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -188,5 +189,34 @@ func TestAChangeCostsWhatItChanges(t *testing.T) {
 	p.Cluster = append(p.Cluster, netip.MustParseAddrPort("10.244.0.3:8080"))
 	if n := apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{p.Name: &p}}); n != 3 {
 		t.Errorf("%d places were written for one more endpoint", n)
+	}
+}
+
+// TestAnAddressOfTheNodeIsLeftToRules as long as an interface has it, and what was counted stays.
+func TestAnAddressOfTheNodeIsLeftToRules(t *testing.T) {
+	m, table, now := newMemory(t), NewTable(Limits{64, 1024}, true), time.Unix(0, 0)
+	p := webPort()
+	p.ClusterIPs = append(p.ClusterIPs, first4.Next())
+	update := func() {
+		t.Helper()
+		if err := errors.Join(table.Reduce(m, now), table.Extend(m, now)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{p.Name: p}})
+	update()
+	m.slots[m.slotOf[netip.AddrPortFrom(first4, 80)]].taken = 7
+	for _, local := range []map[netip.Addr]bool{{first4: true, one.Addr(): true}, {}} {
+		table.SetLocal(local)
+		update()
+		if _, there := m.contents()["10.96.0.1:80"]; there == local[first4] || len(m.contents()) != 2-len(local)/2 {
+			t.Errorf("with the addresses %v the maps have %v", local, m.contents())
+		}
+		if got := table.Describe(m, p.Name)[0]; strings.HasSuffix(got, "an interface of the node has the address") != local[first4] {
+			t.Errorf("with the addresses %v it says %q", local, got)
+		}
+		if got := table.Taken(m)[p.Name.Service]; got != 7 {
+			t.Errorf("it counts %d connections", got)
+		}
 	}
 }

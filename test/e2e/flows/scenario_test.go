@@ -129,6 +129,9 @@ func (t *T) expect(what string, f Flow, w want, others ...otherwise) {
 			w, what = other.want, what+" (differs: "+other.reason+")"
 		}
 	}
+	if w.source == ofNode && t.mayBeTranslated(f) { // then nothing of it is masqueraded
+		w.source = anySource
+	}
 	t.eventually(what, func() error { return f.check(w) })
 }
 

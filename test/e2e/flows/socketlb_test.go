@@ -4,28 +4,34 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // With CLUSTERIP_SOCKETLB=pods or all, agents of ours translate connections at connect(): the specs
-// are the same, and each notes which of its connections that was done for.
+// are the same, but that an endpoint sees the client's own address where rules give it the node's:
+// an endpoint that meets itself, or a pod that is not told as local. Each notes which of its
+// connections were translated.
 
 // enough is how many connections to a ClusterIP make it sure that some came after the maps: those
 // between the rules and the maps are served by rules.
 const enough = 24
 
-// translated fails where the agent says that it translates a ClusterIP's connections, and rules have
-// served them.
+// translated fails where the agent says that it translates connections to a ClusterIP, and rules
+// have served them.
 func (t *T) translated() (text string) {
-	if t.Options.SocketLB == "" || !t.kind.ours() || t.kind == oursIPVS {
+	if !t.translates() {
 		return ""
 	}
 	metrics, err := t.proxy.Metrics(t.ctx)
-	t.must(err)
+	if err != nil {
+		return "; no agent is left to say what was translated at connect()"
+	}
 	for _, s := range t.services {
 		told, err := t.proxy.Get(t.ctx, "/debug/dump?"+url.Values{"of": {s.Namespace + "/" + s.Name}}.Encode())
 		t.must(err)
@@ -42,6 +48,20 @@ func (t *T) translated() (text string) {
 		}
 	}
 	return text
+}
+
+// translates reports whether the proxy was asked to translate connections at connect().
+func (t *T) translates() bool {
+	return t.Options.SocketLB != "" && t.kind.ours() && t.kind != oursIPVS
+}
+
+// mayBeTranslated reports whether connect() may lead a flow to an endpoint, which then sees the
+// client's own address.
+func (t *T) mayBeTranslated(f Flow) bool {
+	tcp := f.Protocol == 0 || f.Protocol == model.TCP
+	return t.translates() && tcp && f.from.InCgroup() && slices.ContainsFunc(t.services, func(s service) bool {
+		return slices.Contains(s.Spec.ClusterIPs, f.To.Addr().String())
+	})
 }
 
 // made are the connections to its ClusterIP of clients that are in the scope.

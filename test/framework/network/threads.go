@@ -121,6 +121,9 @@ type threads struct {
 	reached map[netip.AddrPort]int
 }
 
+// InCgroup reports whether sockets that are made in it belong to a cgroup of the node or its pods.
+func (n *Namespace) InCgroup() bool { return n.threads != nil }
+
 // Reached is how many connections over TCP to an address Dial has made from a namespace with a
 // cgroup. It is 0 of one without.
 func (n *Namespace) Reached(to netip.AddrPort) int {
