@@ -7,9 +7,10 @@
 // for a while, together; then each has to keep up with endless changes while connections are timed.
 //
 // Start with Run. node.go is a proxy in its namespaces; alone.go has what each does alone,
-// together.go what is measured of all; table.go and target.go show it. socketlb.go has what only
-// a proxy that translates at connect() has, exchange.go requests, answers and tracked connections. An Extreme is a part of this
-// with clusters unlike most: extreme.go lists them, step.go and compare.go measure only for them.
+// together.go what is measured of all, exchange.go requests, answers and tracked connections, and
+// socketlb.go what only a proxy has that translates at connect(); table.go and target.go show it. An
+// Extreme is a part of this with clusters unlike most: extreme.go lists them, step.go and compare.go
+// measure only for them.
 package proxy
 
 import (

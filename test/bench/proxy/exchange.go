@@ -116,7 +116,7 @@ func (b *bench) trackThrough(ctx context.Context, s *testNode) error {
 	return err
 }
 
-// entries are those of the node's connection tracking over TCP, and how many of them are translated.
+// entries are those of the node's connection tracking over TCP, and how many are translated.
 func (s *testNode) entries(ctx context.Context, f model.Family) (all, translated int, err error) {
 	err = s.net.Node.Do(func() error {
 		kernel, err := conntrack.Open()

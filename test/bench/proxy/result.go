@@ -64,7 +64,7 @@ type Figures struct {
 	// Service and Other are microseconds of new connections to Services and to other addresses.
 	Service, Other stats.Sample
 
-	// ToService and ToOther are about requests that are answered, Tracked about what the kernel tracks.
+	// ToService and ToOther are about requests that are answered.
 	ToService, ToOther Rates
 	Tracked            Tracked
 

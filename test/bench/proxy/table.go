@@ -216,7 +216,7 @@ func (r Result) rates() report.Table {
 	return table
 }
 
-// share is that of medians: in a turn, the machine's pace moves as much as from one turn to another.
+// share is that of medians: the pace moves within a round as much as from one to another.
 func share(part, of stats.Sample) float64 { return part.Median() / of.Median() }
 
 func (r Result) tracked() report.Table {

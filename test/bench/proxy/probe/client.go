@@ -115,9 +115,9 @@ func (c *Client) Until(to netip.AddrPort, o Outcome, streak int, timeout time.Du
 	return answer.At, answer.At != 0, err
 }
 
-// Exchange has n requests answered on one connection to a target, or if each is set on a connection
-// of its own for each, to the targets in turn. It returns how many were answered in a second: on one
-// connection without the time that it took to connect, otherwise from socket() to close().
+// Exchange has n requests answered on one connection to a target or, with each, on a connection of
+// its own for each, to the targets in turn. It returns how many were answered in a second: on one
+// connection without what connecting took, otherwise from socket() to close().
 func (c *Client) Exchange(n int, each bool, targets ...netip.AddrPort) (rate float64, err error) {
 	answer, err := c.ask(request{Targets: targets, Exchange: n, Each: each})
 	return answer.Rate, err

@@ -31,8 +31,8 @@ const (
 	Silence   Outcome = "silence"
 )
 
-// request is a question to the client process, a line of JSON. One of Count, For and Until is set, or
-// Exchange.
+// request is a question to the client process, a line of JSON. One of Count, For, Until and
+// Exchange is set.
 type request struct {
 	// Targets replace those of the requests before, unless there are none here.
 	Targets []netip.AddrPort `json:",omitempty"`
