@@ -8,9 +8,9 @@
 //
 // Start with Run. node.go is a proxy in its namespaces; alone.go has what each does alone,
 // together.go what is measured of all, exchange.go requests, answers and tracked connections, and
-// socketlb.go what only a proxy has that translates at connect(); table.go and target.go show it. An
-// Extreme is a part of this with clusters unlike most: extreme.go lists them, step.go and compare.go
-// measure only for them.
+// socketlb.go what only a proxy has that translates at connect(); table.go and target.go show it.
+// An Extreme is a part of this with clusters unlike most: extreme.go lists them, step.go and
+// compare.go measure only for them.
 package proxy
 
 import (
