@@ -61,6 +61,7 @@ type T struct {
 	ctx      context.Context
 	slug     string
 	services []service
+	began    time.Time
 }
 
 // failure ends a scenario.
@@ -74,7 +75,7 @@ func (s scenario) perform(ctx context.Context, n *node, f model.Family) (transla
 	own := *n.Environment
 	own.Gomega = NewGomega(func(message string, _ ...int) { panic(failure{errors.New(message)}) })
 	slug := "s" + notInNames.ReplaceAllString(strings.ToLower(fmt.Sprintf("%s-%s", s.number, f)), "-")
-	t := &T{node: &node{&own, n.kind, n.proxy}, F: f, ctx: ctx, slug: slug, local: on(own.Pod2, 0), remote: on(own.RemotePod, 0)}
+	t := &T{node: &node{&own, n.kind, n.proxy}, F: f, ctx: ctx, slug: slug, local: on(own.Pod2, 0), remote: on(own.RemotePod, 0), began: time.Now()}
 	defer func() {
 		switch reason := recover().(type) {
 		case nil:

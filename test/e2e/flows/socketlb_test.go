@@ -32,6 +32,9 @@ func (t *T) translated() (text string) {
 	if err != nil {
 		return "; no agent is left to say what was translated at connect()"
 	}
+	if started, _ := metrics.Value("process_start_time_seconds"); started > float64(t.began.Unix()) {
+		return "; the agent has been started meanwhile, and counts what was translated at connect() since"
+	}
 	for _, s := range t.services {
 		told, err := t.proxy.Get(t.ctx, "/debug/dump?"+url.Values{"of": {s.Namespace + "/" + s.Name}}.Encode())
 		t.must(err)

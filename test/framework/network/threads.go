@@ -135,9 +135,9 @@ func (n *Namespace) Reached(to netip.AddrPort) int {
 	return n.threads.reached[to]
 }
 
-// note counts a connection.
+// note counts a connection, but not of a socket that is bound to loopback: rules lead that.
 func (t *threads) note(p Probe, r Result) {
-	if t == nil || p.Protocol != model.TCP || r.Outcome != Connected {
+	if t == nil || p.Source.Addr().IsLoopback() || p.Protocol != model.TCP || r.Outcome != Connected {
 		return
 	}
 	t.mu.Lock()
