@@ -60,7 +60,7 @@ bench-upgrade: ## The way off the bitmap, migrated and not, up to 65,000 Service
 	go run ./test/bench --only upgrade,minors $(if $(filter-out 0 false no,$(QUICK)),--quick)
 
 bench-proxy: ## The node agent and the real kube-proxy in the same namespaces, up to 100,000 Services (QUICK=1: 1,000). Needs root.
-	go run ./test/bench --only proxy,proxy-sizes,proxy-affinity,proxy-endpoints,proxy-clients,proxy-scaling $(if $(filter-out 0 false no,$(QUICK)),--quick)
+	go run ./test/bench --only proxy,proxy-sizes,proxy-affinity,proxy-endpoints,proxy-clients,proxy-scaling,proxy-socketlb $(if $(filter-out 0 false no,$(QUICK)),--quick)
 
 bench-steering: ## What the admission webhooks cost, with and without them in turn, written into docs/reference/benchmarks.md (QUICK=1: small, written nowhere).
 	go run ./test/bench --only steering $(if $(filter-out 0 false no,$(QUICK)),--quick,--write)

@@ -25,6 +25,9 @@ func Open() (Kernel, error) {
 	return Kernel{conn}, err
 }
 
+// Close ends the connection, which keeps the network namespace alive.
+func (k Kernel) Close() { k.conn.Close() }
+
 // Flows implements Table.
 func (k Kernel) Flows(ctx context.Context, q Query, wanted func(Flow) bool) (flows []Flow, err error) {
 	err = nfnetlink.Again(ctx, func() error {

@@ -61,8 +61,8 @@ func TestQuick(t *testing.T) {
 		clusters, services, there   []int
 		proxies, crowd, wantRepeats int
 	}{
-		{nil, []int{1_000, 10_000, 30_000, 65_000}, []int{1_000, 10_000, 30_000}, []int{0, 5_000, 20_000}, 6, 1_000, 3},
-		{[]string{"--quick"}, []int{500}, []int{1_000}, []int{0, 500}, 6, 100, 1},
+		{nil, []int{1_000, 10_000, 30_000, 65_000}, []int{1_000, 10_000, 30_000}, []int{0, 5_000, 20_000}, 7, 1_000, 3},
+		{[]string{"--quick"}, []int{500}, []int{1_000}, []int{0, 500}, 7, 100, 1},
 		{
 			[]string{"--quick", "--clusters=200,100", "--services=200", "--proxies=ours-nft", "--there=0", "--crowd=1000", "--repeats=2"},
 			[]int{100, 200}, []int{200}, []int{0}, 1, 1_000, 2,
@@ -76,7 +76,7 @@ func TestQuick(t *testing.T) {
 		if diff := cmp.Diff([][]int{tc.clusters, tc.services, tc.there, {tc.proxies, tc.crowd, tc.wantRepeats}}, got); diff != "" {
 			t.Errorf("%v: %s", tc.args, diff)
 		}
-		if c.quick != slices.Contains(tc.args, "--quick") || len(c.proxies) != tc.proxies%6 {
+		if c.quick != slices.Contains(tc.args, "--quick") || len(c.proxies) != tc.proxies%7 {
 			t.Errorf("%v: an Extreme is quick: %t, with %q", tc.args, c.quick, c.proxies)
 		}
 	}

@@ -263,6 +263,9 @@ func (t *Table) fill(m Memory, now time.Time, chosen func(netip.AddrPort) bool) 
 		}
 		delete(t.dirty, f)
 	}
+	if len(t.dirty) == 0 {
+		t.dirty = map[netip.AddrPort]bool{} // one that was once large takes long to walk
+	}
 	failed, err := m.Add(fresh)
 	for _, e := range failed {
 		t.dirty[e.Front] = true

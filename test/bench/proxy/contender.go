@@ -7,8 +7,10 @@
 // for a while, together; then each has to keep up with endless changes while connections are timed.
 //
 // Start with Run. node.go is a proxy in its namespaces; alone.go has what each does alone,
-// together.go what is measured of all; table.go and target.go show it. An Extreme is a part of this
-// with clusters unlike most: extreme.go lists them, step.go and compare.go measure only for them.
+// together.go what is measured of all, exchange.go requests, answers and tracked connections, and
+// socketlb.go what only a proxy has that translates at connect(); table.go and target.go show it.
+// An Extreme is a part of this with clusters unlike most: extreme.go lists them, step.go and
+// compare.go measure only for them.
 package proxy
 
 import (
@@ -31,6 +33,8 @@ type Contender struct {
 	Mode, Variant string
 	// Peer is the Key of that of ours with which it is compared; empty for ours.
 	Peer string
+	// Socket has ours translate at connect() what the client connects to.
+	Socket bool
 	// Off is a feature gate of kube-proxy to switch off; empty for none.
 	Off string
 	// Most is the largest number of Services with which it makes sense to wait for it; 0 means any.
@@ -45,6 +49,7 @@ const (
 	theirsNFT     = "kube-proxy-nft"
 	theirsNFTable = "kube-proxy-nftables"
 	oursNative    = "ours-nftables"
+	oursSocket    = "ours-socketlb"
 	oursIPVS      = "ours-ipvs"
 	theirsIPVS    = "kube-proxy-ipvs"
 )
@@ -57,6 +62,7 @@ var Contenders = []Contender{
 	{Key: theirsLegacy, Name: "kube-proxy iptables, legacy", Mode: "iptables", Variant: "legacy", Peer: oursLegacy},
 	{Key: theirsNFT, Name: "kube-proxy iptables, nft", Mode: "iptables", Variant: "nft", Peer: oursNFT, Most: 10_000},
 	{Key: oursNative, Name: "ours, nftables", Ours: true, Mode: "nftables"},
+	{Key: oursSocket, Name: "ours, nftables with socketLB", Ours: true, Mode: "nftables", Socket: true},
 	{Key: theirsNFTable, Name: "kube-proxy nftables", Mode: "nftables", Peer: oursNative, Most: 10_000},
 }
 
@@ -129,6 +135,11 @@ type Options struct {
 	Clients int
 	// Footprint looks at what the proxies have in the kernel.
 	Footprint bool
+
+	// Requests are answered on one connection in each of the Rounds, and a fifth each on its own.
+	Requests int
+	// Tracked is how many connections to make to see how many of them the kernel tracks.
+	Tracked int
 
 	// The rest is for an Extreme. All are tried with Anyway Services, whatever their Most.
 	Anyway int

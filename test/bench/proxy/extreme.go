@@ -18,7 +18,8 @@ type Extreme struct {
 	tables      func(Result) []report.Table
 }
 
-// Extremes are all of them. Those of kube-proxy take part that come to an end in minutes.
+// Extremes are all of them. Those of kube-proxy take part that come to an end in minutes, unless it
+// has Proxies of its own.
 var Extremes = []Extreme{
 	{
 		"proxy-sizes",
@@ -56,17 +57,38 @@ var Extremes = []Extreme{
 		Options{Endpoints: 10, Scaling: true, Busy: 2 * time.Second, BusyAt: 1, Timeout: time.Minute},
 		func(r Result) []report.Table { return []report.Table{r.busy()} },
 	},
+	{
+		"proxy-socketlb",
+		socketOptions([]int{10_000, 100_000}, []int{1_000}, 60, 10_000),
+		socketOptions([]int{1_000}, []int{100}, 4, 1_000),
+		func(r Result) []report.Table {
+			return []report.Table{
+				r.compare(coldStart, (*Figures).cold), r.compare("one EndpointSlice change to rules, ms", (*Figures).change), r.ownWords(),
+				r.direct(), r.rates(), r.tracked(), r.translation(), r.memory(),
+			}
+		},
+	},
 }
 
-// Run measures it, as root. Without proxies, it measures those that come to an end in minutes.
+// socketOptions are about what is translated at connect(), beside the same without, and kube-proxy.
+func socketOptions(sizes, sizesV6 []int, rounds, tracked int) Options {
+	return Options{
+		Sizes: sizes, SizesV6: sizesV6, Proxies: []string{oursNative, oursSocket, theirsNFTable}, Timeout: 4 * time.Minute, Changes: 7,
+		Rounds: rounds, Count: 500, Requests: 5_000, Tracked: tracked,
+	}
+}
+
+// Run measures it, as root. Without proxies, it measures its own, or those that come to an end in
+// minutes.
 func (e Extreme) Run(ctx context.Context, quick bool, proxies []string, log *progress.Log) (result ExtremeResult, err error) {
 	o := e.full
 	if quick {
 		o = e.quick
 	}
-	o.Proxies = proxies
-	if len(proxies) == 0 {
-		o.Proxies = []string{oursLegacy, oursNFT, theirsLegacy, oursNative, theirsNFTable}
+	if len(proxies) > 0 {
+		o.Proxies = proxies
+	} else if len(o.Proxies) == 0 {
+		o.Proxies = []string{oursLegacy, oursNFT, theirsLegacy, oursNative, oursSocket, theirsNFTable}
 	}
 	o.ChangesLimit = changeTimeout
 	result.Extreme = e
@@ -97,6 +119,8 @@ func (r ExtremeResult) Notes() []string {
 		native := who.Key == oursNative
 		switch o := r.Options; {
 		case !who.Ours:
+		case o.Requests > 0 && who.Socket:
+			n.socket(c)
 		case o.Compare:
 			n.meanwhile(c, who, f.Same.Change.Took)
 			n.meanwhile(c, who, f.Drifted.Change.Took)

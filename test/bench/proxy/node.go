@@ -28,6 +28,8 @@ type testNode struct {
 
 	net    *network.Topology
 	client *probe.Client
+	server *probe.Server
+	cgroup network.Cgroup // as the machine's, with the client in that of pods; zero without need of one
 	proxy  proxyProcess   // nil for none
 	ends   []func() error // of what was started, in that order
 }
@@ -64,19 +66,26 @@ func (s *testNode) build(ctx context.Context, f model.Family) (err error) {
 	if err := s.net.Node.Sysctl(shortTimeouts); err != nil {
 		return err
 	}
-	unspecified := netip.IPv4Unspecified()
-	if f == model.IPv6 {
-		unspecified = netip.IPv6Unspecified()
-	}
-	server, err := probe.Serve(s.net.Pod1, netip.AddrPortFrom(unspecified, population.OpenPort))
-	if err != nil {
+	if s.server, err = probe.Serve(s.net.Pod1, everywhere(f)); err != nil {
 		return err
 	}
-	s.ends = append(s.ends, server.Close)
-	if s.client, err = probe.NewClient(s.net.Pod2); err == nil {
-		s.ends = append(s.ends, s.client.Close)
+	s.ends = append(s.ends, func() error { return s.server.Close() })
+	if s.client, err = probe.NewClient(s.net.Pod2); err != nil {
+		return err
 	}
-	return err
+	s.ends = append(s.ends, s.client.Close)
+	if s.who.Socket {
+		return s.enclose()
+	}
+	return nil
+}
+
+// everywhere is where servers listen: at all endpoints.
+func everywhere(f model.Family) netip.AddrPort {
+	if f == model.IPv6 {
+		return netip.AddrPortFrom(netip.IPv6Unspecified(), population.OpenPort)
+	}
+	return netip.AddrPortFrom(netip.IPv4Unspecified(), population.OpenPort)
 }
 
 // shortTimeouts keep the table of connections small.
@@ -102,7 +111,7 @@ func (b *bench) startProxy(ctx context.Context, s *testNode) error {
 	config := map[string]any{"iptables": pacing, "nftables": pacing, "enableProfiling": true}
 	if s.who.Ours {
 		agent, err := b.plane.StartProxyAgent(ctx, framework.ProxyAgentOptions{
-			Namespace: s.net.Node, Node: node, Mode: cmp.Or(s.who.Variant, s.who.Mode), Config: config, NoWait: true,
+			Namespace: s.net.Node, Node: node, Mode: cmp.Or(s.who.Variant, s.who.Mode), Config: config, Args: s.socketFlags(), NoWait: true,
 		})
 		if err == nil {
 			s.proxy, s.ends = agent, append(s.ends, agent.Kill)

@@ -64,7 +64,13 @@ type Figures struct {
 	// Service and Other are microseconds of new connections to Services and to other addresses.
 	Service, Other stats.Sample
 
+	// ToService and ToOther are about requests that are answered.
+	ToService, ToOther Rates
+	Tracked            Tracked
+
 	Footprint Footprint
+	// Translation is what a proxy that translates at connect() has in the kernel.
+	Translation Translation
 
 	// RSS is in bytes; CPU is what it used in a quiet minute. Quiet says that they were measured.
 	Quiet bool
@@ -96,6 +102,9 @@ type Bare struct {
 	// Service is through a single DNAT rule, Other past it; ServiceNFT and OtherNFT are the same with
 	// iptables-nft. None is without any rule, hence without connection tracking.
 	Service, Other, ServiceNFT, OtherNFT, None stats.Sample
+	// Rates and Tracked are without any rule.
+	Rates   Rates
+	Tracked Tracked
 }
 
 // find returns the case of many Services of IPv4, nil if there is none.

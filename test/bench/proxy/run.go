@@ -191,7 +191,7 @@ func (b *bench) compare(ctx context.Context, shape Shape) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *Case, []*testNode) error{b.latencies, b.quiet, b.busy} {
+	for _, step := range []func(context.Context, *Case, []*testNode) error{b.connections, b.quiet, b.busy} {
 		if err := step(ctx, &c, nodes); err != nil {
 			return err
 		}
@@ -230,7 +230,7 @@ func (b *bench) start(ctx context.Context, c *Case) (nodes []*testNode, err erro
 // alone is what one proxy does while all other proxies are paused or not there yet.
 func (b *bench) alone(ctx context.Context, shape Shape, s *testNode) error {
 	for _, step := range []func(context.Context, *testNode) error{
-		b.cold, b.restart, b.changes, b.affinity, b.leave, b.compareAll, b.footprint, b.memory,
+		b.cold, b.translation, b.restart, b.changes, b.affinity, b.leave, b.compareAll, b.footprint, b.memory,
 	} {
 		if err := step(ctx, s); err != nil || s.Late > 0 {
 			return err

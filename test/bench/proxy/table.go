@@ -16,7 +16,7 @@ import (
 func (r Result) Tables() []report.Table {
 	return filled(
 		r.compare(coldStart, (*Figures).cold), r.compare("one EndpointSlice change to rules, ms", (*Figures).change),
-		r.ownWords(), r.latency(), r.quiet(), r.footprint(), r.affinity(), r.busy(),
+		r.ownWords(), r.latency(), r.quiet(), r.footprint(), r.translation(), r.affinity(), r.busy(),
 	)
 }
 
@@ -153,6 +153,94 @@ func (r Result) latency() report.Table {
 			row(who.Name, c.of(who.Key).Service, c.of(who.Key).Other)
 		}
 	}
+	return table
+}
+
+// direct is how new connections to Services compare with those to endpoints: through no rule, and
+// past the rules of the same proxy, which connection tracking is a part of.
+func (r Result) direct() report.Table {
+	table := report.Table{Header: []string{
+		"new connections, µs", "through", "to a Service: p50", "p99", "over no rule: p50", "p99", "past the same rules: p50", "p99", "over these: p50", "p99",
+	}}
+	r.each(func(c *Case, who Contender, f *Figures) {
+		if len(f.Service) == 0 {
+			return
+		}
+		row := []string{c.Shape.String(), who.Name}
+		for _, cells := range [][]string{ends(f.Service), over(f.Service, c.Bare.None), ends(f.Other), over(f.Service, f.Other)} {
+			row = append(row, cells...)
+		}
+		table.Add(row...)
+	})
+	for _, c := range r.Cases {
+		if len(c.Bare.None) > 0 {
+			table.Add(append([]string{c.Shape.String(), "no rule", "", "", "", ""}, ends(c.Bare.None)...)...)
+		}
+	}
+	return table
+}
+
+// ends are p50 and p99.
+func ends(s stats.Sample) []string { return []string{middle(s), stats.Number(s.Quantile(0.99))} }
+
+// over is by how much p50 is larger, and p99, with its share.
+func over(s, base stats.Sample) []string {
+	return []string{stats.Number(more(s, base, 0.5)), stats.Number(more(s, base, 0.99)) + " (" + percent(s.Quantile(0.99)/base.Quantile(0.99)-1) + ")"}
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// rates has a row for each proxy, with what it lets through of what goes without it.
+func (r Result) rates() report.Table {
+	table := report.Table{Header: []string{
+		"requests answered in a second", "through", "on one connection to a Service", "of no rule", "of those past the same rules",
+		"each on a connection of its own", "of no rule", "of those past the same rules",
+	}}
+	row := func(c *Case, through string, to, past Rates) {
+		cells := []string{c.Shape.String(), through}
+		for _, x := range [][3]stats.Sample{{to.One, c.Bare.Rates.One, past.One}, {to.Each, c.Bare.Rates.Each, past.Each}} {
+			cells = append(cells, stats.Number(x[0].Median()), percent(share(x[0], x[1])), percent(share(x[0], x[2])))
+		}
+		table.Add(cells...)
+	}
+	for i := range r.Cases {
+		if c := &r.Cases[i]; len(c.Bare.Rates.One) > 0 {
+			row(c, "no rule, to an endpoint", c.Bare.Rates, c.Bare.Rates)
+		}
+	}
+	r.each(func(c *Case, who Contender, f *Figures) {
+		if len(f.ToService.One) > 0 {
+			row(c, who.Name, f.ToService, f.ToOther)
+		}
+	})
+	return table
+}
+
+// share is that of medians: the pace moves within a round as much as from one to another.
+func share(part, of stats.Sample) float64 { return part.Median() / of.Median() }
+
+func (r Result) tracked() report.Table {
+	table := report.Table{Header: []string{"tracked connections", "through", "connections between two pods", "entries: to Services", "of these translated", "to endpoints"}}
+	r.each(func(c *Case, who Contender, f *Figures) {
+		if t := f.Tracked; t.Connections > 0 {
+			table.Add(c.Shape.String(), who.Name, stats.Count(t.Connections), stats.Count(t.Service), stats.Count(t.Translated), stats.Count(t.Other))
+		}
+	})
+	for _, c := range r.Cases {
+		if t := c.Bare.Tracked; t.Connections > 0 {
+			table.Add(c.Shape.String(), "no rule", stats.Count(t.Connections), "", "", stats.Count(t.Other))
+		}
+	}
+	return table
+}
+
+func (r Result) translation() report.Table {
+	table := report.Table{Header: []string{"translated at connect()", "proxy", "BPF maps, MiB", "ns in programs: to a Service", "to another address"}}
+	r.each(func(c *Case, who Contender, f *Figures) {
+		if t := f.Translation; t.Maps > 0 {
+			table.Add(c.Shape.String(), who.Name, stats.MiB(t.Maps), stats.Number(t.ToService), stats.Number(t.ToOther))
+		}
+	})
 	return table
 }
 

@@ -39,6 +39,14 @@ type addition struct{ most, less float64 }
 
 var additions = map[string]addition{oursLegacy: {5, 5}, oursNFT: {5, 5}, oursNative: {2, 1}}
 
+// Targets of ours with socketLB, beside connections that go to an endpoint.
+const (
+	mostSocketAdded = 1.0  // µs, p50
+	mostSocketTail  = 1.1  // times p99
+	leastRate       = 0.98 // of requests that are answered in a second
+	mostSocketSync  = 1    // ms, for a change
+)
+
 // pairs are ours with the modes of kube-proxy that are their peers.
 func pairs() (all [][2]Contender) {
 	for _, them := range Contenders {
@@ -180,6 +188,32 @@ func (n *notes) busy(c *Case, us, them Contender) {
 		n.add(p99 <= other, stats.Number(p99)+" and "+stats.Number(other)+" µs",
 			"while endpoints change, p99 of new connections through %s is not worse than through %s", us.Name, them.Name)
 	}
+}
+
+// socket looks at what is translated at connect(), beside connections through no rule at all, and
+// beside those to endpoints past the same rules.
+func (n *notes) socket(c *Case) {
+	f, name := c.of(oursSocket), c.Shape.String()+": "+contender(oursSocket).Name
+	for _, direct := range []struct {
+		what  string
+		took  stats.Sample
+		rates Rates
+	}{{"no rule", c.Bare.None, c.Bare.Rates}, {"an endpoint past the same rules", f.Other, f.ToOther}} {
+		added, tail := more(f.Service, direct.took, 0.5), f.Service.Quantile(0.99)/direct.took.Quantile(0.99)
+		n.add(added <= mostSocketAdded, stats.Number(added), "%s adds at most %g µs to a new connection over %s, p50", name, mostSocketAdded, direct.what)
+		n.add(tail <= mostSocketTail, percent(tail-1), "%s: p99 is at most 10 %% above that of %s", name, direct.what)
+		for _, x := range []struct {
+			how      string
+			ours, of stats.Sample
+		}{{"on one connection", f.ToService.One, direct.rates.One}, {"each on a connection of its own", f.ToService.Each, direct.rates.Each}} {
+			rate := share(x.ours, x.of)
+			n.add(rate >= leastRate, percent(rate), "%s: requests %s at least 98 %% of those through %s", name, x.how, direct.what)
+		}
+	}
+	t := f.Tracked
+	n.add(t.Service <= t.Other && t.Translated == 0, stats.Count(t.Service)+" and "+stats.Count(t.Other),
+		"%s: as many tracked connections as of direct ones, none of them translated", name)
+	n.add(f.Syncs <= mostSocketSync, stats.Number(f.Syncs), "%s: a sync of one change within %d ms", name, mostSocketSync)
 }
 
 // growth compares a large cluster with a small one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -11,8 +12,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
 
-// latencies times new connections by each proxy's rules and by none, while the proxies are paused.
-func (b *bench) latencies(ctx context.Context, c *Case, nodes []*testNode) (err error) {
+// connections measures them through each proxy's rules and through none, while the proxies are
+// paused.
+func (b *bench) connections(ctx context.Context, c *Case, nodes []*testNode) (err error) {
 	if b.Rounds == 0 {
 		return nil
 	}
@@ -28,21 +30,28 @@ func (b *bench) latencies(ctx context.Context, c *Case, nodes []*testNode) (err 
 			return err
 		}
 	}
-	if err := b.takeTurns(ctx, append(bare, nodes...)); err != nil {
+	if err := b.takeTurns(ctx, slices.Concat(bare, nodes), b.time); err != nil {
 		return err
 	}
 	c.Bare = Bare{
 		Service: bare[0].Service, Other: bare[0].Other, ServiceNFT: bare[1].Service, OtherNFT: bare[1].Other, None: bare[2].Other,
 	}
+	none := bare[2]
+	for _, step := range []func(context.Context, *Case, []*testNode) error{b.exchanges, b.track} {
+		if err := step(ctx, c, append([]*testNode{none}, nodes...)); err != nil {
+			return err
+		}
+	}
+	c.Bare.Rates, c.Bare.Tracked = none.ToOther, none.Tracked
 	return nil
 }
 
-// takeTurns begins each round with another one. What a first round warms up is not counted.
-func (b *bench) takeTurns(ctx context.Context, all []*testNode) error {
+// takeTurns begins each round with another one. What a first round, 0, warms up is not counted.
+func (b *bench) takeTurns(ctx context.Context, all []*testNode, turn func(s *testNode, round int) error) error {
 	for round := range b.Rounds + 1 {
 		for i := range all {
 			s := all[(round+i)%len(all)]
-			if err := errors.Join(b.turn(s, round > 0), ctx.Err()); err != nil {
+			if err := errors.Join(turn(s, round), ctx.Err()); err != nil {
 				return err
 			}
 		}
@@ -50,20 +59,42 @@ func (b *bench) takeTurns(ctx context.Context, all []*testNode) error {
 	return nil
 }
 
-// turn times connections to Services, if a proxy or a rule serves them, and to other addresses.
-func (b *bench) turn(s *testNode, count bool) error {
-	services := b.people.Some
-	if s.proxy == nil { // one rule serves them
-		services = func(n int) []netip.AddrPort { return b.people.SomeIn(serviceRange(b.family), n) }
+// served are random Services, none where neither a proxy nor a rule serves them.
+func (b *bench) served(s *testNode, n int) []netip.AddrPort {
+	switch {
+	case s.proxy != nil:
+		return b.people.Some(n)
+	case s.who.Variant != "": // one rule serves them
+		return b.people.SomeIn(serviceRange(b.family), n)
+	default:
+		return nil
 	}
-	kinds := []struct {
+}
+
+// warmUp are connections that are not counted, after those through another proxy.
+const warmUp = 50
+
+// inTurn returns two kinds of connections in this order, or in every other round in the other.
+func inTurn[T any](round int, a, b T) []T {
+	if round%2 == 1 {
+		return []T{b, a}
+	}
+	return []T{a, b}
+}
+
+// time times connections to Services, where they are served, and to other addresses.
+func (b *bench) time(s *testNode, round int) error {
+	type kind struct {
 		to   []netip.AddrPort
 		into *stats.Sample
-	}{{services(b.Count), &s.Service}, {b.people.SomeEndpoints(b.Count), &s.Other}}
-	if s.proxy == nil && s.who.Variant == "" {
-		kinds = kinds[1:]
 	}
-	for _, kind := range kinds {
+	if _, err := s.client.Count(warmUp, b.people.SomeEndpoints(warmUp)...); err != nil {
+		return err
+	}
+	for _, kind := range inTurn(round, kind{b.served(s, b.Count), &s.Service}, kind{b.people.SomeEndpoints(b.Count), &s.Other}) {
+		if len(kind.to) == 0 {
+			continue
+		}
 		times, err := s.client.Count(b.Count, kind.to...)
 		if err != nil {
 			return err
@@ -71,7 +102,7 @@ func (b *bench) turn(s *testNode, count bool) error {
 		if times.Failed > 0 {
 			b.log.Step("%s: %d of %d connections failed, the last to %s", s.who.Name, times.Failed, b.Count, times.Failure)
 		}
-		if count {
+		if round > 0 {
 			*kind.into = append(*kind.into, times.Took...)
 		}
 	}

@@ -52,22 +52,36 @@ func start(n *network.Namespace, args ...string) (*process, error) {
 // Close ends the program.
 func (p *process) Close() error { return errors.Join(p.stdin.Close(), p.cmd.Wait()) }
 
+// Pid is the program's. In the network namespace it is the same process.
+func (p *process) Pid() int { return p.cmd.Process.Pid }
+
 // CPU is the processor on which connections are measured: the last one.
 func CPU() string { return strconv.Itoa(runtime.NumCPU() - 1) }
 
 // Server accepts connections in a namespace until Close.
-type Server struct{ *process }
+type Server struct {
+	*process
+	port uint16
+}
 
 // Serve listens on an address, unspecified for all of its family.
-func Serve(n *network.Namespace, on netip.AddrPort) (*Server, error) {
-	p, err := start(n, "server", CPU(), on.String())
+func Serve(n *network.Namespace, on netip.AddrPort) (*Server, error) { return serve(n, "server", on) }
+
+// Answer is Serve for a server that answers requests.
+func Answer(n *network.Namespace, on netip.AddrPort) (*Server, error) {
+	return serve(n, "answerer", on)
+}
+
+func serve(n *network.Namespace, what string, on netip.AddrPort) (*Server, error) {
+	p, err := start(n, what, CPU(), on.String())
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.raw.Read(make([]byte, 64)); err != nil {
+	server := &Server{process: p}
+	if _, err := fmt.Fscanln(p.raw, &server.port); err != nil {
 		return nil, fmt.Errorf("waiting for the server in %s: %w", n.Host(), errors.Join(err, p.Close(), errors.New(p.said.String())))
 	}
-	return &Server{p}, nil
+	return server, nil
 }
 
 // Client makes connections from a namespace until Close. Only one goroutine may use it at a time.
@@ -99,6 +113,14 @@ func (c *Client) For(d, pause time.Duration, targets ...netip.AddrPort) (Times, 
 func (c *Client) Until(to netip.AddrPort, o Outcome, streak int, timeout time.Duration) (Moment, bool, error) {
 	answer, err := c.ask(request{Targets: []netip.AddrPort{to}, Until: o, Streak: streak, Timeout: timeout})
 	return answer.At, answer.At != 0, err
+}
+
+// Exchange has n requests answered on one connection to a target or, with each, on a connection of
+// its own for each, to the targets in turn. It returns how many were answered in a second: on one
+// connection without what connecting took, otherwise from socket() to close().
+func (c *Client) Exchange(n int, each bool, targets ...netip.AddrPort) (rate float64, err error) {
+	answer, err := c.ask(request{Targets: targets, Exchange: n, Each: each})
+	return answer.Rate, err
 }
 
 func (c *Client) ask(r request) (answer response, err error) {

@@ -35,6 +35,8 @@ func (c *connector) serve(r request) response {
 		err = errors.New("there are no targets")
 	case r.Until != "":
 		out, err = c.until(r)
+	case r.Exchange > 0:
+		out.Rate, err = c.exchange(r)
 	default:
 		out, err = c.measure(r)
 	}
@@ -104,13 +106,19 @@ func connect(to netip.AddrPort, limit time.Duration) (took time.Duration, outcom
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
 		return 0, "", err
 	}
+	took, errno := dial(fd, to)
+	return took, outcomeOf(errno), nil
+}
+
+// dial is the system call alone.
+func dial(fd int, to netip.AddrPort) (took time.Duration, errno unix.Errno) {
 	var address unix.RawSockaddrInet6
 	length := rawSockaddr(&address, to)
 	start := time.Now()
-	_, _, errno := unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address)), length)
+	_, _, errno = unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address)), length)
 	took = time.Since(start)
 	runtime.KeepAlive(&address)
-	return took, outcomeOf(errno), nil
+	return took, errno
 }
 
 func outcomeOf(errno unix.Errno) Outcome {

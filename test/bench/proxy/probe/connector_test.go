@@ -3,10 +3,13 @@ package probe
 import (
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 // listening returns the address of a server on loopback, and one without a listener.
@@ -40,10 +43,14 @@ func held(t *testing.T, addr netip.Addr) uint16 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if four, is := bound.(*syscall.SockaddrInet4); is {
+	return portOf(bound)
+}
+
+func portOf(a syscall.Sockaddr) uint16 {
+	if four, is := a.(*syscall.SockaddrInet4); is {
 		return uint16(four.Port)
 	}
-	return uint16(bound.(*syscall.SockaddrInet6).Port)
+	return uint16(a.(*syscall.SockaddrInet6).Port)
 }
 
 func TestConnectTellsOpenFromShutPorts(t *testing.T) {
@@ -109,5 +116,41 @@ func TestUntilWaitsForAStreak(t *testing.T) {
 	}
 	if never := c.serve(request{Targets: []netip.AddrPort{shut}, Until: Connected, Timeout: 20 * time.Millisecond}); never.At != 0 || never.Error != "" {
 		t.Errorf("a shut port: %+v", never)
+	}
+}
+
+// TestMain has the test's program be a server, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == Name {
+		os.Exit(Main(os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
+
+func TestExchangeCountsWhatIsAnswered(t *testing.T) {
+	for domain, address := range map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"} {
+		t.Run(domain, func(t *testing.T) {
+			at := netip.MustParseAddrPort(address)
+			server, err := Answer(&network.Namespace{}, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := server.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			open := netip.AddrPortFrom(at.Addr(), server.port)
+			var c connector
+			for _, each := range []bool{false, true} {
+				if got := c.serve(request{Targets: []netip.AddrPort{open, open}, Exchange: 50, Each: each}); got.Rate <= 0 || got.Error != "" {
+					t.Errorf("each on a connection of its own %v: %+v", each, got)
+				}
+			}
+			_, shut := listening(t, domain, address)
+			if got := c.serve(request{Targets: []netip.AddrPort{shut}, Exchange: 1}); got.Rate != 0 || !strings.Contains(got.Error, shut.String()) {
+				t.Errorf("to a shut port: %+v", got)
+			}
+		})
 	}
 }

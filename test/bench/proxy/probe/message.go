@@ -5,6 +5,10 @@
 // system call without telling Go's scheduler. The server listens on the same processor with the
 // lowest priority: the kernel answers for it, and need not wake another processor. Connections are
 // reset, so that none lingers. Start with [Client] and [Server]; [Main] is the program.
+//
+// Requests are counted that another server answers, on that processor too, with the client's
+// priority: the two take turns, and nothing is idle. They are a byte, as are answers. Where a
+// number of connections or requests is measured, other processes of the machine wait.
 package probe
 
 import (
@@ -27,7 +31,8 @@ const (
 	Silence   Outcome = "silence"
 )
 
-// request is a question to the client process, a line of JSON. One of Count, For and Until is set.
+// request is a question to the client process, a line of JSON. One of Count, For, Until and
+// Exchange is set.
 type request struct {
 	// Targets replace those of the requests before, unless there are none here.
 	Targets []netip.AddrPort `json:",omitempty"`
@@ -39,6 +44,10 @@ type request struct {
 	Until   Outcome       `json:",omitempty"`
 	Streak  int           `json:",omitempty"`
 	Timeout time.Duration `json:",omitempty"`
+	// Exchange is how many requests to have answered, on one connection to the first target, or if
+	// Each is set each on a connection of its own to the targets in turn.
+	Exchange int  `json:",omitempty"`
+	Each     bool `json:",omitempty"`
 }
 
 // Times are the µs that connections took, how many failed, and what happened to the last of these.
@@ -53,6 +62,8 @@ type response struct {
 	Times
 	// At is the moment of the first outcome of a streak, 0 if it never came.
 	At Moment `json:",omitempty"`
+	// Rate is how many requests were answered in a second.
+	Rate float64 `json:",omitempty"`
 	// Error is about the program and not about the network.
 	Error string `json:",omitempty"`
 }
