@@ -17,10 +17,10 @@ import (
 )
 
 // flipsEvery is the least time between two writes of AnnotationUsage if a band is full, or not any
-// more: a tenant may create and delete the last Service of a range over and over. stepsEvery is that
-// if a band's use moved by a step, a hundredth of its size, detailsEvery if by less. Every API
-// server, kube-controller-manager and each node's proxy watch ServiceCIDRs: with 5,000 nodes a write
-// is 5,000 messages.
+// more: a tenant may create and delete the last Service of a range over and over. stepsEvery is
+// that if a band's use moved by a step, a hundredth of its size, detailsEvery if by less. Every API
+// server, kube-controller-manager and each node's proxy watch ServiceCIDRs: with 5,000 nodes a
+// write is 5,000 messages.
 const (
 	flipsEvery   = 5 * time.Second
 	stepsEvery   = time.Minute
