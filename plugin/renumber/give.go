@@ -221,14 +221,21 @@ func (m Mover) renew(ctx context.Context, want *networkingv1.IPAddress) error {
 	return fmt.Errorf("another client writes the IPAddress of %s all the time", want.Name)
 }
 
+// mostSlices is how many EndpointSlices of a Service are read. The controller writes one for each
+// hundred of endpoints; another client may write as many as it likes.
+const mostSlices = 100
+
 // endpointSlices lists those of a Service.
 func (m Mover) endpointSlices(ctx context.Context, of types.NamespacedName) ([]discoveryv1.EndpointSlice, error) {
 	list := &discoveryv1.EndpointSliceList{}
 	err := batch.Retry(ctx, func() error {
-		return m.Client.List(ctx, list, client.InNamespace(of.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: of.Name})
+		return m.Client.List(ctx, list, client.InNamespace(of.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: of.Name}, client.Limit(mostSlices))
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("listing the EndpointSlices of Service %s: %w", of, err)
+	case list.Continue != "":
+		return nil, left("Service %s has more than %d EndpointSlices: plan it with --keep=agent or --keep=externalIPs", of, mostSlices)
 	}
 	return list.Items, nil
 }
@@ -271,7 +278,7 @@ func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr) error {
 		case m.Clock.Since(begun) > slicesWithin:
 			return left("the EndpointSlice controller (kube-controller-manager) has not written the endpoints of Service %s in %v", secondName(i, a), slicesWithin)
 		}
-		if err := batch.Sleep(ctx, askEvery/4); err != nil {
+		if err := batch.Sleep(ctx, askEvery); err != nil {
 			return err
 		}
 	}

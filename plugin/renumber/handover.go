@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -246,7 +247,7 @@ func (m Mover) tried(ctx context.Context, h handover) (refused bool, answer, err
 	return false, answer, fmt.Errorf("trying whether %s is kept from other Services: %w", h.Address, answer)
 }
 
-// tidy removes records of Services that do not exist any more.
+// tidy removes records of addresses that neither of their Services has any more.
 func (m Mover) tidy(ctx context.Context) error {
 	records := &admissionregistrationv1.ValidatingAdmissionPolicyList{}
 	if err := m.Client.List(ctx, records, handovers); err != nil {
@@ -257,7 +258,7 @@ func (m Mover) tidy(ctx context.Context) error {
 		if err != nil {
 			continue
 		}
-		gone, err := m.abandoned(ctx, &records.Items[i])
+		gone, err := m.abandoned(ctx, &records.Items[i], a)
 		if err == nil && gone {
 			err = m.end(ctx, a)
 		}
@@ -278,12 +279,12 @@ func addressOf(record *admissionregistrationv1.ValidatingAdmissionPolicy) (netip
 	return a, err
 }
 
-// abandoned reports whether neither Service of a record exists.
-func (m Mover) abandoned(ctx context.Context, record *admissionregistrationv1.ValidatingAdmissionPolicy) (bool, error) {
+// abandoned reports whether neither Service of a record has its address.
+func (m Mover) abandoned(ctx context.Context, record *admissionregistrationv1.ValidatingAdmissionPolicy, a netip.Addr) (bool, error) {
 	for _, text := range []string{record.Annotations[recordFirst], record.Annotations[recordSecond]} {
 		namespace, name, _ := strings.Cut(text, "/")
 		s, err := objects.Get(ctx, m.Client, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.Service{})
-		if err != nil || s != nil {
+		if err != nil || s != nil && slices.Contains(addresses(s), a) {
 			return false, err
 		}
 	}

@@ -61,6 +61,13 @@ func newSecond(i Item, s *corev1.Service, a netip.Addr, nonce string) *corev1.Se
 	return out
 }
 
+// withoutAddress returns a second Service as an ExternalName, with nothing else.
+func withoutAddress(s *corev1.Service) *corev1.Service {
+	out := s.DeepCopy()
+	out.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: v1alpha1.ExternalNameRenumbering}
+	return out
+}
+
 // ownedBy has an object deleted with the first Service.
 func ownedBy(i Item) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: i.Name, UID: i.UID}}
@@ -131,13 +138,17 @@ func handWritten(all []discoveryv1.EndpointSlice) string {
 // covered reports whether the EndpointSlice controller has written all that serves a Service into
 // the slices of its second one.
 func covered(a netip.Addr, first, second []discoveryv1.EndpointSlice) bool {
-	own := []discoveryv1.EndpointSlice{}
-	for _, slice := range second {
+	return serving(ofFamily(a, controlled(second))).IsSuperset(serving(ofFamily(a, controlled(first))))
+}
+
+// controlled are the slices of the EndpointSlice controller.
+func controlled(all []discoveryv1.EndpointSlice) (out []discoveryv1.EndpointSlice) {
+	for _, slice := range all {
 		if slice.Labels[discoveryv1.LabelManagedBy] == managedByEndpointSliceController {
-			own = append(own, slice)
+			out = append(out, slice)
 		}
 	}
-	return serving(ofFamily(a, own)).IsSuperset(serving(ofFamily(a, first)))
+	return out
 }
 
 // serving are the addresses of endpoints, as texts.

@@ -119,11 +119,7 @@ func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Ad
 	case vouched && s != nil && between(s):
 		return nil, nil // the next run goes on
 	case vouched && s != nil && !has:
-		kept, err := m.keeps(ctx, i, a, ip, second)
-		if err == nil && found != nil {
-			err = m.end(ctx, a)
-		}
-		return kept, err
+		return m.keeps(ctx, i, a, ip, second, found != nil)
 	case vouched:
 		err = m.giveBack(ctx, i, a, ip, second, has)
 	case has:
@@ -140,14 +136,20 @@ func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Ad
 	return nil, m.end(ctx, a)
 }
 
-// keeps completes a second Service that has the address alone.
-func (m Mover) keeps(ctx context.Context, i Item, a netip.Addr, ip *networkingv1.IPAddress, second *corev1.Service) (*Held, error) {
+// keeps completes a second Service that has the address alone. The record ends before its slices
+// are waited for: what another client does to these keeps no address from other Services.
+func (m Mover) keeps(ctx context.Context, i Item, a netip.Addr, ip *networkingv1.IPAddress, second *corev1.Service, recorded bool) (*Held, error) {
 	since := m.now()
 	if vouches(i, ip, second) {
 		since = ip.Annotations[v1alpha1.AnnotationReleased]
 	}
 	if err := m.renew(ctx, marked(upstream.NewIPAddress(a, nameOf(second)), i, second, since)); err != nil {
 		return nil, err
+	}
+	if recorded {
+		if err := m.end(ctx, a); err != nil {
+			return nil, err
+		}
 	}
 	if err := m.awaitSlices(ctx, i, a); err != nil {
 		return nil, fmt.Errorf("copies of other slices serve meanwhile: %w", err)
@@ -200,13 +202,31 @@ func (m Mover) giveBack(ctx context.Context, i Item, a netip.Addr, ip *networkin
 	return m.renew(ctx, upstream.NewIPAddress(a, i.Key()))
 }
 
-// remove deletes a second Service, if it is still that one.
+// remove deletes a second Service, if it is still that one. It gives its address up before, as an
+// ExternalName: a finalizer of its owner would keep the Service and its address for as long as the
+// owner likes, and at its end the API server deletes the IPAddress, whoever has the address then.
 func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
-	err := batch.Retry(ctx, func() error { return m.Client.Delete(ctx, second, client.Preconditions{UID: &second.UID}) })
-	if err = objects.IgnoreGone(err); err != nil {
-		return fmt.Errorf("deleting Service %s: %w", nameOf(second), err)
+	for range tries {
+		s, err := objects.Get(ctx, m.Client, nameOf(second), &corev1.Service{})
+		if err != nil || s == nil || s.UID != second.UID {
+			return err
+		}
+		if s.Spec.Type != corev1.ServiceTypeExternalName {
+			s, err = m.update(ctx, withoutAddress(s))
+		}
+		if err == nil {
+			err = batch.Retry(ctx, func() error { return m.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID}) })
+			err = objects.IgnoreGone(err)
+		}
+		switch {
+		case errors.Is(err, batch.ErrMoved):
+		case err != nil:
+			return fmt.Errorf("deleting Service %s: %w", nameOf(second), err)
+		default:
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("another client writes Service %s all the time", nameOf(second))
 }
 
 // retire gives up an address that a second Service keeps, with that Service.
@@ -216,6 +236,9 @@ func (m Mover) retire(ctx context.Context, h Held) error {
 		return err
 	}
 	if err := m.remove(ctx, second); err != nil {
+		return err
+	}
+	if err := m.end(ctx, h.Address); err != nil {
 		return err
 	}
 	return m.disown(ctx, h.Item)
