@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -109,6 +111,12 @@ func (h handover) of(second *corev1.Service) bool {
 		return second.UID == h.UID
 	}
 	return h.Nonce != "" && second.Annotations[v1alpha1.AnnotationHandover] == h.Nonce
+}
+
+// stranded reports whether an IPAddress is left behind by a second Service that its owner has
+// deleted or changed: the finalizer holds it, and no Service has the address by it.
+func (h handover) stranded(ip *networkingv1.IPAddress, second *corev1.Service) bool {
+	return ip != nil && held(ip) && upstream.Service(ip) == h.Second && (second == nil || !slices.Contains(addresses(second), h.Address))
 }
 
 // recorded reads the record of an address: what there is, and nil if there is none.

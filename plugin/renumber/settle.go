@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -54,10 +55,18 @@ func (m Mover) take(ctx context.Context, i Item, a netip.Addr) error {
 		return err
 	}
 	ip, second, err := m.pair(ctx, i, a)
-	if err != nil || ip == nil || upstream.Service(ip) != record.Second || !vouches(i, ip, second) && (found == nil || !record.of(second)) {
+	if err != nil || ip == nil || upstream.Service(ip) != record.Second {
 		return err
 	}
-	if _, err := m.begin(ctx, i, a, second.UID); err != nil {
+	var uid types.UID
+	switch {
+	case record.stranded(ip, second):
+	case vouches(i, ip, second) || found != nil && record.of(second):
+		uid = second.UID
+	default:
+		return nil
+	}
+	if _, err := m.begin(ctx, i, a, uid); err != nil {
 		return err
 	}
 	return m.free(ctx, ip)
@@ -95,7 +104,7 @@ func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Ad
 	// Its owner may have made another Service of it.
 	vouched := (vouches(i, ip, second) || found != nil && record.of(second)) && slices.Contains(addresses(second), a)
 	switch {
-	case !vouched && found == nil:
+	case !vouched && found == nil && !record.stranded(ip, second):
 		return nil, nil // renumbering has made no second Service, or it is gone
 	case vouched && s != nil && between(s):
 		return nil, nil // the next run goes on
@@ -108,7 +117,14 @@ func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Ad
 	case vouched:
 		err = m.giveBack(ctx, i, a, ip, second, has)
 	case has:
-		err = m.renew(ctx, upstream.NewIPAddress(a, i.Key()))
+		if record.stranded(ip, second) {
+			if _, err = m.begin(ctx, i, a, ""); err == nil {
+				err = m.free(ctx, ip)
+			}
+		}
+		if err == nil {
+			err = m.renew(ctx, upstream.NewIPAddress(a, i.Key()))
+		}
 	case ip != nil && upstream.Service(ip) == record.Second: // its Service is gone
 		err = m.free(ctx, ip)
 	}

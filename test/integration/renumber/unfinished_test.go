@@ -1,0 +1,57 @@
+package renumber_test
+
+import (
+	"context"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// killedGiven kills `renumber run` when second Services have the addresses, by their IPAddresses
+// too, and the first Service has them still. It returns the second ones, address -> Service.
+func killedGiven(ctx context.Context, was *corev1.Service, file string) map[string]corev1.Service {
+	GinkgoHelper()
+	var plugin *framework.Plugin
+	p, started := newProxy(), make(chan struct{})
+	p.watch(func(int, *http.Request) {
+		for _, a := range was.Spec.ClusterIPs {
+			ip, err := c.Networking().IPAddresses().Get(ctx, a, metav1.GetOptions{})
+			if err != nil || len(ip.Finalizers) == 0 || ip.Spec.ParentRef.Name == was.Name {
+				return
+			}
+		}
+		<-started
+		_ = plugin.Kill()
+		panic(http.ErrAbortHandler)
+	}, nil)
+	plugin = p.start(ctx, "run", "--from", file, "--wait=false")
+	close(started)
+	code, printed := wait(ctx, plugin)
+	Expect(code).To(Equal(-1), printed)
+	Expect(get(ctx, was.Namespace, was.Name).Spec.ClusterIPs).To(Equal(was.Spec.ClusterIPs))
+	return secondsIn(ctx, was.Namespace)
+}
+
+var _ = Describe("kubectl clusterip renumber, killed when two Services have an address", Label("all"), func() {
+	AfterEach(forget)
+
+	DescribeTable("goes on, and back, though the owner deletes the second one", func(ctx SpecContext, verb, where string) {
+		was, file := one(ctx, selecting, bySecond)
+		for _, s := range killedGiven(ctx, was, file) {
+			remove(ctx, was.Namespace, s.Name)
+		}
+		succeed(ctx, append([]string{verb, "--from", file}, quick...)...)
+		expectWhole(ctx, where, []*corev1.Service{was})
+		Expect(secondsIn(ctx, was.Namespace)).To(BeEmpty())
+		expectHandedOver(ctx)
+	}, Entry("run", "run", "new"), Entry("rollback", "rollback", "old"))
+})
+
+var _ = Describe("kubectl clusterip renumber, with second Services of another run", Label("all"), func() {
+	AfterEach(forget)
+})
