@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,6 +73,16 @@ func noSecond(s *corev1.Service) string {
 		return "it has no selector, so that the endpoints of a second Service would not follow its own: plan it with --keep=agent or --keep=externalIPs"
 	}
 	return ""
+}
+
+// handing reports whether the first Service has an address that a second one has too, or is between
+// its two updates. It may be nil.
+func handing(i Item, a netip.Addr, s *corev1.Service) bool {
+	return s != nil && s.UID == i.UID && (between(s) || slices.Contains(addresses(s), a))
+}
+
+func unfinished(i Item, a netip.Addr) string {
+	return fmt.Sprintf("the handover of %s from %s is not finished: run the plan again", a, i.Name)
 }
 
 // vouches reports whether an IPAddress says that renumbering made the Service as a second one of an

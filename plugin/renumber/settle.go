@@ -206,11 +206,18 @@ func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
 	return nil
 }
 
-// retire gives up an address that a second Service keeps, with that Service.
+// retire gives up an address that a second Service keeps, with that Service. LeftError: the first
+// one has it still, or is about to: the API server would delete the IPAddress of both.
 func (m Mover) retire(ctx context.Context, h Held) error {
 	ip, second, err := m.pair(ctx, h.Item, h.Address)
 	if err != nil || second == nil || second.UID != h.Second || !vouches(h.Item, ip, second) {
 		return err
+	}
+	switch s, err := m.service(ctx, h.Item); {
+	case err != nil:
+		return err
+	case handing(h.Item, h.Address, s):
+		return left("%s", unfinished(h.Item, h.Address))
 	}
 	if err := m.remove(ctx, second); err != nil {
 		return err

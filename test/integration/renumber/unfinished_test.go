@@ -50,8 +50,21 @@ var _ = Describe("kubectl clusterip renumber, killed when two Services have an a
 		Expect(secondsIn(ctx, was.Namespace)).To(BeEmpty())
 		expectHandedOver(ctx)
 	}, Entry("run", "run", "new"), Entry("rollback", "rollback", "old"))
-})
 
-var _ = Describe("kubectl clusterip renumber, with second Services of another run", Label("all"), func() {
-	AfterEach(forget)
+	It("lists it so, and deletes none of the two", func(ctx SpecContext) {
+		was, file := one(ctx, selecting, bySecond)
+		killedGiven(ctx, was, file)
+		for _, a := range was.Spec.ClusterIPs {
+			Expect(succeed(ctx, "kept")).To(MatchRegexp(`%s/web-former-[0-9a-f]{10}: the handover of %s from web is not finished: run the plan again`, was.Namespace, a))
+		}
+		for _, args := range [][]string{{"--dry-run"}, nil} {
+			result := renumber(ctx, append([]string{"kept", "--delete", "--older-than=1ms"}, args...)...)
+			Expect(result.ExitCode).To(Equal(1), result.String())
+			Expect(result.Stdout).To(And(ContainSubstring("the handover of "+was.Spec.ClusterIPs[1]+" from web is not finished: run the plan again"), Not(ContainSubstring("deleted"))))
+		}
+		Expect(secondsIn(ctx, was.Namespace)).To(HaveLen(2))
+		succeed(ctx, runOf(file)...)
+		expectWhole(ctx, "new", []*corev1.Service{was})
+		expectHandedOver(ctx)
+	})
 })
