@@ -154,6 +154,9 @@ func seconds(ctx context.Context, s *cli.Cluster, namespace string) (out []Secon
 	if err := s.ListNamed(ctx, ips, "IPAddresses", client.MatchingLabels{v1alpha1.LabelPurpose: v1alpha1.PurposeSecond}); err != nil {
 		return nil, err
 	}
+	if len(ips.Items) == 0 {
+		return nil, nil
+	}
 	if err := s.ListNamed(ctx, services, "Services", client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}

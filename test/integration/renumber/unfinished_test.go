@@ -68,3 +68,20 @@ var _ = Describe("kubectl clusterip renumber, killed when two Services have an a
 		expectHandedOver(ctx)
 	})
 })
+
+var _ = Describe("kubectl clusterip renumber, with second Services of another run", Label("all"), func() {
+	AfterEach(forget)
+
+	It("moves none of them", func(ctx SpecContext) {
+		was, file := one(ctx, selecting, bySecond)
+		run := renumber(ctx, "run", "--from", file, "--wait=false")
+		Expect(run.ExitCode).To(Equal(1), run.String())
+		result := renumber(ctx, "plan", "-n", was.Namespace, "--range=kubernetes", "--to=new", "--keep=none")
+		for _, a := range was.Spec.ClusterIPs {
+			Expect(result.Stdout).To(ContainSubstring("it keeps " + a + " of web: see `kubectl clusterip renumber kept`"))
+		}
+		Expect(result.Stdout).To(ContainSubstring("0 Services"))
+		succeed(ctx, runOf(file)...)
+		expectHandedOver(ctx)
+	})
+})
