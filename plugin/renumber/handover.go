@@ -266,13 +266,28 @@ func (m Mover) tidy(ctx context.Context) error {
 		}
 		gone, err := m.abandoned(ctx, &records.Items[i])
 		if err == nil && gone {
-			err = m.end(ctx, a)
+			err = m.clear(ctx, a, records.Items[i].Annotations[recordSecond])
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// clear removes the record of an address, and frees an IPAddress that the finalizer holds for the
+// second Service: without the record no run would, and it would block the end of its ServiceCIDR.
+func (m Mover) clear(ctx context.Context, a netip.Addr, second string) error {
+	ip, err := m.ipAddress(ctx, a)
+	if err != nil {
+		return err
+	}
+	if ip != nil && held(ip) && upstream.Service(ip).String() == second {
+		if err := m.free(ctx, ip); err != nil {
+			return fmt.Errorf("giving up %s, whose Services are gone: %w", a, err)
+		}
+	}
+	return m.end(ctx, a)
 }
 
 // addressOf is the address of a record.

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -65,6 +66,22 @@ var _ = Describe("kubectl clusterip renumber, killed when two Services have an a
 		Expect(secondsIn(ctx, was.Namespace)).To(HaveLen(2))
 		succeed(ctx, runOf(file)...)
 		expectWhole(ctx, "new", []*corev1.Service{was})
+		expectHandedOver(ctx)
+	})
+
+	It("leaves nothing behind when the first Service is deleted, and the second one with it", func(ctx SpecContext) {
+		was, file := one(ctx, selecting, bySecond)
+		second := killedGiven(ctx, was, file)
+		remove(ctx, was.Namespace, was.Name)
+		for _, s := range second { // as the garbage collector does
+			remove(ctx, was.Namespace, s.Name)
+		}
+		succeed(ctx, "kept", "--delete", "--older-than=1ms")
+		expectNothingLeaked(ctx)
+		for _, s := range second { // as well
+			Expect(c.Client().DiscoveryV1().EndpointSlices(was.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{},
+				metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + s.Name})).To(Succeed())
+		}
 		expectHandedOver(ctx)
 	})
 })
