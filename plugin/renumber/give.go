@@ -63,7 +63,10 @@ func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr
 		case second != nil && !slices.Contains(addresses(second), a):
 			return left("the owner of Service %s has taken %s from it: delete it", nameOf(second), a)
 		case second != nil && vouches(i, ip, second):
-			return m.awaitSlices(ctx, i, a)
+			if err := m.follow(ctx, i, s, a, second); err != nil {
+				return err
+			}
+			return m.awaitSlices(ctx, i, a, covered)
 		case second != nil && ip != nil && upstream.Service(ip) == nameOf(second):
 			err = m.mark(ctx, i, ip, second)
 		case second != nil && ip == nil: // it was created, and its IPAddress deleted
@@ -257,9 +260,9 @@ func (m Mover) copySlices(ctx context.Context, i Item, a netip.Addr) error {
 // slicesWithin is how long the EndpointSlice controller may take to see a new Service.
 const slicesWithin = 30 * time.Second
 
-// awaitSlices waits until the EndpointSlice controller has written those of a second Service: from
-// then on they follow the pods. Meanwhile proxies learn of the copies.
-func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr) error {
+// awaitSlices waits until the EndpointSlice controller has written those of a second Service, as far
+// as enough says: from then on they follow the pods. Meanwhile proxies learn of the copies.
+func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr, enough func(netip.Addr, []discoveryv1.EndpointSlice, []discoveryv1.EndpointSlice) bool) error {
 	for begun := m.Clock.Now(); ; {
 		first, err := m.endpointSlices(ctx, i.Key())
 		if err != nil {
@@ -269,7 +272,7 @@ func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr) error {
 		switch {
 		case err != nil:
 			return err
-		case covered(a, first, second):
+		case enough(a, first, second):
 			return nil
 		case m.Clock.Since(begun) > slicesWithin:
 			return left("the EndpointSlice controller (kube-controller-manager) has not written the endpoints of Service %s in %v", secondName(i, a), slicesWithin)

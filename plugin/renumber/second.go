@@ -62,6 +62,20 @@ func newSecond(i Item, s *corev1.Service, a netip.Addr, nonce string) *corev1.Se
 	return out
 }
 
+// following returns a second Service with what clients can notice of the first one as that is now.
+// A first Service that has no ports or no selector any more is none to follow.
+func following(i Item, second, s *corev1.Service, a netip.Addr) *corev1.Service {
+	out := second.DeepCopy()
+	if noSecond(s) != "" || len(s.Spec.Ports) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName {
+		return out
+	}
+	want := newSecond(i, s, a, "").Spec
+	out.Spec.Selector, out.Spec.Ports, out.Spec.PublishNotReadyAddresses = want.Selector, want.Ports, want.PublishNotReadyAddresses
+	out.Spec.SessionAffinity, out.Spec.SessionAffinityConfig = want.SessionAffinity, want.SessionAffinityConfig
+	out.Spec.InternalTrafficPolicy, out.Spec.TrafficDistribution = want.InternalTrafficPolicy, want.TrafficDistribution
+	return out
+}
+
 // ownedBy has an object deleted with the first Service.
 func ownedBy(i Item) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: i.Name, UID: i.UID}}
@@ -149,6 +163,14 @@ func covered(a netip.Addr, first, second []discoveryv1.EndpointSlice) bool {
 		}
 	}
 	return serving(ofFamily(a, own)).IsSuperset(serving(ofFamily(a, first)))
+}
+
+// seen reports whether the EndpointSlice controller has seen a second Service: it writes a slice
+// for one without endpoints too.
+func seen(a netip.Addr, first, second []discoveryv1.EndpointSlice) bool {
+	return len(ofFamily(a, first)) == 0 || slices.ContainsFunc(ofFamily(a, second), func(s discoveryv1.EndpointSlice) bool {
+		return s.Labels[discoveryv1.LabelManagedBy] == managedByEndpointSliceController
+	})
 }
 
 // serving are the addresses of endpoints, as texts.

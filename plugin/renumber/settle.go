@@ -8,8 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,7 +111,7 @@ func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Ad
 	case vouched && s != nil && between(s):
 		return nil, nil // the next run goes on
 	case vouched && s != nil && !has:
-		kept, err := m.keeps(ctx, i, a, ip, second)
+		kept, err := m.keeps(ctx, i, s, a, ip, second)
 		if err == nil && found != nil {
 			err = m.end(ctx, a)
 		}
@@ -137,8 +139,9 @@ func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Ad
 	return nil, m.end(ctx, a)
 }
 
-// keeps completes a second Service that has the address alone.
-func (m Mover) keeps(ctx context.Context, i Item, a netip.Addr, ip *networkingv1.IPAddress, second *corev1.Service) (*Held, error) {
+// keeps completes a second Service that has the address alone. Its endpoints covered those of the
+// first one before that left; since then both follow their selectors.
+func (m Mover) keeps(ctx context.Context, i Item, s *corev1.Service, a netip.Addr, ip *networkingv1.IPAddress, second *corev1.Service) (*Held, error) {
 	since := m.now()
 	if vouches(i, ip, second) {
 		since = ip.Annotations[v1alpha1.AnnotationReleased]
@@ -146,7 +149,10 @@ func (m Mover) keeps(ctx context.Context, i Item, a netip.Addr, ip *networkingv1
 	if err := m.renew(ctx, marked(upstream.NewIPAddress(a, nameOf(second)), i, second, since)); err != nil {
 		return nil, err
 	}
-	if err := m.awaitSlices(ctx, i, a); err != nil {
+	if err := m.follow(ctx, i, s, a, second); err != nil {
+		return nil, err
+	}
+	if err := m.awaitSlices(ctx, i, a, seen); err != nil {
 		return nil, fmt.Errorf("copies of other slices serve meanwhile: %w", err)
 	}
 	if err := m.dropCopies(ctx, i, a); err != nil {
@@ -157,6 +163,31 @@ func (m Mover) keeps(ctx context.Context, i Item, a netip.Addr, ip *networkingv1
 		at = second.CreationTimestamp.Time
 	}
 	return &Held{Item: i, Address: a, Since: at, Second: second.UID}, nil
+}
+
+// follow brings a second Service up to what the first one is now. One that the API server refuses
+// serves on as it is: that is told, and is no reason to keep it for longer.
+func (m Mover) follow(ctx context.Context, i Item, s *corev1.Service, a netip.Addr, second *corev1.Service) error {
+	for range tries {
+		next := following(i, second, s, a)
+		if equality.Semantic.DeepEqual(next.Spec, second.Spec) {
+			return nil
+		}
+		uid := second.UID
+		_, err := m.update(ctx, next)
+		switch {
+		case refusal(err):
+			logr.FromContextOrDiscard(ctx).Info("The second Service stays as it is, and is not what the first one is now", "service", nameOf(second).String(), "error", err.Error())
+			return nil
+		case !errors.Is(err, batch.ErrMoved):
+			return err
+		}
+		_, second, err = m.pair(ctx, i, a)
+		if err != nil || second == nil || second.UID != uid || !slices.Contains(addresses(second), a) {
+			return err
+		}
+	}
+	return left("another client writes Service %s all the time", secondName(i, a))
 }
 
 // giveBack ends a second Service whose address the first one has again, or never gave up, or that

@@ -101,4 +101,25 @@ var _ = Describe("kubectl clusterip renumber, with second Services of another ru
 		succeed(ctx, runOf(file)...)
 		expectHandedOver(ctx)
 	})
+
+	It("brings them up to what the first Service is now", func(ctx SpecContext) {
+		was, file := one(ctx, selecting, bySecond)
+		runPod(was.Namespace, "green", 2)
+		run := renumber(ctx, "run", "--from", file, "--wait=false")
+		Expect(run.ExitCode).To(Equal(1), run.String())
+		edit(ctx, was.Namespace, was.Name, `{"spec":{"selector":{"app":"green"},"sessionAffinity":"ClientIP","internalTrafficPolicy":"Local","ports":[{"name":"http","port":80,"targetPort":8080},{"name":"more","port":81}]}}`)
+		run = renumber(ctx, "run", "--from", file, "--wait=false")
+		Expect(run.ExitCode).To(Equal(1), run.String())
+		Expect(run.Stdout).To(And(ContainSubstring("0 were left as they are"), ContainSubstring("2 addresses are still kept")))
+		now := get(ctx, was.Namespace, was.Name)
+		second := secondsIn(ctx, was.Namespace)
+		Expect(second).To(HaveLen(2))
+		for a, s := range second {
+			Expect(was.Spec.ClusterIPs).To(ContainElement(a))
+			Expect([]any{s.Spec.Selector, s.Spec.Ports, s.Spec.SessionAffinity, s.Spec.InternalTrafficPolicy}).
+				To(Equal([]any{now.Spec.Selector, now.Spec.Ports, now.Spec.SessionAffinity, now.Spec.InternalTrafficPolicy}))
+		}
+		succeed(ctx, runOf(file)...)
+		expectHandedOver(ctx)
+	})
 })
