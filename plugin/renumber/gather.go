@@ -94,11 +94,19 @@ func usable(o *networkingv1.ServiceCIDR) bool {
 	return o.DeletionTimestamp.IsZero() && !meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 }
 
-// rulesFor reads which Services --include names, and what webhooks call.
+// rulesFor reads which Services --include names, which keep addresses of others, and what webhooks
+// call.
 func rulesFor(ctx context.Context, s *cli.Cluster, include []string, loadBalancers bool) (r Rules, err error) {
-	r = Rules{IncludeLoadBalancers: loadBalancers, Callers: map[netip.Addr][]string{}, Awaited: map[types.NamespacedName][]string{}}
+	r = Rules{IncludeLoadBalancers: loadBalancers, Callers: map[netip.Addr][]string{}, Awaited: map[types.NamespacedName][]string{}, Keeping: map[types.UID]string{}}
 	if r.Named, err = named(include); err != nil {
 		return r, err
+	}
+	kept, err := seconds(ctx, s, "")
+	if err != nil {
+		return r, err
+	}
+	for _, k := range kept {
+		r.Keeping[k.held.Second] = fmt.Sprintf("%s of %s", k.Address, k.First)
 	}
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}
 	if err := errors.Join(s.ListNamed(ctx, mutating, "MutatingWebhookConfigurations"), s.ListNamed(ctx, validating, "ValidatingWebhookConfigurations")); err != nil {

@@ -60,15 +60,20 @@ func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr
 			return err
 		case second != nil && !h.of(second) && !vouches(i, ip, second):
 			return left("Service %s exists, and renumbering has not made it: rename or delete it", nameOf(second))
+		case second != nil && !slices.Contains(addresses(second), a):
+			return left("the owner of Service %s has taken %s from it: delete it", nameOf(second), a)
 		case second != nil && vouches(i, ip, second):
-			return m.awaitSlices(ctx, i, a)
+			if err := m.follow(ctx, i, s, a, second); err != nil {
+				return err
+			}
+			return m.awaitSlices(ctx, i, a, covered)
 		case second != nil && ip != nil && upstream.Service(ip) == nameOf(second):
 			err = m.mark(ctx, i, ip, second)
 		case second != nil && ip == nil: // it was created, and its IPAddress deleted
 			next := marked(upstream.NewIPAddress(a, nameOf(second)), i, second, m.now())
 			next.Finalizers = []string{v1alpha1.FinalizerFormer}
 			err = m.allocate(ctx, next)
-		case ip != nil && !ofService(ip, i.Key()):
+		case ip != nil && !ofService(ip, i.Key()) && !h.stranded(ip, second):
 			return left("%s is taken by %s", a, upstream.Describe(ip))
 		case ip != nil && second == nil:
 			if err = m.copySlices(ctx, i, a); err == nil {
@@ -190,7 +195,8 @@ func (m Mover) allocate(ctx context.Context, ip *networkingv1.IPAddress) error {
 }
 
 // renew leaves an address with a plain IPAddress, without our finalizer, that names a Service which
-// has it. One that the API server has deleted, and the finalizer holds, is written anew.
+// has it. One that the API server has deleted, and the finalizer holds, is written anew. LeftError:
+// another Service has it.
 func (m Mover) renew(ctx context.Context, want *networkingv1.IPAddress) error {
 	for range tries {
 		ip, err := m.ipAddress(ctx, netip.MustParseAddr(want.Name))
@@ -200,7 +206,7 @@ func (m Mover) renew(ctx context.Context, want *networkingv1.IPAddress) error {
 		case ip == nil:
 			err = m.allocate(ctx, want.DeepCopy())
 		case upstream.Service(ip) != upstream.Service(want):
-			return fmt.Errorf("IPAddress %s is %s, and Service %s has the address", ip.Name, upstream.Describe(ip), upstream.Service(want))
+			return left("IPAddress %s is %s, and Service %s has the address: `kubectl clusterip check` says more", ip.Name, upstream.Describe(ip), upstream.Service(want))
 		case held(ip):
 			next := ip.DeepCopy()
 			next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerFormer })
@@ -261,9 +267,9 @@ func (m Mover) copySlices(ctx context.Context, i Item, a netip.Addr) error {
 // slicesWithin is how long the EndpointSlice controller may take to see a new Service.
 const slicesWithin = 30 * time.Second
 
-// awaitSlices waits until the EndpointSlice controller has written those of a second Service: from
-// then on they follow the pods. Meanwhile proxies learn of the copies.
-func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr) error {
+// awaitSlices waits until the EndpointSlice controller has written those of a second Service, as far
+// as enough says: from then on they follow the pods. Meanwhile proxies learn of the copies.
+func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr, enough func(netip.Addr, []discoveryv1.EndpointSlice, []discoveryv1.EndpointSlice) bool) error {
 	for begun := m.Clock.Now(); ; {
 		first, err := m.endpointSlices(ctx, i.Key())
 		if err != nil {
@@ -273,7 +279,7 @@ func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr) error {
 		switch {
 		case err != nil:
 			return err
-		case covered(a, first, second):
+		case enough(a, first, second):
 			return nil
 		case m.Clock.Since(begun) > slicesWithin:
 			return left("the EndpointSlice controller (kube-controller-manager) has not written the endpoints of Service %s in %v", secondName(i, a), slicesWithin)

@@ -14,6 +14,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -111,6 +112,12 @@ func (h handover) of(second *corev1.Service) bool {
 		return second.UID == h.UID
 	}
 	return h.Nonce != "" && second.Annotations[v1alpha1.AnnotationHandover] == h.Nonce
+}
+
+// stranded reports whether an IPAddress is left behind by a second Service that its owner has
+// deleted or changed: the finalizer holds it, and no Service has the address by it.
+func (h handover) stranded(ip *networkingv1.IPAddress, second *corev1.Service) bool {
+	return ip != nil && held(ip) && upstream.Service(ip) == h.Second && (second == nil || !slices.Contains(addresses(second), h.Address))
 }
 
 // recorded reads the record of an address: what there is, and nil if there is none.
@@ -260,13 +267,28 @@ func (m Mover) tidy(ctx context.Context) error {
 		}
 		gone, err := m.abandoned(ctx, &records.Items[i], a)
 		if err == nil && gone {
-			err = m.end(ctx, a)
+			err = m.clear(ctx, a, records.Items[i].Annotations[recordSecond])
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// clear removes the record of an address, and frees an IPAddress that the finalizer holds for the
+// second Service: without the record no run would, and it would block the end of its ServiceCIDR.
+func (m Mover) clear(ctx context.Context, a netip.Addr, second string) error {
+	ip, err := m.ipAddress(ctx, a)
+	if err != nil {
+		return err
+	}
+	if ip != nil && held(ip) && upstream.Service(ip).String() == second {
+		if err := m.free(ctx, ip); err != nil {
+			return fmt.Errorf("giving up %s, whose Services are gone: %w", a, err)
+		}
+	}
+	return m.end(ctx, a)
 }
 
 // addressOf is the address of a record.

@@ -26,6 +26,9 @@ type Rules struct {
 	// Awaited says of Services which webhook configurations have API servers call them, by name,
 	// before they store a change of a Service, and refuse the change where that fails.
 	Awaited map[types.NamespacedName][]string
+	// Keeping are the second Services, by what IPAddresses say, and for which Service each keeps which
+	// address.
+	Keeping map[types.UID]string
 }
 
 // apiServers is the Service of the API servers, by which pods reach them. They create it if there
@@ -36,6 +39,8 @@ var apiServers = types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: 
 // name, which overrules that something names its address.
 func (r Rules) judge(s *corev1.Service, named bool) string {
 	switch why := r.address(s); {
+	case r.Keeping[s.UID] != "":
+		return fmt.Sprintf("it keeps %s: see `kubectl clusterip renumber kept`", r.Keeping[s.UID])
 	case nameOf(s) == apiServers && !named:
 		return "pods reach the API servers by it, and their certificates must have the new address before it moves (docs/guides/renumber.md): have them renewed, then ask for it by name " +
 			"with --include default/kubernetes"

@@ -35,7 +35,9 @@ type Second struct {
 	// Since is when that gave it up, Connections how many to it the agents count; nil without a count.
 	Since       time.Time `json:"since"`
 	Connections *int      `json:"connections,omitempty"`
-	held        Held
+	// Unfinished: First has the address too, or is between its two updates, as after a kill.
+	Unfinished bool `json:"unfinished,omitempty"`
+	held       Held
 }
 
 // keeping are the flags of kept.
@@ -55,7 +57,7 @@ func keptCommand(a *cli.Session) *cobra.Command {
 proxies count none. Only Services that renumbering has created are listed, by what their IPAddresses say, and none that only has their label.
 
 --delete deletes those that are older than --older-than. One to which the agents count connections stays, unless --in-use is given; without agents the deadline alone decides, and
-clients that still use an address are cut off.`,
+clients that still use an address are cut off. One whose first Service has the address still, as after a run that was killed, stays too: run the plan again.`,
 		Example: `  kubectl clusterip renumber kept
   kubectl clusterip renumber kept --delete --older-than=168h --dry-run`,
 		Args: cli.NoArguments,
@@ -118,6 +120,10 @@ func (r keeping) delete(ctx context.Context, a *cli.Session, m Mover, all []Seco
 	left := 0
 	for _, k := range all {
 		switch {
+		case k.Unfinished:
+			left++
+			a.Say("%s/%s: %s", k.Namespace, k.Name, unfinished(k.held.Item, k.Address))
+			continue
 		case k.Connections != nil && *k.Connections > 0 && !r.inUse:
 			left++
 			a.Say("%s/%s is in use: %d connections to %s", k.Namespace, k.Name, *k.Connections, k.Address)
@@ -148,6 +154,9 @@ func seconds(ctx context.Context, s *cli.Cluster, namespace string) (out []Secon
 	if err := s.ListNamed(ctx, ips, "IPAddresses", client.MatchingLabels{v1alpha1.LabelPurpose: v1alpha1.PurposeSecond}); err != nil {
 		return nil, err
 	}
+	if len(ips.Items) == 0 {
+		return nil, nil
+	}
 	if err := s.ListNamed(ctx, services, "Services", client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
@@ -157,6 +166,7 @@ func seconds(ctx context.Context, s *cli.Cluster, namespace string) (out []Secon
 	}
 	for i := range ips.Items {
 		if one, is := newKept(&ips.Items[i], byName[upstream.Service(&ips.Items[i])]); is {
+			one.Unfinished = handing(one.held.Item, one.Address, byName[one.held.Item.Key()])
 			out = append(out, one)
 		}
 	}
@@ -205,6 +215,10 @@ func count(ctx context.Context, s *cli.Cluster, all []Second) error {
 // tableOfSeconds is a list for people.
 func tableOfSeconds(w io.Writer, all []Second) {
 	for _, k := range all {
+		if k.Unfinished {
+			cli.Write(w, "%s/%s: %s\n", k.Namespace, k.Name, unfinished(k.held.Item, k.Address))
+			continue
+		}
 		use := "not counted"
 		if k.Connections != nil {
 			use = fmt.Sprintf("%d connections", *k.Connections)

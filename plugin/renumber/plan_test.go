@@ -145,10 +145,12 @@ func TestNewPlanLeavesOut(t *testing.T) {
 		want     string // why; empty if it is moved
 		whenName string // why, although it is asked for by name
 	}{
-		"an ordinary one":                       {service: service("a", address)},
-		"default/kubernetes":                    {service: service("", address, api), want: "pods reach the API servers by it"},
-		"one that is being deleted":             {service: service("a", address, func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }), want: "it is being deleted", whenName: "it is being deleted"},
-		"a load balancer":                       {service: service("a", address, balanced), want: "it is a load balancer", whenName: "it is a load balancer"},
+		"an ordinary one":           {service: service("a", address)},
+		"default/kubernetes":        {service: service("", address, api), want: "pods reach the API servers by it"},
+		"one that is being deleted": {service: service("a", address, func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }), want: "it is being deleted", whenName: "it is being deleted"},
+		"a load balancer":           {service: service("a", address, balanced), want: "it is a load balancer", whenName: "it is a load balancer"},
+		"it keeps an address of another one": {service: service("a", address), rules: Rules{Keeping: map[types.UID]string{service("a", address).UID: "10.96.0.77 of web"}},
+			want: "it keeps 10.96.0.77 of web: see `kubectl clusterip renumber kept`", whenName: "it keeps 10.96.0.77 of web"},
 		"a load balancer, included":             {service: service("a", address, balanced), rules: Rules{IncludeLoadBalancers: true}},
 		"its manifest has clusterIP":            {service: service("a", address, written("kubectl", `{"f:spec":{"f:clusterIP":{}}}`, "")), want: `"kubectl" has written its address`},
 		"its manifest has clusterIPs":           {service: service("a", address, written("helm", `{"f:spec":{"f:clusterIPs":{}}}`, "")), want: `"helm" has written its address`},

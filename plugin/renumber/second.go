@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,6 +69,20 @@ func withoutAddress(s *corev1.Service) *corev1.Service {
 	return out
 }
 
+// following returns a second Service with what clients can notice of the first one as that is now.
+// A first Service that has no ports or no selector any more is none to follow.
+func following(i Item, second, s *corev1.Service, a netip.Addr) *corev1.Service {
+	out := second.DeepCopy()
+	if noSecond(s) != "" || len(s.Spec.Ports) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName {
+		return out
+	}
+	want := newSecond(i, s, a, "").Spec
+	out.Spec.Selector, out.Spec.Ports, out.Spec.PublishNotReadyAddresses = want.Selector, want.Ports, want.PublishNotReadyAddresses
+	out.Spec.SessionAffinity, out.Spec.SessionAffinityConfig = want.SessionAffinity, want.SessionAffinityConfig
+	out.Spec.InternalTrafficPolicy, out.Spec.TrafficDistribution = want.InternalTrafficPolicy, want.TrafficDistribution
+	return out
+}
+
 // ownedBy has an object deleted with the first Service.
 func ownedBy(i Item) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: i.Name, UID: i.UID}}
@@ -79,6 +94,16 @@ func noSecond(s *corev1.Service) string {
 		return "it has no selector, so that the endpoints of a second Service would not follow its own: plan it with --keep=agent or --keep=externalIPs"
 	}
 	return ""
+}
+
+// handing reports whether the first Service has an address that a second one has too, or is between
+// its two updates. It may be nil.
+func handing(i Item, a netip.Addr, s *corev1.Service) bool {
+	return s != nil && s.UID == i.UID && (between(s) || slices.Contains(addresses(s), a))
+}
+
+func unfinished(i Item, a netip.Addr) string {
+	return fmt.Sprintf("the handover of %s from %s is not finished: run the plan again", a, i.Name)
 }
 
 // vouches reports whether an IPAddress says that renumbering made the Service as a second one of an
@@ -149,6 +174,14 @@ func controlled(all []discoveryv1.EndpointSlice) (out []discoveryv1.EndpointSlic
 		}
 	}
 	return out
+}
+
+// seen reports whether the EndpointSlice controller has seen a second Service: it writes a slice
+// for one without endpoints too.
+func seen(a netip.Addr, first, second []discoveryv1.EndpointSlice) bool {
+	return len(ofFamily(a, first)) == 0 || slices.ContainsFunc(ofFamily(a, second), func(s discoveryv1.EndpointSlice) bool {
+		return s.Labels[discoveryv1.LabelManagedBy] == managedByEndpointSliceController
+	})
 }
 
 // serving are the addresses of endpoints, as texts.

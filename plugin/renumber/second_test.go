@@ -106,6 +106,19 @@ func TestVouches(t *testing.T) {
 	}
 }
 
+func TestFollowing(t *testing.T) {
+	second, changed := newSecond(web, first, four, "nonce"), first.DeepCopy()
+	changed.Spec.Selector, changed.Spec.SessionAffinity, changed.Spec.InternalTrafficPolicy = map[string]string{"app": "green"}, corev1.ServiceAffinityNone, nil
+	changed.Spec.Ports[0].Port, changed.Spec.TrafficDistribution = 81, new("PreferSameZone")
+	if diff := cmp.Diff(newSecond(web, changed, four, "nonce"), following(web, second, changed, four)); diff != "" {
+		t.Error(diff)
+	}
+	changed.Spec.Selector = nil
+	if diff := cmp.Diff(second, following(web, second, changed, four)); diff != "" {
+		t.Error("without a selector: ", diff)
+	}
+}
+
 func TestRecordName(t *testing.T) {
 	for _, text := range []string{"10.96.0.7", "fd00::", "::1", "fd00:10:96::ffff"} {
 		if bad := validation.IsDNS1123Subdomain(recordName(netip.MustParseAddr(text))); len(bad) > 0 {
@@ -134,6 +147,9 @@ func TestEndpointsOfSeconds(t *testing.T) {
 	part, whole := append(copies, slice("y", controller, discoveryv1.AddressTypeIPv4, "10.1.0.1")), append(copies, slice("y", controller, discoveryv1.AddressTypeIPv4, "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"))
 	if covered(four, all, copies) || covered(four, all, part) || !covered(four, all, whole) || covered(six, all, whole) || !covered(four, nil, nil) {
 		t.Error("only the controller's own slices, in the family, cover")
+	}
+	if seen(four, all, copies) || !seen(four, all, part) || seen(six, all, whole) || !seen(six, nil, nil) {
+		t.Error("any slice of the controller's, in the family, says that it has seen the Service")
 	}
 	if handWritten(all) != "" || handWritten(append(all, slice("mine", "me", discoveryv1.AddressTypeIPv4))) != "mine" {
 		t.Error("a slice of another manager is not seen")

@@ -8,8 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -55,10 +59,18 @@ func (m Mover) take(ctx context.Context, i Item, a netip.Addr) (taken bool, err 
 		return false, err
 	}
 	ip, second, err := m.pair(ctx, i, a)
-	if err != nil || ip == nil || upstream.Service(ip) != record.Second || !vouches(i, ip, second) && (found == nil || !record.of(second)) {
+	if err != nil || ip == nil || upstream.Service(ip) != record.Second {
 		return false, err
 	}
-	if _, err := m.begin(ctx, i, a, second.UID); err != nil {
+	var uid types.UID
+	switch {
+	case record.stranded(ip, second):
+	case vouches(i, ip, second) || found != nil && record.of(second):
+		uid = second.UID
+	default:
+		return false, nil
+	}
+	if _, err := m.begin(ctx, i, a, uid); err != nil {
 		return false, err
 	}
 	if err := m.free(ctx, ip); !errors.Is(err, batch.ErrMoved) {
@@ -114,16 +126,23 @@ func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Ad
 	// Its owner may have made another Service of it.
 	vouched := (vouches(i, ip, second) || found != nil && record.of(second)) && slices.Contains(addresses(second), a)
 	switch {
-	case !vouched && found == nil:
+	case !vouched && found == nil && !record.stranded(ip, second):
 		return nil, nil // renumbering has made no second Service, or it is gone
 	case vouched && s != nil && between(s):
 		return nil, nil // the next run goes on
 	case vouched && s != nil && !has:
-		return m.keeps(ctx, i, a, ip, second, found != nil)
+		return m.keeps(ctx, i, s, a, ip, second, found != nil)
 	case vouched:
 		err = m.giveBack(ctx, i, a, ip, second, has)
 	case has:
-		err = m.renew(ctx, upstream.NewIPAddress(a, i.Key()))
+		if record.stranded(ip, second) {
+			if _, err = m.begin(ctx, i, a, ""); err == nil {
+				err = m.free(ctx, ip)
+			}
+		}
+		if err == nil {
+			err = m.renew(ctx, upstream.NewIPAddress(a, i.Key()))
+		}
 	case ip != nil && upstream.Service(ip) == record.Second: // its Service is gone
 		err = m.free(ctx, ip)
 	}
@@ -136,9 +155,10 @@ func (m Mover) secure(ctx context.Context, i Item, s *corev1.Service, a netip.Ad
 	return nil, m.end(ctx, a)
 }
 
-// keeps completes a second Service that has the address alone. The record ends before its slices
+// keeps completes a second Service that has the address alone. Its endpoints covered those of the
+// first one before that left; since then both follow their selectors. The record ends before slices
 // are waited for: what another client does to these keeps no address from other Services.
-func (m Mover) keeps(ctx context.Context, i Item, a netip.Addr, ip *networkingv1.IPAddress, second *corev1.Service, recorded bool) (*Held, error) {
+func (m Mover) keeps(ctx context.Context, i Item, s *corev1.Service, a netip.Addr, ip *networkingv1.IPAddress, second *corev1.Service, recorded bool) (*Held, error) {
 	since := m.now()
 	if vouches(i, ip, second) {
 		since = ip.Annotations[v1alpha1.AnnotationReleased]
@@ -151,7 +171,10 @@ func (m Mover) keeps(ctx context.Context, i Item, a netip.Addr, ip *networkingv1
 			return nil, err
 		}
 	}
-	if err := m.awaitSlices(ctx, i, a); err != nil {
+	if err := m.follow(ctx, i, s, a, second); err != nil {
+		return nil, err
+	}
+	if err := m.awaitSlices(ctx, i, a, seen); err != nil {
 		return nil, fmt.Errorf("copies of other slices serve meanwhile: %w", err)
 	}
 	if err := m.dropCopies(ctx, i, a); err != nil {
@@ -162,6 +185,31 @@ func (m Mover) keeps(ctx context.Context, i Item, a netip.Addr, ip *networkingv1
 		at = second.CreationTimestamp.Time
 	}
 	return &Held{Item: i, Address: a, Since: at, Second: second.UID}, nil
+}
+
+// follow brings a second Service up to what the first one is now. One that the API server refuses
+// serves on as it is: that is told, and is no reason to keep it for longer.
+func (m Mover) follow(ctx context.Context, i Item, s *corev1.Service, a netip.Addr, second *corev1.Service) error {
+	for range tries {
+		next := following(i, second, s, a)
+		if equality.Semantic.DeepEqual(next.Spec, second.Spec) {
+			return nil
+		}
+		uid := second.UID
+		_, err := m.update(ctx, next)
+		switch {
+		case refusal(err):
+			logr.FromContextOrDiscard(ctx).Info("The second Service stays as it is, and is not what the first one is now", "service", nameOf(second).String(), "error", err.Error())
+			return nil
+		case !errors.Is(err, batch.ErrMoved):
+			return err
+		}
+		_, second, err = m.pair(ctx, i, a)
+		if err != nil || second == nil || second.UID != uid || !slices.Contains(addresses(second), a) {
+			return err
+		}
+	}
+	return left("another client writes Service %s all the time", secondName(i, a))
 }
 
 // giveBack ends a second Service whose address the first one has again, or never gave up, or that
@@ -219,7 +267,7 @@ func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
 			err = objects.IgnoreGone(err)
 		}
 		switch {
-		case errors.Is(err, batch.ErrMoved):
+		case errors.Is(err, batch.ErrMoved), apierrors.IsNotFound(err): // the next look tells
 		case err != nil:
 			return fmt.Errorf("deleting Service %s: %w", nameOf(second), err)
 		default:
@@ -229,11 +277,18 @@ func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
 	return fmt.Errorf("another client writes Service %s all the time", nameOf(second))
 }
 
-// retire gives up an address that a second Service keeps, with that Service.
+// retire gives up an address that a second Service keeps, with that Service. LeftError: the first
+// one has it still, or is about to: the API server would delete the IPAddress of both.
 func (m Mover) retire(ctx context.Context, h Held) error {
 	ip, second, err := m.pair(ctx, h.Item, h.Address)
 	if err != nil || second == nil || second.UID != h.Second || !vouches(h.Item, ip, second) {
 		return err
+	}
+	switch s, err := m.service(ctx, h.Item); {
+	case err != nil:
+		return err
+	case handing(h.Item, h.Address, s):
+		return left("%s", unfinished(h.Item, h.Address))
 	}
 	if err := m.remove(ctx, second); err != nil {
 		return err

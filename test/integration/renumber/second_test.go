@@ -20,8 +20,30 @@ import (
 
 const bySecond = "--keep=service"
 
-// selecting gives a Service a selector, without which no second Service can have its endpoints.
-func selecting(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": s.Name} }
+// selecting gives a Service a selector, without which no second Service can have its endpoints, and
+// a pod that it selects.
+func selecting(s *corev1.Service) {
+	s.Spec.Selector = map[string]string{"app": s.Name}
+	runPod(s.Namespace, s.Name, 1)
+}
+
+// runPod has a pod of both families be ready. Its name is the label by which Services select it, n
+// the end of its addresses.
+func runPod(namespace, name string, n int) {
+	GinkgoHelper()
+	_, err := c.Client().CoreV1().Nodes().Create(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}, metav1.CreateOptions{})
+	Expect(err).To(Or(Not(HaveOccurred()), Satisfy(apierrors.IsAlreadyExists)))
+	pods, four := c.Client().CoreV1().Pods(namespace), fmt.Sprint("10.1.1.", n)
+	pod := suite.Must(pods.Create(context.Background(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+	}, metav1.CreateOptions{}))
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: four, PodIPs: []corev1.PodIP{{IP: four}, {IP: fmt.Sprint("fd00:10:1::", n)}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}
+	suite.Must(pods.UpdateStatus(context.Background(), pod, metav1.UpdateOptions{}))
+}
 
 // secondsIn are the second Services of a namespace, address -> Service.
 func secondsIn(ctx context.Context, namespace string) map[string]corev1.Service {
@@ -55,7 +77,8 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 	It("has second Services keep the old addresses of Services of all kinds, there and back", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		before := []*corev1.Service{}
-		for _, s := range kinds(namespace) {
+		for n, s := range kinds(namespace) {
+			runPod(namespace, s.Name, n+1)
 			before = append(before, create(ctx, s))
 		}
 		offer(ctx)

@@ -33,7 +33,7 @@ var c *cluster.Cluster
 var _ = BeforeSuite(func(ctx SpecContext) {
 	c = cluster.Start(ctx, cluster.Options{Options: framework.Options{
 		ServiceClusterIPRange: "10.96.0.0/24,fd00:10:96::/120", FeatureGates: framework.WithoutDualWrite, // two Services have one address for a moment (--keep=service)
-	}, WithoutOperator: true, BesideUpstream: true})
+	}, WithoutOperator: true, BesideUpstream: true, Upstream: []string{"endpointslice-controller"}})
 })
 
 // offer creates ServiceCIDR new, which ends with the spec, as all Services do. Existing ones have

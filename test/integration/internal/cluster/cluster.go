@@ -42,6 +42,8 @@ type Options struct {
 	WithoutOperator bool
 	// BesideUpstream runs kube-controller-manager's service-cidr-controller.
 	BesideUpstream bool
+	// Upstream are further controllers that it runs.
+	Upstream []string
 	// OperatorArgs are further flags of each of our managers.
 	OperatorArgs []string
 
@@ -82,7 +84,7 @@ func Start(ctx context.Context, options Options) *Cluster {
 	c := &Cluster{ControlPlane: suite.ControlPlane(ctx, options.Options), options: options}
 	c.policies = c.policyClient()
 	if options.BesideUpstream {
-		c.Upstream = suite.ControllerManager(ctx, c.ControlPlane, framework.ServiceCIDRController)
+		c.Upstream = suite.ControllerManager(ctx, c.ControlPlane, append([]string{framework.ServiceCIDRController}, options.Upstream...)...)
 	}
 	switch {
 	case options.Installed:

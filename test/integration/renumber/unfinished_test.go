@@ -1,0 +1,125 @@
+package renumber_test
+
+import (
+	"context"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// killedGiven kills `renumber run` when second Services have the addresses, by their IPAddresses
+// too, and the first Service has them still. It returns the second ones, address -> Service.
+func killedGiven(ctx context.Context, was *corev1.Service, file string) map[string]corev1.Service {
+	GinkgoHelper()
+	var plugin *framework.Plugin
+	p, started := newProxy(), make(chan struct{})
+	p.watch(func(int, *http.Request) {
+		for _, a := range was.Spec.ClusterIPs {
+			ip, err := c.Networking().IPAddresses().Get(ctx, a, metav1.GetOptions{})
+			if err != nil || len(ip.Finalizers) == 0 || ip.Spec.ParentRef.Name == was.Name {
+				return
+			}
+		}
+		<-started
+		_ = plugin.Kill()
+		panic(http.ErrAbortHandler)
+	}, nil)
+	plugin = p.start(ctx, "run", "--from", file, "--wait=false")
+	close(started)
+	code, printed := wait(ctx, plugin)
+	Expect(code).To(Equal(-1), printed)
+	Expect(get(ctx, was.Namespace, was.Name).Spec.ClusterIPs).To(Equal(was.Spec.ClusterIPs))
+	return secondsIn(ctx, was.Namespace)
+}
+
+var _ = Describe("kubectl clusterip renumber, killed when two Services have an address", Label("all"), func() {
+	AfterEach(forget)
+
+	DescribeTable("goes on, and back, though the owner deletes the second one", func(ctx SpecContext, verb, where string) {
+		was, file := one(ctx, selecting, bySecond)
+		for _, s := range killedGiven(ctx, was, file) {
+			remove(ctx, was.Namespace, s.Name)
+		}
+		succeed(ctx, append([]string{verb, "--from", file}, quick...)...)
+		expectWhole(ctx, where, []*corev1.Service{was})
+		Expect(secondsIn(ctx, was.Namespace)).To(BeEmpty())
+		expectHandedOver(ctx)
+	}, Entry("run", "run", "new"), Entry("rollback", "rollback", "old"))
+
+	It("lists it so, and deletes none of the two", func(ctx SpecContext) {
+		was, file := one(ctx, selecting, bySecond)
+		killedGiven(ctx, was, file)
+		for _, a := range was.Spec.ClusterIPs {
+			Expect(succeed(ctx, "kept")).To(MatchRegexp(`%s/web-former-[0-9a-f]{10}: the handover of %s from web is not finished: run the plan again`, was.Namespace, a))
+		}
+		for _, args := range [][]string{{"--dry-run"}, nil} {
+			result := renumber(ctx, append([]string{"kept", "--delete", "--older-than=1ms"}, args...)...)
+			Expect(result.ExitCode).To(Equal(1), result.String())
+			Expect(result.Stdout).To(And(ContainSubstring("the handover of "+was.Spec.ClusterIPs[1]+" from web is not finished: run the plan again"), Not(ContainSubstring("deleted"))))
+		}
+		Expect(secondsIn(ctx, was.Namespace)).To(HaveLen(2))
+		succeed(ctx, runOf(file)...)
+		expectWhole(ctx, "new", []*corev1.Service{was})
+		expectHandedOver(ctx)
+	})
+
+	It("leaves nothing behind when the first Service is deleted, and the second one with it", func(ctx SpecContext) {
+		was, file := one(ctx, selecting, bySecond)
+		second := killedGiven(ctx, was, file)
+		remove(ctx, was.Namespace, was.Name)
+		for _, s := range second { // as the garbage collector does
+			remove(ctx, was.Namespace, s.Name)
+		}
+		succeed(ctx, "kept", "--delete", "--older-than=1ms")
+		expectNothingLeaked(ctx)
+		for _, s := range second { // as well
+			Expect(c.Client().DiscoveryV1().EndpointSlices(was.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{},
+				metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + s.Name})).To(Succeed())
+		}
+		expectHandedOver(ctx)
+	})
+})
+
+var _ = Describe("kubectl clusterip renumber, with second Services of another run", Label("all"), func() {
+	AfterEach(forget)
+
+	It("moves none of them", func(ctx SpecContext) {
+		was, file := one(ctx, selecting, bySecond)
+		run := renumber(ctx, "run", "--from", file, "--wait=false")
+		Expect(run.ExitCode).To(Equal(1), run.String())
+		result := renumber(ctx, "plan", "-n", was.Namespace, "--range=kubernetes", "--to=new", "--keep=none")
+		for _, a := range was.Spec.ClusterIPs {
+			Expect(result.Stdout).To(ContainSubstring("it keeps " + a + " of web: see `kubectl clusterip renumber kept`"))
+		}
+		Expect(result.Stdout).To(ContainSubstring("0 Services"))
+		succeed(ctx, runOf(file)...)
+		expectHandedOver(ctx)
+	})
+
+	It("brings them up to what the first Service is now", func(ctx SpecContext) {
+		was, file := one(ctx, selecting, bySecond)
+		runPod(was.Namespace, "green", 2)
+		run := renumber(ctx, "run", "--from", file, "--wait=false")
+		Expect(run.ExitCode).To(Equal(1), run.String())
+		edit(ctx, was.Namespace, was.Name, `{"spec":{"selector":{"app":"green"},"sessionAffinity":"ClientIP","internalTrafficPolicy":"Local","ports":[{"name":"http","port":80,"targetPort":8080},{"name":"more","port":81}]}}`)
+		run = renumber(ctx, "run", "--from", file, "--wait=false")
+		Expect(run.ExitCode).To(Equal(1), run.String())
+		Expect(run.Stdout).To(And(ContainSubstring("0 were left as they are"), ContainSubstring("2 addresses are still kept")))
+		now := get(ctx, was.Namespace, was.Name)
+		second := secondsIn(ctx, was.Namespace)
+		Expect(second).To(HaveLen(2))
+		for a, s := range second {
+			Expect(was.Spec.ClusterIPs).To(ContainElement(a))
+			Expect([]any{s.Spec.Selector, s.Spec.Ports, s.Spec.SessionAffinity, s.Spec.InternalTrafficPolicy}).
+				To(Equal([]any{now.Spec.Selector, now.Spec.Ports, now.Spec.SessionAffinity, now.Spec.InternalTrafficPolicy}))
+		}
+		succeed(ctx, runOf(file)...)
+		expectHandedOver(ctx)
+	})
+})
