@@ -34,6 +34,10 @@ const (
 // Service (upstream's alloc.go), and then the restored one is one too many.
 const confirmRestored = 5 * time.Second
 
+// handoverWithin is how long two Services may have an address because one hands it to the other: a
+// run takes seconds, and one that was killed is run again.
+const handoverWithin = 10 * time.Minute
+
 // action is what becomes of an IPAddress, in the words of a Finding.
 type action string
 
@@ -77,7 +81,7 @@ func decide(in inputs) decision {
 	case !in.object.DeletionTimestamp.IsZero():
 		return decision{} // a finalizer holds it; when that goes it is missing, or gone
 	case in.handedOver():
-		return decision{} // for the moment in which both have the address
+		return decideHandover(in)
 	case in.restored && in.named(in.owner()):
 		return missing(in, report, confirmRestored)
 	case in.restored && len(in.claims) == 0:
@@ -163,6 +167,14 @@ func afterGrace(left time.Duration, d decision) decision {
 		return decision{again: left}
 	}
 	return d
+}
+
+// decideHandover is for the moment in which both Services of a handover have the address. It counts
+// from the IPAddress: each way, it is written anew for the second Service or for the first again.
+// What a killed command has left is told, and left to the next run of its plan.
+func decideHandover(in inputs) decision {
+	return afterGrace(handoverWithin-in.now.Sub(in.object.CreationTimestamp.Time), decision{drift: drift.Duplicate, confirm: time.Second,
+		reason: reasonAlreadyAllocated, note: "is of two Services, for `kubectl clusterip renumber` has not ended its handover: have an administrator run the plan again"})
 }
 
 // decideDuplicate gives the address to the Service that held it first, and tells the losers.

@@ -145,7 +145,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// In the IPv6 twin of an address only the family label differs.
 // While renumbering hands an address over, two Services have it, whichever of them the IPAddress
 // names, and that is no drift.
 func TestDecideLeavesAHandoverAlone(t *testing.T) {
@@ -167,6 +166,28 @@ func TestDecideLeavesAHandoverAlone(t *testing.T) {
 	}
 }
 
+// A command that is killed in the middle leaves the address to both. That is told after a while,
+// and repaired by its next run alone.
+func TestDecideTellsOfAHandoverThatDoesNotEnd(t *testing.T) {
+	first, second := held("a", time.Hour), held("b", time.Hour) // the way back is as long after the second one was created as its owner likes
+	first.UID = "1"
+	second.Annotations = map[string]string{v1alpha1.AnnotationSecondOf: "a/1"}
+	for age, want := range map[time.Duration]decision{
+		0:                             {again: handoverWithin},
+		handoverWithin - time.Second:  {again: time.Second},
+		handoverWithin:                {drift: drift.Duplicate},
+		handoverWithin + 24*time.Hour: {drift: drift.Duplicate},
+	} {
+		for _, names := range []string{"a", "b"} {
+			d := decide(inputs{now: now, claims: services{first, second}, object: ip(names, age), offered: true})
+			if d.drift != want.drift || d.again != want.again || d.do != leave || len(d.losers) > 0 || (d.drift == "") != (d.note == "") {
+				t.Errorf("naming %s, after %v: %+v", names, age, d)
+			}
+		}
+	}
+}
+
+// In the IPv6 twin of an address only the family label differs.
 func TestDecideKnowsTheFamily(t *testing.T) {
 	a := held("a", time.Hour)
 	in := inputs{now: now, address: netip.MustParseAddr("fd00::5"), object: ip("a", 0), claims: services{a}}

@@ -53,6 +53,7 @@ func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr
 		return err
 	}
 	var refused error
+	copied := false
 	for range tries {
 		ip, second, err := m.pair(ctx, i, a)
 		switch {
@@ -66,7 +67,10 @@ func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr
 			if err := m.follow(ctx, i, s, a, second); err != nil {
 				return err
 			}
-			return m.awaitSlices(ctx, i, a, covered)
+			if err := m.awaitSlices(ctx, i, a, covered); err != nil || copied {
+				return err
+			}
+			return m.dropCopies(ctx, i, a) // of a run that was killed: their pods may be gone
 		case second != nil && ip != nil && upstream.Service(ip) == nameOf(second):
 			err = m.mark(ctx, i, ip, second)
 		case second != nil && ip == nil: // it was created, and its IPAddress deleted
@@ -75,10 +79,9 @@ func (m Mover) give(ctx context.Context, i Item, s *corev1.Service, a netip.Addr
 			err = m.allocate(ctx, next)
 		case ip != nil && !ofService(ip, i.Key()) && !h.stranded(ip, second):
 			return left("%s is taken by %s", a, upstream.Describe(ip))
-		case ip != nil && second == nil:
-			if err = m.copySlices(ctx, i, a); err == nil {
-				err = m.free(ctx, ip)
-			}
+		case second == nil && !copied:
+			err = m.copySlices(ctx, i, a)
+			copied = err == nil
 		case ip != nil:
 			err = m.free(ctx, ip)
 		default:
@@ -246,7 +249,8 @@ func (m Mover) endpointSlices(ctx context.Context, of types.NamespacedName) ([]d
 	return list.Items, nil
 }
 
-// copySlices gives a second Service endpoints before there is one.
+// copySlices gives a second Service endpoints before there is one, those of now: copies that a run
+// which was killed has left may name pods that are gone.
 func (m Mover) copySlices(ctx context.Context, i Item, a netip.Addr) error {
 	first, err := m.endpointSlices(ctx, i.Key())
 	if err != nil {
@@ -255,9 +259,12 @@ func (m Mover) copySlices(ctx context.Context, i Item, a netip.Addr) error {
 	if name := handWritten(first); name != "" {
 		return left("EndpointSlice %s/%s is not written by the EndpointSlice controller, so that no second Service would have its endpoints", i.Namespace, name)
 	}
+	if err := m.dropCopies(ctx, i, a); err != nil {
+		return err
+	}
 	for _, c := range copiesFor(i, a, first) {
 		err := batch.Retry(ctx, func() error { return m.Client.Create(ctx, c, client.FieldOwner(v1alpha1.ManagerRenumbering)) })
-		if err != nil && !apierrors.IsAlreadyExists(err) { // of a run that was killed: the controller's own are waited for
+		if err != nil && !apierrors.IsAlreadyExists(err) { // an answer got lost, or a tenant has taken the name: the controller's own are waited for
 			return fmt.Errorf("creating EndpointSlice %s/%s: %w", c.Namespace, c.Name, err)
 		}
 	}

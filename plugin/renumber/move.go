@@ -11,9 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/health"
 )
@@ -213,6 +217,39 @@ func upToDate(ctx context.Context, s *cli.Cluster, items []Item, now *offering) 
 	return nil
 }
 
+// keptStill is how many addresses are kept after a wait: second Services of Services that were left
+// are not among those that were waited for.
+func (m Mover) keptStill(ctx context.Context, items []Item, held int) (int, error) {
+	if m.Keep != KeepService {
+		return held, nil
+	}
+	ips, of := &networkingv1.IPAddressList{}, sets.New[string]()
+	err := batch.Retry(ctx, func() error {
+		return m.Client.List(ctx, ips, client.MatchingLabels{v1alpha1.LabelPurpose: v1alpha1.PurposeSecond})
+	})
+	if err != nil {
+		return held, fmt.Errorf("listing the IPAddresses of second Services: %w", err)
+	}
+	for _, i := range items {
+		of.Insert(i.Namespace + "/" + firstOf(i))
+	}
+	held = 0
+	for n := range ips.Items {
+		if of.Has(upstream.Service(&ips.Items[n]).Namespace + "/" + ips.Items[n].Annotations[v1alpha1.AnnotationSecondOf]) {
+			held++
+		}
+	}
+	return held, nil
+}
+
+// givenUp says how a wait has ended.
+func givenUp(n, held int) string {
+	if held == 0 {
+		return fmt.Sprintf("%d addresses were given up, none is kept any more", n)
+	}
+	return fmt.Sprintf("%d addresses were given up, %d are still kept: run it again when what is said of the Services that were left is mended", n, held)
+}
+
 func moveAll(ctx context.Context, a *cli.Session, m Mover, r moving, items []Item) error {
 	r.pace.Progress = a.Progress()
 	result, err := m.MoveAll(ctx, r.pace, items)
@@ -229,11 +266,13 @@ func moveAll(ctx context.Context, a *cli.Session, m Mover, r moving, items []Ite
 	held := len(result.Held)
 	if r.wait {
 		n, err := r.drain.Wait(ctx, m, r.pace, result.Held)
-		held -= n
+		if held -= n; err == nil {
+			held, err = m.keptStill(ctx, items, held)
+		}
 		if err != nil {
 			return cli.Exit{Code: cli.ExitFindings, Err: fmt.Errorf("%d addresses are still kept: %w; run it again", held, err)}
 		}
-		a.Say("%d addresses were given up, none is kept any more", n)
+		a.Say("%s", givenUp(n, held))
 	} else if held > 0 {
 		a.Say("%d addresses are still kept; run it again without --wait=false to have them given up when they are unused", held)
 	}

@@ -3,6 +3,7 @@ package renumber_test
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -10,7 +11,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // killedGiven kills `renumber run` when second Services have the addresses, by their IPAddresses
@@ -120,6 +123,39 @@ var _ = Describe("kubectl clusterip renumber, with second Services of another ru
 				To(Equal([]any{now.Spec.Selector, now.Spec.Ports, now.Spec.SessionAffinity, now.Spec.InternalTrafficPolicy}))
 		}
 		succeed(ctx, runOf(file)...)
+		expectHandedOver(ctx)
+	})
+
+	It("believes no copies of endpoints that a run of long ago has left", func(ctx SpecContext) {
+		was, file := one(ctx, selecting, bySecond)
+		dead := killedGiven(ctx, was, file)
+		for _, s := range dead {
+			remove(ctx, was.Namespace, s.Name)
+		}
+		api := c.Client().DiscoveryV1().EndpointSlices(was.Namespace)
+		copies := metav1.ListOptions{LabelSelector: discoveryv1.LabelManagedBy + "=" + v1alpha1.ManagerRenumbering}
+		old := suite.Must(api.List(ctx, copies)).Items
+		Expect(old).To(HaveLen(2))
+		for _, slice := range old {
+			slice.Endpoints[0].Addresses[0] += "9" // of no pod
+			suite.Must(api.Update(ctx, &slice, metav1.UpdateOptions{}))
+		}
+		p, created := newProxy(), 0
+		var served []string
+		p.watch(func(_ int, r *http.Request) {
+			defer GinkgoRecover()
+			if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/services") {
+				return
+			}
+			if created++; created == 2 { // from here on a second Service would have them, for each address
+				for _, slice := range suite.Must(api.List(ctx, copies)).Items {
+					served = append(served, slice.Endpoints[0].Addresses...)
+				}
+			}
+		}, nil)
+		code, printed := wait(ctx, p.start(ctx, runOf(file)...))
+		Expect(code).To(BeZero(), printed)
+		Expect(served).To(ConsistOf("10.1.1.1", "fd00:10:1::1"))
 		expectHandedOver(ctx)
 	})
 })
