@@ -40,36 +40,42 @@ func (s *shard) limit(a netip.Addr, owners int) {
 	}
 }
 
-// shrink brings the shard to a size. Former owners go first, then, where the cluster has more
-// Services than there is room for, present ones: of them only the begin is forgotten.
+// shrink brings the shard to a size. The namespace that has most there, former and present owners
+// together, loses its former ones first, the oldest before the others. Of a present one only the
+// begin is forgotten.
 func (s *shard) shrink(to int) {
-	for _, open := range []bool{false, true} {
-		of := map[string][]place{} // by namespace, the oldest first
-		bytes := map[string]int{}
-		for a, records := range s.records {
-			for _, r := range records {
-				if r.Open() == open {
-					of[r.Service.Namespace] = append(of[r.Service.Namespace], place{a, r})
-					bytes[r.Service.Namespace] += size(r)
-				}
-			}
-		}
-		for _, all := range of {
-			slices.SortFunc(all, func(a, b place) int {
-				return cmp.Or(a.record.last().Compare(b.record.last()), a.address.Compare(b.address))
-			})
-		}
-		for s.bytes > to && len(bytes) > 0 {
-			largest := most(bytes)
-			victim := of[largest][0]
-			of[largest] = of[largest][1:]
-			bytes[largest] -= size(victim.record)
-			if len(of[largest]) == 0 {
-				delete(bytes, largest)
-			}
-			s.drop(victim.address, slices.Index(s.records[victim.address], victim.record))
+	of := map[string][]place{} // by namespace, in the order in which they go
+	bytes := map[string]int{}
+	for a, records := range s.records {
+		for _, r := range records {
+			of[r.Service.Namespace] = append(of[r.Service.Namespace], place{a, r})
+			bytes[r.Service.Namespace] += size(r)
 		}
 	}
+	for _, all := range of {
+		slices.SortFunc(all, goesBefore)
+	}
+	for s.bytes > to && len(bytes) > 0 {
+		largest := most(bytes)
+		victim := of[largest][0]
+		of[largest] = of[largest][1:]
+		bytes[largest] -= size(victim.record)
+		if len(of[largest]) == 0 {
+			delete(bytes, largest)
+		}
+		s.drop(victim.address, slices.Index(s.records[victim.address], victim.record))
+	}
+}
+
+// goesBefore orders what a namespace has: former owners before present ones, the oldest first.
+func goesBefore(a, b place) int {
+	present := func(p place) int {
+		if p.record.Open() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(present(a)-present(b), a.record.last().Compare(b.record.last()), a.address.Compare(b.address))
 }
 
 // most is the namespace that has most.

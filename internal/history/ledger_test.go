@@ -205,3 +205,20 @@ func TestMalformedLinesAreToldAndTheOthersRead(t *testing.T) {
 
 // all shards may be written.
 func all(int) bool { return true }
+
+// Who chooses addresses may have thousands of one ConfigMap: it pays for them itself.
+func TestPresentOwnersOfANamespacePushOutNoOthers(t *testing.T) {
+	l := NewLedger(5)
+	bank := began(netip.MustParseAddr("fd00::7"), in("bank", "api"), Created, 0)
+	l.Begin(bank, minute(0))
+	bank.Ended, bank.To = Deleted, At(minute(1))
+	l.End(bank, minute(1))
+	for n := range 3000 {
+		a := netip.MustParseAddr("fd00:0:0:1::7").As16()
+		a[8], a[9] = byte(n>>8), byte(n)
+		l.Begin(began(netip.AddrFrom16(a), in("evil", fmt.Sprintf("%059d", n)), Created, 2), minute(2))
+	}
+	if got := l.shards[7].records[bank.Address]; len(got) != 1 || l.shards[7].bytes > MostBytes {
+		t.Errorf("of bank there is %v, in %d bytes", got, l.shards[7].bytes)
+	}
+}
