@@ -101,7 +101,11 @@ func (d Drain) count(ctx context.Context, m Mover, all []Held, used map[netip.Ad
 // of. A Service that has the address again keeps it.
 func (m Mover) release(ctx context.Context, h Held) error {
 	if h.Second != "" {
-		return m.retire(ctx, h)
+		err := m.retire(ctx, h)
+		if _, is := errors.AsType[*LeftError](err); is {
+			return nil // another command is moving it at this moment: it is counted at the end
+		}
+		return err
 	}
 	for range tries {
 		s, err := m.service(ctx, h.Item)

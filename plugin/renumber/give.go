@@ -274,8 +274,8 @@ func (m Mover) copySlices(ctx context.Context, i Item, a netip.Addr) error {
 // slicesWithin is how long the EndpointSlice controller may take to see a new Service.
 const slicesWithin = 30 * time.Second
 
-// awaitSlices waits until the EndpointSlice controller has written those of a second Service, as far
-// as enough says: from then on they follow the pods. Meanwhile proxies learn of the copies.
+// awaitSlices waits until the EndpointSlice controller has written those of a second Service, and
+// they are enough: from then on they follow the pods. Meanwhile proxies learn of the copies.
 func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr, enough func(netip.Addr, []discoveryv1.EndpointSlice, []discoveryv1.EndpointSlice) bool) error {
 	for begun := m.Clock.Now(); ; {
 		first, err := m.endpointSlices(ctx, i.Key())
