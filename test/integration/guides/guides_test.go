@@ -26,6 +26,7 @@ var notHere = map[string]map[string]func(context.Context, *environment){
 		"a build takes minutes; the suite has built the same program": nil,
 	},
 	"docs/guides/install.md": {
+		"test/integration/release runs it, with a release":                  nil,
 		"needs a registry; test/e2e/nodes runs pods from the same archives": nil,
 		"needs containerd; test/e2e/nodes imports the same archives":        nil,
 		"test/e2e/nodes runs it, for it waits for a Job":                    nil,
