@@ -202,14 +202,12 @@ func (m Mover) guard(ctx context.Context, all ...handover) error {
 		if err != nil {
 			return err
 		}
-		if refused {
-			continue
-		}
-		fresh = true
+		// One that refuses may still follow a binding that a command deleted before it was killed.
 		err = batch.Retry(ctx, func() error { return m.Client.Create(ctx, h.binding(), client.FieldOwner(v1alpha1.ManagerRenumbering)) })
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating ValidatingAdmissionPolicyBinding %s, which keeps an address from other Services while it is handed over: %w", recordName(h.Address), err)
 		}
+		fresh = fresh || !refused || err == nil
 	}
 	for _, h := range all {
 		if err := m.awaitRefusal(ctx, h); err != nil {
