@@ -16,13 +16,11 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
-// flipsEvery is the least time between two writes of AnnotationUsage if a band is full, or not any
-// more: a tenant may create and delete the last Service of a range over and over. stepsEvery is
-// that if a band's use moved by a step, a hundredth of its size, detailsEvery if by less. Every API
-// server, kube-controller-manager and each node's proxy watch ServiceCIDRs: with 5,000 nodes a
-// write is 5,000 messages.
+// stepsEvery is the least time between two writes of AnnotationUsage if a band's use moved by a
+// step, a hundredth of its size, detailsEvery if by less. Every API server, kube-controller-manager
+// and each node's proxy watch ServiceCIDRs: with 5,000 nodes a write is 5,000 messages. That a band
+// is full, or not any more, is told at once, which debounce bounds.
 const (
-	flipsEvery   = 5 * time.Second
 	stepsEvery   = time.Minute
 	detailsEvery = 10 * time.Minute
 )
@@ -91,14 +89,11 @@ func dueUsage(have string, want v1alpha1.ServiceCIDRUsage, sinceWritten time.Dur
 		return "", 0, err
 	}
 	var before v1alpha1.ServiceCIDRUsage
-	if json.Unmarshal([]byte(have), &before) != nil {
+	if json.Unmarshal([]byte(have), &before) != nil || !slices.Equal(exhausted(before), exhausted(want)) {
 		return string(body), 0, nil
 	}
 	pause := detailsEvery
-	switch {
-	case !slices.Equal(exhausted(before), exhausted(want)):
-		pause = flipsEvery
-	case stepped(before, want):
+	if stepped(before, want) {
 		pause = stepsEvery
 	}
 	if sinceWritten < pause {
