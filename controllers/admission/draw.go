@@ -85,12 +85,27 @@ func (h *ServiceSteerer) fromReservation(ctx context.Context, in inputs, s slot)
 			if by := h.Policies.Current().Restriction(a); by != nil && by.Allocation == v1alpha1.AllocationCordoned { // since the request came
 				continue
 			}
+			h.awaitNamesake(ctx, in, a)
 			if h.Index.State(a) != allocator.Allocated && h.take(ctx, in, a) {
 				return a, true
 			}
 		}
 	}
 	return netip.Addr{}, false
+}
+
+// awaitNamesake waits while an address is shown as that of a Service with the name of the one that
+// is created: that Service is gone already, for no two have one name, and the watch is late.
+func (h *ServiceSteerer) awaitNamesake(ctx context.Context, in inputs, a netip.Addr) {
+	waiting, cancel := context.WithTimeout(ctx, busyFor)
+	defer cancel()
+	for h.Index.HeldBy(a, in.subject.NamespacedName) {
+		select {
+		case <-waiting.Done():
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 // makeRoom deletes our IPAddress at an address in flight, so that the API server can write its own.

@@ -237,6 +237,26 @@ func TestReservedForTheService(t *testing.T) {
 		await(t, "nothing is in flight any more", func() bool { return c.steerer.Index.InFlight() == 0 })
 		c.expectAtRest(t, map[string]string{"10.0.1.3": v1alpha1.PurposeReservation, "10.0.1.4": v1alpha1.PurposeReservation})
 	})
+	t.Run("while the watch shows the one of its name that was deleted", func(t *testing.T) {
+		c := newCluster(t, reserved())
+		first := c.create(t, corev1Service("a"))
+		if err := c.accept("a", first.IPs...); err != nil {
+			t.Fatal(err)
+		}
+		held := netip.MustParseAddr(first.IP)
+		await(t, "the Service is there", func() bool {
+			return c.steerer.Index.HeldBy(held, types.NamespacedName{Namespace: "ns", Name: "a"}) && c.steerer.Index.InFlight() == 0
+		})
+		time.AfterFunc(50*time.Millisecond, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.source(c.services["a"]).Delete(c.services["a"])
+			c.drop(c.addresses[first.IP])
+		})
+		if got := c.create(t, corev1Service("a")); got.IP != first.IP {
+			t.Errorf("the answer is %+v, want %s again", got, first.IP)
+		}
+	})
 	t.Run("by asking for one, and the other without", func(t *testing.T) {
 		c := newCluster(t, reserved())
 		got := c.create(t, dualStack(corev1Service("a", "fd00:1::4")))

@@ -134,6 +134,14 @@ func (ix *Index) Claims(a netip.Addr) []types.NamespacedName {
 	return slices.Clone(ix.addresses[a].claims)
 }
 
+// HeldBy reports whether a Service of a name has an address, by its claim or its IPAddress.
+func (ix *Index) HeldBy(a netip.Addr, service types.NamespacedName) bool {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	e, known := ix.addresses[a]
+	return known && e.state() == allocator.Allocated && e.last() == service
+}
+
 // Known returns all addresses that have an IPAddress or a Service, in order.
 func (ix *Index) Known() []netip.Addr {
 	ix.mu.RLock()
