@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -434,16 +435,17 @@ func (t *Table) describe(m Memory, p *model.ServicePort, f netip.AddrPort, why s
 	if h.inTurn {
 		how = "in turn"
 	}
-	text := fmt.Sprintf("%s: translated, %s, %d connections so far, to", f, how, m.Taken(h.slot))
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: translated, %s, %d connections so far, to", f, how, m.Taken(h.slot))
 	times := map[netip.AddrPort]int{}
 	for _, e := range h.round {
 		times[e]++
 	}
 	for _, e := range slices.SortedFunc(maps.Keys(times), netip.AddrPort.Compare) {
-		text += " " + e.String()
+		text.WriteString(" " + e.String())
 		if times[e] > 1 {
-			text += fmt.Sprintf(" (%d turns)", times[e])
+			fmt.Fprintf(&text, " (%d turns)", times[e])
 		}
 	}
-	return text
+	return text.String()
 }

@@ -82,8 +82,8 @@ var _ = Describe("bundle", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		k.start(ctx, "machine-berlin")
 		c.CreateNamespace(ctx, "acquisition", map[string]string{"example.org/cost-center": "cc-4711"})
-		c.Apply(ctx, `{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: berlin-range}, spec: {cidrs: [10.97.0.0/26, "fd00:10:97::/122"]}}`)
-		c.Program(ctx, "berlin-policy", `{serviceCIDRs: [berlin-range], namespaceSelector: {matchLabels: {example.org/cost-center: cc-4711}}, reservations: [{name: berlin-spare, address: 10.97.0.20, for: acquisition/gone-already}]}`)
+		c.Apply(ctx, `{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: berlin-range}, spec: {cidrs: [10.111.0.0/26, "fd00:10:111::/122"]}}`)
+		c.Program(ctx, "berlin-policy", `{serviceCIDRs: [berlin-range], namespaceSelector: {matchLabels: {example.org/cost-center: cc-4711}}, reservations: [{name: berlin-spare, address: 10.111.0.20, for: acquisition/gone-already}]}`)
 		c.Apply(ctx, `{apiVersion: v1, kind: Service, metadata: {name: projectx-backend, namespace: acquisition, annotations: {note: projectx-note, external-dns.alpha.kubernetes.io/hostname: projectx.example.org}, labels: {app: projectx-selector}},
 			spec: {type: LoadBalancer, ipFamilyPolicy: PreferDualStack, selector: {app: projectx-selector}, ports: [{name: projectx-port, port: 80}]}}
 ---
@@ -114,12 +114,12 @@ var _ = Describe("bundle", Ordered, func() {
 		files, result := bundled(ctx, "")
 		Expect(containing(files, append(slices.Clone(never), secret...)...)).To(BeEmpty())
 		for name, words := range map[string][]string{
-			"README.txt": {"pseudonyms"}, "versions.json": {"gitVersion", `"redacted": true`}, "objects/servicecidrs.json": {"10.97.0.0/26", "fd00:10:97::/122", "clusterip-operator.io/usage", "Ready"},
+			"README.txt": {"pseudonyms"}, "versions.json": {"gitVersion", `"redacted": true`}, "objects/servicecidrs.json": {"10.111.0.0/26", "fd00:10:111::/122", "clusterip-operator.io/usage", "Ready"},
 			"objects/servicecidrpolicies.json": {"Programmed", "range-", "reservation-", "matchLabels"}, "objects/lease.json": {"renewTime"},
 			"objects/mutatingwebhookconfiguration.json": {"trustedUntil"}, "objects/validatingadmissionpolicy.json": {"validations"}, "namespaces/0001.jsonl": {"namespace-", "kube-system"},
-			"services/0001.jsonl": {"10.97.0.", "fd00:10:97::", `"service-`, "LoadBalancer", "host-"}, "ipaddresses/0001.jsonl": {"10.97.0.", "fd00:10:97::", "ipallocator.k8s.io", "service-"},
+			"services/0001.jsonl": {"10.111.0.", "fd00:10:111::", `"service-`, "LoadBalancer", "host-"}, "ipaddresses/0001.jsonl": {"10.111.0.", "fd00:10:111::", "ipallocator.k8s.io", "service-"},
 			"events/0001.jsonl": {"ClusterIPNotAllocated", "clusterip-operator-ipaddress"}, "check.txt": nil, "check.json": {"CheckReport"}, "status.txt": {"PART"}, "status.json": {"Installation"},
-			"ranges.txt": {"10.97.0.0/26"}, "ranges.json": {"RangeList"}, "errors.txt": nil,
+			"ranges.txt": {"10.111.0.0/26"}, "ranges.json": {"RangeList"}, "errors.txt": nil,
 		} {
 			Expect(files).To(HaveKey(name))
 			Expect(files[name]).To(cluster.ContainAll(words...), name)
@@ -145,7 +145,7 @@ var _ = Describe("bundle", Ordered, func() {
 			Metadata struct{ Namespace, Name string }
 		}
 		for line := range strings.Lines(files["services/0001.jsonl"]) {
-			if strings.Contains(line, "LoadBalancer") && strings.Contains(line, "10.97.0.") {
+			if strings.Contains(line, "LoadBalancer") && strings.Contains(line, "10.111.0.") {
 				Expect(json.Unmarshal([]byte(line), &one)).To(Succeed())
 			}
 		}

@@ -54,7 +54,13 @@ var _ = Describe("A hostile owner of a second Service", func() {
 		renumber(ctx, "kept", "--delete", "--older-than=1ns")
 		namespace := newNamespace(ctx)
 		for a, second := range held {
-			other := create(ctx, framework.NewService(namespace, "", framework.WithClusterIPs(a), func(s *corev1.Service) { s.GenerateName, s.Spec.IPFamilies = "other-", second.Spec.IPFamilies }))
+			want := framework.NewService(namespace, "", framework.WithClusterIPs(a), func(s *corev1.Service) { s.GenerateName, s.Spec.IPFamilies = "other-", second.Spec.IPFamilies })
+			// The API server looks for policies every second: it may refuse the address that long.
+			var other *corev1.Service
+			Eventually(func() (err error) {
+				other, err = c.Client().CoreV1().Services(namespace).Create(ctx, want, metav1.CreateOptions{})
+				return err
+			}).Should(Succeed())
 			edit(ctx, was.Namespace, second.Name, letGo)
 			Consistently(owner).WithArguments(ctx, a).WithTimeout(500 * time.Millisecond).Should(Equal(types.NamespacedName{Namespace: namespace, Name: other.Name}))
 		}
