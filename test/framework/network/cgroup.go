@@ -59,7 +59,7 @@ func (c Cgroup) empty(to Cgroup) error {
 			return err
 		}
 		text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-		for _, pid := range strings.FieldsSeq(string(text)) {
+		for pid := range strings.FieldsSeq(string(text)) {
 			if n, _ := strconv.Atoi(pid); n != 0 {
 				_ = to.Enter(n) // it may have ended
 			}
