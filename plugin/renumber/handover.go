@@ -186,7 +186,7 @@ func (m Mover) end(ctx context.Context, a netip.Addr) error {
 	return nil
 }
 
-// An API server looks for new policies every second; others do so at another moment.
+// An API server looks for new policies every second, each at a moment of its own.
 const (
 	guardedWithin = 20 * time.Second
 	othersFollow  = time.Second

@@ -252,7 +252,7 @@ func (m Mover) giveBack(ctx context.Context, i Item, a netip.Addr, ip *networkin
 
 // remove deletes a second Service, if it is still that one. It gives its address up before, as an
 // ExternalName: a finalizer of its owner would keep the Service and its address for as long as the
-// owner likes, and at its end the API server deletes the IPAddress, whoever has the address then.
+// owner likes, and at its end the API server deletes the IPAddress, even of another Service.
 func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
 	for range tries {
 		s, err := objects.Get(ctx, m.Client, nameOf(second), &corev1.Service{})

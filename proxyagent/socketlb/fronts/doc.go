@@ -11,5 +11,6 @@
 //
 // It is pure: the kernel is behind [Memory]. The same Plan leads to the same fronts and endpoints,
 // whatever came before; only the numbers of slots and places may differ. Start with table.go;
-// target.go has the rules of what is translated, arena.go the places.
+// target.go has the rules of what is translated, arena.go the places, describe.go what admins are
+// told.
 package fronts
