@@ -44,14 +44,14 @@ test-versions: ## Of soak, the core stories on each minor release of Kubernetes,
 	@status=0; for minor in $(VERSIONS); do CLUSTERIP_KUBERNETES=$$minor hack/test.sh version || status=1; done; exit $$status
 	$(if $(filter-out $(VERSIONS),$(ALL_VERSIONS)),,go run ./test/versions table bin/versions docs/versions.md)
 
-test-cluster: ## Of soak, what runs on nodes with containerd and kubelet: the operator and the agent in pods, the specs of sig-network. Needs root and Debian 12.
-	hack/test.sh cluster
+test-cluster: ## Of soak, the slices that run on nodes with containerd and kubelet: the operator and the agent in pods, the specs of sig-network. Needs root and Debian 12.
+	go run ./test/soak run nodes 'sig-network-*'
 
 test-ipvs: ## Of soak, the node agent's mode ipvs, in an emulated machine with Debian's kernel (SHORT=1: what needs no API server, minutes). Debian 12.
 	hack/ipvs.sh $(if $(filter-out 0 false no,$(SHORT)),short)
 
-soak: ## What takes longer: crowds, churn, kill points, chaos, each minor release of Kubernetes. Hours; SEED=n repeats one.
-	@status=0; hack/test.sh soak || status=1; FUZZTIME=10m hack/fuzz.sh FuzzReview || status=1; $(MAKE) test-versions || status=1; exit $$status
+soak: ## What takes longer: crowds, churn, kill points, chaos, each minor release of Kubernetes. Hours, in slices of less than 80 minutes (SLICE='hostile-*': some; SEED=n repeats), with docs/reference/soak.md.
+	@status=0; go run ./test/soak run $(SLICE) || status=1; $(if $(SLICE),,go run ./test/versions table bin/versions docs/versions.md || status=1;) exit $$status
 
 bench: ## Ours and upstream's allocator in one run, then the same through an API server.
 	hack/bench.sh

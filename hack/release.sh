@@ -31,6 +31,12 @@ if [ -n "$changes" ]; then
 	echo "release.sh: the tree differs from its commit (git status): commit first, a release is made of a commit" >&2
 	exit 1
 fi
+# A version names one commit for ever: krew, registries and users take its digests for settled.
+tagged=$(git rev-parse -q --verify "refs/tags/$version^{commit}" || true)
+if [ -n "$tagged" ] && [ "$tagged" != "$(git rev-parse HEAD)" ]; then
+	echo "release.sh: $version is the tag of another commit, $tagged: check that out, or release another version" >&2
+	exit 1
+fi
 # No other program that a release runs finds the key in its environment.
 key=${MINISIGN_KEY:-} key_file=${MINISIGN_KEY_FILE:-} password=${MINISIGN_PASSWORD:-} public=${PUBLIC_KEY:-release.pub}
 unset MINISIGN_KEY MINISIGN_KEY_FILE MINISIGN_PASSWORD

@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh core|all|soak|version|cluster|unit
+# Runs the tests: hack/test.sh core|all|soak|seeds|version|unit [PACKAGE...]
 #
 # The labels of Ginkgo's specs and suites decide which runs what:
 #   core  the packages without Ginkgo but those of benchmarks and of alerts, with fewer random seeds (-short), and all specs without a label
 #   all   all packages, those that share memory between goroutines with the race detector, the specs with Label("all") too, and the tool modules that
 #         have tests: for CI
-#   soak  the specs with Label("long"), of fifteen seconds and more, and Label("soak"), which measure or last, all our programs with the race detector,
-#         and the packages without Ginkgo with all their seeds
+#   soak  the specs with Label("long"), of fifteen seconds and more, and Label("soak"), which measure or last, all our programs with the race detector;
+#         test/soak runs it in slices, each with some packages
+#   seeds the packages without Ginkgo with all their seeds, those that share memory with the race detector: a slice of test/soak, too
 #   version  the suites of test/versions on the Kubernetes that CLUSTERIP_KUBERNETES names, without what is labelled soak, and with the label 1.32 there and only there
-#   cluster  of soak, the suites on nodes with containerd and kubelet
 #   unit  of core, the packages without Ginkgo
-# SEED repeats an order and what happens at random, TIMEOUT bounds one package, PARALLEL how many run side by side.
-# The times of all specs are left in bin/ci/report.json, those of version in bin/versions.
+# SEED repeats an order and what happens at random, TIMEOUT bounds one package, PARALLEL how many run side by side. FOCUS leaves those specs whose texts
+# match, FLAGS are further flags of the test programs. Packages that are named are the only ones that run.
+# The times of all specs are left in bin/ci/report.json, those of version in bin/versions; REPORT names a file for another copy.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 what=${1:-core}
+shift || true
 seed=${SEED:-$(date +%s)}
 reports=$PWD/bin/ci/reports
 report=bin/ci/report.json
@@ -27,7 +29,7 @@ cluster=kube-apiserver,kubectl,kube-controller-manager,kube-proxy
 case $what in
 core) filter='!all && !long && !soak && !/ipvs/' parallel=3 timeout=15m upstream=(kubernetes-1.37:kube-apiserver,kubectl) ;;
 all) filter='!long && !soak && !/ipvs/' parallel=3 timeout=30m upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
-soak) filter='soak || long' parallel=1 timeout=6h upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
+soak) filter='(soak || long) && !/ipvs/' parallel=1 timeout=80m upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
 version)
 	minor=${CLUSTERIP_KUBERNETES:?names the minor release of Kubernetes, 1.34 for one}
 	filter='!soak && !1.32 && !/ipvs/' parallel=3 timeout=1h upstream=("kubernetes-1.37:$cluster" "kubernetes-$minor:kube-apiserver")
@@ -37,10 +39,10 @@ version)
 	fi
 	reports=$PWD/bin/versions/$minor report=bin/versions/$minor.json
 	;;
-cluster) filter='soak' parallel=1 timeout=6h upstream=() ;;
+seeds) filter='' parallel=2 timeout=1h upstream=() ;;
 unit) filter='' parallel=2 timeout=10m upstream=() ;;
 *)
-	echo "test.sh: core, all, soak, version, cluster or unit, not $what" >&2
+	echo "test.sh: core, all, soak, seeds, version or unit, not $what" >&2
 	exit 2
 	;;
 esac
@@ -63,7 +65,6 @@ suites() {
 		core) ! grep -qsE 'RunSpecs\(.*Label\("(all|long|soak)"' "$dir"/*_test.go ;;
 		all) ! grep -qsE 'RunSpecs\(.*Label\("(long|soak)"' "$dir"/*_test.go ;;
 		soak) grep -qsE 'Label\("(long|soak)"|LabelsOf\(' "$dir"/*_test.go ;;
-		cluster) grep -qs 'cluster\.Fetch(' "$dir"/*_test.go ;;
 		esac && echo "$package" || true
 	done
 }
@@ -84,7 +85,7 @@ tool_modules() {
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath -gcflags=all=-dwarf=false"
 case $what in
 all) hack/setup.sh all ;;
-soak | cluster)
+soak)
 	export CLUSTERIP_RACE=yes
 	hack/setup.sh all
 	;;
@@ -98,7 +99,7 @@ programs() {
 	[ -z "${CLUSTERIP_RACE:-}" ] || CGO_ENABLED=1 go build -race -o "$CLUSTERIP_PROGRAMS/race/" ./cmd/...
 }
 
-if [ "$what" != unit ]; then
+if [[ $what != unit && $what != seeds ]]; then
 	[[ $what != all && $what != soak ]] || upstream+=(promtool chart helm)
 	hack/tools/build.sh etcd "${upstream[@]}" >/dev/null
 	programs
@@ -109,10 +110,16 @@ rm -rf "$reports" "$report"
 mkdir -p "$reports" "$(dirname "$report")"
 
 list=()
-[ "$what" = unit ] || mapfile -t list < <(suites)
-[[ $what = version || $what = cluster ]] || mapfile -t -O "${#list[@]}" list < <(packages unit | cut -d' ' -f1 | { [[ $what = core || $what = unit ]] && grep -vE '/test/bench|/config/prometheus$' || cat; })
+case $what in
+soak | version) mapfile -t list < <(suites) ;;
+seeds) mapfile -t list < <(packages unit | cut -d' ' -f1) ;;
+all) mapfile -t list < <(suites; packages unit | cut -d' ' -f1) ;;
+core) mapfile -t list < <(suites; packages unit | cut -d' ' -f1 | grep -vE '/test/bench|/config/prometheus$') ;;
+unit) mapfile -t list < <(packages unit | cut -d' ' -f1 | grep -vE '/test/bench|/config/prometheus$') ;;
+esac
+[ $# = 0 ] || mapfile -t list < <(go list "$@")
 short=true
-[ "$what" != soak ] || short=false
+[[ $what != soak && $what != seeds ]] || short=false
 
 # What is tested starts hundreds of API servers. Collecting garbage less often saves an eighth of the processor time, and memory is there.
 export GOGC=${GOGC:-400}
@@ -129,13 +136,13 @@ run() {
 shared() { go list -f '{{.ImportPath}} {{join .Imports " "}} ' "$@" | grep -v '/test/' | grep -E '/controllers | (sync|sync/atomic|golang.org/x/sync/[a-z]+) ' | cut -d' ' -f1; }
 
 status=0
-if [[ $what = all || $what = soak ]]; then
+if [[ $what = all || $what = soak || $what = seeds ]]; then
 	mapfile -t racing < <(shared "${list[@]}")
-	CGO_ENABLED=1 run -race "${racing[@]}"
-	mapfile -t list < <(printf '%s\n' "${list[@]}" | grep -vxFf <(printf '%s\n' "${racing[@]}"))
+	[ ${#racing[@]} = 0 ] || CGO_ENABLED=1 run -race "${racing[@]}"
+	mapfile -t list < <(printf '%s\n' "${list[@]}" | grep -vxFf <(printf '%s\n' "${racing[@]:-}"))
 fi
-run "${list[@]}"
+[ ${#list[@]} = 0 ] || run "${list[@]}"
 [ "$what" != all ] || tool_modules || status=1
-[ "$what" != soak ] || { hack/ipvs.sh || status=1; hack/ipvs.sh kube-proxy || status=1; }
 go run ./test/report "$reports" "$report" || status=1
+[ -z "${REPORT:-}" ] || { mkdir -p "$(dirname "$REPORT")" && cp "$report" "$REPORT"; }
 exit $status

@@ -58,7 +58,7 @@ func lostOnce(traffic *environment.Traffic) {
 	traffic.Flows()
 	traffic.Stop()
 	_, losses := traffic.Count()
-	AddReportEntry("lost with IPVS", losses)
+	AddReportEntry("lost with IPVS", ReportEntryVisibilityAlways, losses)
 	clients := map[string]bool{}
 	for _, loss := range losses {
 		client, _, _ := strings.Cut(loss, ": after")

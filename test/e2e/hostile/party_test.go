@@ -95,7 +95,7 @@ func (env *fixture) endure(ctx context.Context, p party) {
 	if after := env.changes(ctx, calmChanges); after.median() < calm.median() {
 		calm = after // what the party left may still be taken away
 	}
-	AddReportEntry("measured", fmt.Sprintf("changes without: %s; while it enters: %s; beside it: %s; %d acts in %s; the agent without: %s; beside it: %s, for objects of %d bytes; %s",
+	AddReportEntry("measured", ReportEntryVisibilityAlways, fmt.Sprintf("changes without: %s; while it enters: %s; beside it: %s; %d acts in %s; the agent without: %s; beside it: %s, for objects of %d bytes; %s",
 		calm, entering, beside, acts, round(took), env.calm, footprint, env.objects.Load(), during))
 	health.wasFine()
 	traffic.LostNothing()

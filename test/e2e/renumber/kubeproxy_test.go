@@ -30,7 +30,7 @@ var _ = Describe("With kube-proxy and --keep=externalIPs", Label("soak"), func()
 			_, losses := all[kind].Count()
 			lines = append(append(lines, all.counted(kind)), losses[:min(3, len(losses))]...)
 		}
-		AddReportEntry("what got lost with kube-proxy in iptables mode", strings.Join(lines, "\n"))
+		AddReportEntry("what got lost with kube-proxy in iptables mode", ReportEntryVisibilityAlways, strings.Join(lines, "\n"))
 		Expect(env.held(ctx)).NotTo(BeEmpty())
 		env.drained(ctx, env.drain(ctx, "rollback", "--drain=1ms"), nil)
 	})

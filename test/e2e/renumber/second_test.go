@@ -153,7 +153,7 @@ func (env *fixture) judge(what string, all traffic, sources *witness) {
 	for _, kind := range []string{toOld, kept, flows} {
 		lines = append(lines, all.counted(kind))
 	}
-	AddReportEntry(what, strings.Join(lines, "\n"))
+	AddReportEntry(what, ReportEntryVisibilityAlways, strings.Join(lines, "\n"))
 	Expect(sources.wrong).To(BeEmpty())
 }
 

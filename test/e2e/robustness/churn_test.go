@@ -203,7 +203,7 @@ func (c *churn) run(ctx context.Context, changes int, each func(i int)) {
 		c.step(ctx)
 		each(i)
 	}
-	AddReportEntry("changes", fmt.Sprintf("%d in %s", changes, time.Since(start)))
+	AddReportEntry("changes", ReportEntryVisibilityAlways, fmt.Sprintf("%d in %s", changes, time.Since(start)))
 	c.expectServed()
 	traffic.LostNothing()
 }

@@ -203,8 +203,19 @@ var _ = It("is of a commit", func(ctx SpecContext) {
 	clone := filepath.Join(GinkgoT().TempDir(), "clone")
 	said, err := exec.CommandContext(ctx, "git", "clone", "--quiet", "--depth=1", "file://"+suite.Must(filepath.Abs(root)), clone).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(said))
-	Expect(os.WriteFile(filepath.Join(clone, "cmd", "manager", "more.go"), []byte("package main\n"), 0o600)).To(Succeed())
+	for _, args := range [][]string{
+		{"tag", "v1.2.3"},
+		{"-c", "user.name=another", "-c", "user.email=another@example.com", "commit", "--quiet", "--allow-empty", "--message=another commit"},
+	} {
+		said, err := exec.CommandContext(ctx, "git", append([]string{"-C", clone}, args...)...).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(said))
+	}
 	out, err := release(ctx, clone, GinkgoT().TempDir(), "v1.2.3", newKey(ctx).variables()...)
+	Expect(err).To(HaveOccurred())
+	Expect(out).To(ContainSubstring("v1.2.3 is the tag of another commit"))
+
+	Expect(os.WriteFile(filepath.Join(clone, "cmd", "manager", "more.go"), []byte("package main\n"), 0o600)).To(Succeed())
+	out, err = release(ctx, clone, GinkgoT().TempDir(), "v1.2.3", newKey(ctx).variables()...)
 	Expect(err).To(HaveOccurred())
 	Expect(out).To(ContainSubstring("the tree differs from its commit (git status): commit first"))
 })

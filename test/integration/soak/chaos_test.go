@@ -44,7 +44,7 @@ var _ = Describe("Random clients", Label("soak"), func() {
 
 		events := e.events()
 		o := judge(events)
-		AddReportEntry("chaos", c.String()+"\n"+f.String()+fmt.Sprintf("\n%.0f calls failed open", failedOpen)+"\n"+o.String())
+		AddReportEntry("chaos", ReportEntryVisibilityAlways, c.String()+"\n"+f.String()+fmt.Sprintf("\n%.0f calls failed open", failedOpen)+"\n"+o.String())
 		Expect(o.creations).To(BeNumerically(">", duration.Seconds()), "there was hardly any traffic")
 		Expect(f.kills.Load()*f.restarts.Load()*f.deleted.Load()).NotTo(BeZero(), "%s", f)
 		e.expectKept(ctx, o, failedOpen)

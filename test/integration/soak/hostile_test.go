@@ -93,7 +93,7 @@ var _ = Describe("A hostile hour", Label("soak"), func() {
 		}
 		h.withdraw(ctx)
 		without := &company{hour: h}
-		h.attack(ctx, &hostile.Tally{}, func() { without.run(ctx, *duration/2) })
+		h.attack(ctx, &hostile.Tally{}, func() { without.run(ctx, *duration/10) })
 		AddReportEntry("a hostile hour without the operator", ReportEntryVisibilityAlways, without.tally.String())
 		// On two processors the API server alone is busy for longer with what tenants send.
 		Expect(beside.tally.Quantile(0.99)).To(BeNumerically("<", max(slowest, without.tally.Quantile(0.99))), "on a machine that has nothing else to do")

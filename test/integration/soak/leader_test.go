@@ -55,7 +55,7 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Label("soa
 
 		collided := crowd.Tally.Count(traffic.Collided)
 		ours, others := crowd.Collisions(traffic.Events(log))
-		AddReportEntry("the crowd", fmt.Sprintf("filling: %s\nsince then: %s\nours %q\nwith the API server's own choice %q\n"+
+		AddReportEntry("the crowd", ReportEntryVisibilityAlways, fmt.Sprintf("filling: %s\nsince then: %s\nours %q\nwith the API server's own choice %q\n"+
 			"the survivor's p99: %s in the first second, %s later",
 			filling, crowd.Tally.String(), ours, others, learned.since(before).quantile(0.99), after.since(learned).quantile(0.99)))
 		Expect(float64(collided) / creations).To(BeNumerically("<", 0.01))

@@ -43,7 +43,7 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 		time.Sleep(preStop)
 
 		o := judge(e.events())
-		AddReportEntry("the update", fmt.Sprintf("%s\n%s", c, o))
+		AddReportEntry("the update", ReportEntryVisibilityAlways, fmt.Sprintf("%s\n%s", c, o))
 		Expect(o.creations).To(BeNumerically(">", 100), "there was hardly any load")
 		Expect(c.drawn.Failures()).To(BeEmpty(), "%s", &c.drawn)
 		Expect(o.unsteered).To(BeEmpty(), "%s", o)
@@ -59,7 +59,7 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 		}
 		time.Sleep(2 * preStop)
 		after := judge(e.events())
-		AddReportEntry("without replicas", after.String())
+		AddReportEntry("without replicas", ReportEntryVisibilityAlways, after.String())
 		Expect(after.creations).To(BeNumerically(">", before.creations), "there was no load")
 		Expect(after.unsteered[isStranger]).To(Equal(before.unsteered[isStranger]), "%s", after)
 

@@ -28,7 +28,7 @@ var _ = Describe("A cluster on IPAddresses alone", Label("soak"), func() {
 				Expect(r.work.taken).To(BeEmpty())
 				Expect(r.snapshot(ctx).bitmaps).To(HaveLen(1), "that of node ports")
 			})
-			AddReportEntry("step to "+to.Version.Name, fmt.Sprintf("reported by hasty API servers: %d; starts that API servers gave up: %d", hasty, r.givenUp))
+			AddReportEntry("step to "+to.Version.Name, ReportEntryVisibilityAlways, fmt.Sprintf("reported by hasty API servers: %d; starts that API servers gave up: %d", hasty, r.givenUp))
 		}
 		r.work.end()
 		r.expectNew(ctx, "back", 50)

@@ -38,7 +38,7 @@ var _ = Describe("A cluster that goes the way without a migration", Ordered, Lab
 			for _, event := range r.snapshot(ctx).repairEvents(before) {
 				repaired[event.Reason]++
 			}
-			AddReportEntry("step to "+to.Version.Name, fmt.Sprintf("reported: %v; refused: %d", repaired, len(r.work.taken)))
+			AddReportEntry("step to "+to.Version.Name, ReportEntryVisibilityAlways, fmt.Sprintf("reported: %v; refused: %d", repaired, len(r.work.taken)))
 		}
 		r.work.end()
 		Expect(migrate.Count(r.check(ctx, done).Words())).To(Equal(leftovers))

@@ -52,7 +52,7 @@ var _ = Describe("A cluster on its way through the minors", Ordered, Label("soak
 		r.expectHeld(ctx, before)
 		others, hasty := r.expectUntouched(ctx, before)
 		r.work.still(func() {
-			AddReportEntry("step to "+to.Version.Name, fmt.Sprintf("reported of Services that were written meanwhile: %v, and by hasty API servers %d; refused: %d; so far, starts that API servers gave up: %d, restarts of the operator: %d",
+			AddReportEntry("step to "+to.Version.Name, ReportEntryVisibilityAlways, fmt.Sprintf("reported of Services that were written meanwhile: %v, and by hasty API servers %d; refused: %d; so far, starts that API servers gave up: %d, restarts of the operator: %d",
 				others, hasty, len(r.work.taken), r.givenUp, r.restarts.Load()))
 		})
 		for reason := range others {

@@ -69,7 +69,7 @@ var _ = Describe("A cluster that goes back one minor at a time", Label("soak"), 
 		others, _ := r.expectUntouched(ctx, before) // 1.33 leaves the IPAddress of one that it refuses for a minute: IPAddressNotAllocated
 		Expect(others).To(BeEmpty())
 		r.work.end()
-		AddReportEntry("refused while both served, and afterwards by 1.33", len(r.work.taken))
+		AddReportEntry("refused while both served, and afterwards by 1.33", ReportEntryVisibilityAlways, len(r.work.taken))
 		r.migrate(ctx, done, "run", "--repair-bitmap", "--leak-grace=5s")
 		r.expectBitmap(ctx, 0)
 		r.expectNew(ctx, "back", 50)

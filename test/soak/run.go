@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
+)
+
+// output is where the reports of a slice are while it runs.
+const output = "bin/soak"
+
+// codeOf prints a digest of all committed files but documents.
+const codeOf = `git ls-tree -r HEAD | awk -F'\t' '$2 !~ /^docs\// && $2 !~ /\.md$/' | git hash-object --stdin`
+
+// run runs one slice. Its error says that the tree could not be looked at.
+func run(ctx context.Context, s slice) (result, error) {
+	r := result{Slice: s.name, Began: time.Now().UTC().Truncate(time.Second), Machine: report.Machine()}
+	var err error
+	if r.Seed, err = seed(r.Began); err != nil {
+		return r, err
+	}
+	if r.Commit, r.Code, err = tree(ctx); err != nil {
+		return r, err
+	}
+	reports := filepath.Join(output, s.name+".json")
+	if err := os.Remove(reports); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return r, fmt.Errorf("removing the last report: %w", err)
+	}
+	fmt.Printf("== slice %s, SEED=%d: %s\n", s.name, r.Seed, s.proves)
+	ran := s.start(ctx, r.Seed, reports)
+	r.Seconds = int(time.Since(r.Began).Seconds())
+	suites, err := read(reports)
+	if err != nil && len(s.packages) > 0 {
+		ran = errors.Join(ran, err)
+	}
+	r.count(suites)
+	r.judge(s, ran)
+	return r, nil
+}
+
+// seed is what SEED says, or the time.
+func seed(now time.Time) (int64, error) {
+	text := os.Getenv("SEED")
+	if text == "" {
+		return now.Unix(), nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("SEED is to be a number: %w", err)
+	}
+	return n, nil
+}
+
+// tree says which commit is here, and the digest of its code. Results and the page do not make it
+// dirty, since a run of several slices writes them.
+func tree(ctx context.Context) (commit, code string, err error) {
+	commit, err = shell(ctx, "git rev-parse --short=12 HEAD")
+	if err != nil {
+		return "", "", err
+	}
+	changed, err := shell(ctx, "git status --porcelain -- . ':!docs'")
+	if err != nil {
+		return "", "", err
+	}
+	if code, err = shell(ctx, codeOf); err != nil {
+		return "", "", err
+	}
+	code = code[:12]
+	if changed != "" {
+		code += "-changed"
+	}
+	return commit, code, nil
+}
+
+func shell(ctx context.Context, command string) (string, error) {
+	out, err := exec.CommandContext(ctx, "bash", "-c", command).Output()
+	if err != nil {
+		return "", fmt.Errorf("running %s: %w", command, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// start runs the slice's command and ends it, with all that it started, when it takes too long.
+func (s slice) start(ctx context.Context, seed int64, reports string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s and is to be divided", limit))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
+	cmd.Env = append(append(os.Environ(), s.env...), "SEED="+strconv.FormatInt(seed, 10), "REPORT="+reports)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute // for specs to remove what they made on this machine
+	if err := cmd.Run(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return fmt.Errorf("%s: %w", strings.Join(s.command, " "), err)
+	}
+	return nil
+}
+
+// read reads Ginkgo's reports, which are not there where the command makes none.
+func read(file string) (suites []types.Report, err error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the report: %w", err)
+	}
+	if err := json.Unmarshal(content, &suites); err != nil {
+		return nil, fmt.Errorf("reading the report %s: %w", file, err)
+	}
+	return suites, nil
+}
