@@ -2,7 +2,6 @@ package growth
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/events"
@@ -49,40 +48,31 @@ type Reconciler struct {
 // addresses, in blocks of different sizes, are asked one after the other.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return loop.Setup(mgr, loop.Options{Name: "growth", Workers: 1, Retry: 500 * time.Millisecond, LongestRetry: time.Minute}, r,
-		source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(concerned)),
-		// Which ServiceCIDRs there are is an input of the compiled policies, and a reason to look at all
-		// growing ones. Counts and conditions of one concern those that draw from it.
-		steering.NewChanges(r.Policies, func() []string { return r.growing(every) }),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.ServiceCIDRPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(grows)),
+		// Which ServiceCIDRs there are is an input of the compiled policies. Counts and conditions of one
+		// concern the policies that draw from it.
+		steering.NewChanges(r.Policies, r.changed()),
 		addressindex.Map(r.Index.Ranges(), r.users),
 		addressindex.Map(r.Index.RangeUsage(debounce), r.users))
 }
 
-// concerned is a policy that grows, or did: then its conditions go. Its own status wakes it, too,
+// grows is a policy that grows, or did: then its conditions go. Its own status wakes it, too,
 // for a cache that lags behind may have hidden what was to be written.
-func concerned(_ context.Context, o *v1alpha1.ServiceCIDRPolicy) []string {
+func grows(_ context.Context, o *v1alpha1.ServiceCIDRPolicy) []string {
 	if o.Spec.Growth == nil && len(growthConditions(o.Status.Conditions)) == 0 {
 		return nil
 	}
 	return []string{o.Name}
 }
 
-// growing are the names of the policies with growth that more accepts.
-func (r *Reconciler) growing(more func(*steering.Policy) bool) (out []string) {
-	for _, p := range r.Policies.Current().Policies() {
-		if p.Grows && more(p) {
-			out = append(out, p.Name)
+// users are the policies with growth that draw from a ServiceCIDR.
+func (r *Reconciler) users(cidr string) (names []string) {
+	for _, p := range r.Policies.Current().Users(cidr) {
+		if p.Grows {
+			names = append(names, p.Name)
 		}
 	}
-	return out
-}
-
-func every(*steering.Policy) bool { return true }
-
-// users are the policies with growth that draw from a ServiceCIDR.
-func (r *Reconciler) users(cidr string) []string {
-	return r.growing(func(p *steering.Policy) bool {
-		return slices.ContainsFunc(p.Ranges, func(has steering.PolicyRange) bool { return has.ServiceCIDR == cidr })
-	})
+	return names
 }
 
 // Reconcile decides by the cache; if that needs a range, by the API server, and creates it.

@@ -93,10 +93,8 @@ func same(before, now *steering.Policy) bool {
 
 // users are the policies with ranges of a ServiceCIDR. The index itself tells of overlapping ones.
 func (r *Reconciler) users(cidr string) (out []string) {
-	for _, p := range r.Policies.Current().Policies() {
-		if slices.ContainsFunc(p.Ranges, func(has steering.PolicyRange) bool { return has.ServiceCIDR == cidr }) {
-			out = append(out, p.Name)
-		}
+	for _, p := range r.Policies.Current().Users(cidr) {
+		out = append(out, p.Name)
 	}
 	return out
 }

@@ -36,6 +36,23 @@ func (r *Reconciler) changed() func() []netip.Addr {
 	}
 }
 
+// moved reports whether a ServiceCIDR came, went or changed since this was last asked of it. Counts
+// and conditions, which are written more often, change nothing that is wanted.
+func (r *Reconciler) moved(name string) bool {
+	now, known := r.Index.ServiceCIDR(name)
+	if !known {
+		r.told.Delete(name)
+		return true
+	}
+	last, told := r.told.Swap(name, now)
+	return !told || !alike(last.(addressindex.ServiceCIDR), now)
+}
+
+// alike reports whether a ServiceCIDR offers the same as before, to reservations.
+func alike(before, after addressindex.ServiceCIDR) bool {
+	return before.Terminating == after.Terminating && slices.Equal(before.Ranges, after.Ranges)
+}
+
 func (r *Reconciler) observe() observed {
 	o := observed{policies: r.Policies.Current(), cidrs: map[string]addressindex.ServiceCIDR{}}
 	for _, c := range r.Index.ServiceCIDRs() {
@@ -66,13 +83,7 @@ func (o observed) differ(now observed) (reserved []steering.Reservation, cooling
 		}
 	}
 	for _, touched := range o.touched(now) {
-		for _, p := range now.policies.Policies() {
-			for _, r := range p.Reservations {
-				if r.Span.Overlaps(touched) {
-					reserved = append(reserved, r)
-				}
-			}
-		}
+		reserved = append(reserved, now.policies.Reservations(touched)...)
 	}
 	return reserved, cooling
 }
@@ -91,7 +102,7 @@ func cooledBy(p *steering.Policy) (out []allocator.Span) {
 func (o observed) touched(now observed) (out []allocator.Span) {
 	for _, side := range []map[string]addressindex.ServiceCIDR{o.cidrs, now.cidrs} {
 		for name, c := range side {
-			if before, after := o.cidrs[name], now.cidrs[name]; before.Terminating == after.Terminating && slices.Equal(before.Ranges, after.Ranges) {
+			if alike(o.cidrs[name], now.cidrs[name]) {
 				continue
 			}
 			for _, r := range c.Ranges {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -32,14 +33,19 @@ type Reconciler struct {
 	Clock    clock.PassiveClock
 	// APIVersion under which IPAddresses are served.
 	APIVersion string
+
+	// told are the ServiceCIDRs, by name, as moved was last asked of them.
+	told sync.Map
 }
 
 // SetupWithManager starts the controller with mgr.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changes := steering.NewChanges(r.Policies, r.changed())
 	// A range that comes or goes changes what is wanted in it, whether anything is used there or not.
-	ranges := addressindex.Map(r.Index.Ranges(), func(string) []netip.Addr {
-		changes.Touch()
+	ranges := addressindex.Map(r.Index.Ranges(), func(name string) []netip.Addr {
+		if r.moved(name) {
+			changes.Touch()
+		}
 		return nil
 	})
 	return loop.Setup(mgr, loop.Options{Name: "reservation", Workers: 8, Retry: 100 * time.Millisecond, LongestRetry: time.Minute}, r,

@@ -6,9 +6,11 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gaissmai/bart"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -23,9 +25,11 @@ func Compile(in Inputs) *Compiled {
 		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), closes: map[allocator.Family]bool{},
 		reservedFor: map[allocator.Family]map[types.NamespacedName][]Reservation{allocator.IPv4: {}, allocator.IPv6: {}},
 		cidrs:       make(map[string]addressindex.ServiceCIDR, len(in.ServiceCIDRs)),
+		byLabel:     sync.OnceValue(func() map[label][]addressindex.ServiceCIDR { return indexLabels(in.ServiceCIDRs) }),
 	}
 	for _, c := range in.ServiceCIDRs {
 		s.cidrs[c.Name] = c
+		s.awaited(c)
 		for _, r := range c.Ranges {
 			if c.Usable() {
 				s.offered.Insert(r.Prefix(), r)
@@ -97,16 +101,50 @@ func (s *Compiled) asked(p *Policy) []string {
 	return slices.Compact(names)
 }
 
-// labelled returns the names of the ServiceCIDRs with matching labels, sorted.
+// labelled returns the names of the ServiceCIDRs with matching labels, sorted. It looks only at
+// those with a value that the selector asks for, if it asks for any.
 func (s *Compiled) labelled(by labels.Selector) []string {
 	var names []string
-	for name, c := range s.cidrs {
+	for _, c := range s.candidates(by) {
 		if by.Matches(labels.Set(c.Labels)) {
-			names = append(names, name)
+			names = append(names, c.Name)
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// label is a label with its value.
+type label struct{ key, value string }
+
+// candidates returns the ServiceCIDRs that a selector may match: no others do.
+func (s *Compiled) candidates(by labels.Selector) (out []addressindex.ServiceCIDR) {
+	requirements, selectable := by.Requirements()
+	if !selectable {
+		return nil
+	}
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			for _, value := range r.ValuesUnsorted() {
+				out = append(out, s.byLabel()[label{r.Key(), value}]...)
+			}
+			return out
+		default: // says nothing about which values there are
+		}
+	}
+	return s.inputs.ServiceCIDRs
+}
+
+// indexLabels returns the ServiceCIDRs that have a label with a value.
+func indexLabels(all []addressindex.ServiceCIDR) map[label][]addressindex.ServiceCIDR {
+	out := map[label][]addressindex.ServiceCIDR{}
+	for _, c := range all {
+		for key, value := range c.Labels {
+			out[label{key, value}] = append(out[label{key, value}], c)
+		}
+	}
+	return out
 }
 
 // reserve enters the reservations of a policy, without what better policies have reserved.
@@ -144,12 +182,14 @@ func (s *Compiled) reserve(p *Policy) {
 // ready, no Service gets these addresses, not even the one that they are kept for.
 func (s *Compiled) awaitReady(p *Policy) {
 	for _, r := range p.Reservations {
-		if s.Offers(r.Span.First) {
+		if s.unready.Size() == 0 || s.Offers(r.Span.First) {
 			continue
 		}
-		for name, c := range s.cidrs {
-			if !c.Ready && !c.Terminating && slices.ContainsFunc(c.Ranges, func(has allocator.Range) bool { return has.Contains(r.Span.First) }) {
-				p.Unready = append(p.Unready, name)
+		for _, all := range s.unready.Supernets(single(r.Span.First)) {
+			for _, c := range all {
+				if c.Range.Contains(r.Span.First) {
+					p.Unready = append(p.Unready, c.ServiceCIDR)
+				}
 			}
 		}
 	}
@@ -157,17 +197,30 @@ func (s *Compiled) awaitReady(p *Policy) {
 	p.Unready = slices.Compact(p.Unready)
 }
 
-func merged(sorted []*Reservation, more []Reservation) []*Reservation {
-	const few = 4
-	for i := range more {
-		at := len(sorted)
-		if len(more) <= few {
-			at, _ = slices.BinarySearchFunc(sorted, &more[i], byFirst)
-		}
-		sorted = slices.Insert(sorted, at, &more[i])
+// awaited notes a ServiceCIDR that is not ready.
+func (s *Compiled) awaited(c addressindex.ServiceCIDR) {
+	if c.Ready || c.Terminating {
+		return
 	}
-	if len(more) > few {
-		slices.SortFunc(sorted, byFirst)
+	for _, r := range c.Ranges {
+		at, _ := s.unready.Get(r.Prefix())
+		s.unready.Insert(r.Prefix(), append(at, PolicyRange{c.Name, r}))
+	}
+}
+
+// merged adds reservations to a sorted list. Each that is there is moved once, whatever is added.
+func merged(sorted []*Reservation, more []Reservation) []*Reservation {
+	added := make([]*Reservation, 0, len(more))
+	for i := range more {
+		added = append(added, &more[i])
+	}
+	slices.SortFunc(added, byFirst)
+	end := len(sorted) // what lies before it is still to be moved
+	sorted = slices.Grow(sorted, len(added))[:len(sorted)+len(added)]
+	for i := len(added) - 1; i >= 0; i-- {
+		at, _ := slices.BinarySearchFunc(sorted[:end], added[i], byFirst)
+		copy(sorted[at+i+1:], sorted[at:end])
+		sorted[at+i], end = added[i], at
 	}
 	return sorted
 }

@@ -22,6 +22,8 @@ type Compiled struct {
 	policies []*Policy // by rank
 	byName   map[string]*Policy
 	cidrs    map[string]addressindex.ServiceCIDR
+	// byLabel are the ServiceCIDRs with a label: made when a policy first selects by labels.
+	byLabel func() map[label][]addressindex.ServiceCIDR
 
 	// ranges are those that policies ask for.
 	ranges      bart.Table[*ownedPrefix]
@@ -32,6 +34,7 @@ type Compiled struct {
 	statics     []allocator.Span                  // the static bands of all ranges, in order and disjoint: an address that is static in one is static
 	open        map[allocator.Family]func() bands // what no policy has exclusively, or keeps from draws
 	offered     bart.Table[allocator.Range]       // those that API servers allocate from
+	unready     bart.Table[[]PolicyRange]         // those of ServiceCIDRs that are to become ready
 	namespaces  sync.Map                          // name of a namespace -> *namespaceView
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
 	// webhook, so that nothing of ours may stand there.
@@ -61,6 +64,17 @@ func (s *Compiled) Policies() []*Policy { return s.policies }
 // Policy returns a policy by its name, nil if there is none.
 func (s *Compiled) Policy(name string) *Policy { return s.byName[name] }
 
+// Users returns the policies that draw from the ranges of a ServiceCIDR, the best first.
+func (s *Compiled) Users(serviceCIDR string) (out []*Policy) {
+	for _, r := range s.cidrs[serviceCIDR].Ranges {
+		if at, ok := s.ranges.Get(r.Prefix()); ok {
+			out = append(out, at.users...)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Policy) int { return cmp.Compare(a.rank, b.rank) })
+	return slices.Compact(out)
+}
+
 // Reservation returns the reservation that an address belongs to.
 func (s *Compiled) Reservation(a netip.Addr) (Reservation, bool) {
 	i := sort.Search(len(s.reserved), func(i int) bool { return a.Less(s.reserved[i].Span.First) })
@@ -78,6 +92,14 @@ func (s *Compiled) reservedIn(sp allocator.Span) []*Reservation {
 		to++
 	}
 	return s.reserved[from:to]
+}
+
+// Reservations returns the reservations that meet a span, in order.
+func (s *Compiled) Reservations(sp allocator.Span) (out []Reservation) {
+	for _, r := range s.reservedIn(sp) {
+		out = append(out, *r)
+	}
+	return out
 }
 
 // ReservedIn returns the parts of a span that reservations keep, in order.

@@ -1,0 +1,118 @@
+package growth
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/steering"
+)
+
+// changed returns a function that tells which policies have to be looked at since its last call.
+func (r *Reconciler) changed() func() []string {
+	seen := steering.Compile(steering.Inputs{})
+	return func() []string {
+		now := r.Policies.Current()
+		names := concerned(seen, now)
+		seen = now
+		return names
+	}
+}
+
+// concerned returns the policies with growth that what has changed between compilations may make
+// decide otherwise, by name: a policy that itself changed, one that selects or selected a changed
+// ServiceCIDR, and one whose supernets or ranges meet what changed, be it a ServiceCIDR or what
+// another policy has. With a family of the cluster all are concerned.
+func concerned(before, after *steering.Compiled) (names []string) {
+	moved, all := differ(before, after), !slices.Equal(before.Families(), after.Families())
+	for _, o := range after.Inputs().Policies {
+		if o.Spec.Growth != nil && (all || moved.concerns(o, after.Policy(o.Name))) {
+			names = append(names, o.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// difference is what differs between two compilations.
+type difference struct {
+	// policies are those that came or changed, by name, and cidrs both forms of changed ServiceCIDRs.
+	policies map[string]bool
+	cidrs    []addressindex.ServiceCIDR
+	// prefixes are all ranges of these ServiceCIDRs, and those that the policies had or have.
+	prefixes bart.Lite
+}
+
+// differ compares two compilations, which costs a look at each policy and ServiceCIDR.
+func differ(before, after *steering.Compiled) *difference {
+	d := &difference{policies: map[string]bool{}}
+	for _, p := range after.Policies() {
+		if was := before.Policy(p.Name); !same(was, p) {
+			d.policies[p.Name] = true
+			d.enter(was, p)
+		}
+	}
+	for _, p := range before.Policies() {
+		if after.Policy(p.Name) == nil {
+			d.enter(p)
+		}
+	}
+	d.compare(before.Inputs().ServiceCIDRs, after.Inputs().ServiceCIDRs)
+	return d
+}
+
+// same reports whether a policy has the same, from the same place among the policies' priorities.
+func same(a, b *steering.Policy) bool {
+	return a != nil && a.UID == b.UID && a.Generation == b.Generation && a.FollowedGeneration == b.FollowedGeneration &&
+		a.Standing == b.Standing && slices.Equal(a.Claimed, b.Claimed) && slices.Equal(a.Ranges, b.Ranges)
+}
+
+// enter notes what policies have.
+func (d *difference) enter(policies ...*steering.Policy) {
+	for _, p := range policies {
+		if p == nil {
+			continue
+		}
+		for _, prefix := range p.Claimed {
+			d.prefixes.Insert(prefix)
+		}
+	}
+}
+
+// compare notes the ServiceCIDRs that came, went or changed.
+func (d *difference) compare(before, after []addressindex.ServiceCIDR) {
+	had := make(map[string]addressindex.ServiceCIDR, len(before))
+	for _, c := range before {
+		had[c.Name] = c
+	}
+	for _, c := range after {
+		was, known := had[c.Name]
+		delete(had, c.Name)
+		switch {
+		case !known:
+			d.cidrs = append(d.cidrs, c)
+		case was.Ready != c.Ready || was.Terminating != c.Terminating || !slices.Equal(was.Ranges, c.Ranges) || !maps.Equal(was.Labels, c.Labels):
+			d.cidrs = append(d.cidrs, was, c)
+		}
+	}
+	d.cidrs = slices.AppendSeq(d.cidrs, maps.Values(had))
+	for _, c := range d.cidrs {
+		for _, r := range c.Ranges {
+			d.prefixes.Insert(r.Prefix())
+		}
+	}
+}
+
+// concerns reports whether the difference may have to do with a policy that has growth.
+func (d *difference) concerns(o *v1alpha1.ServiceCIDRPolicy, p *steering.Policy) bool {
+	return d.policies[o.Name] || slices.ContainsFunc(p.Claimed, d.meets) || slices.ContainsFunc(settings(o).prefixes(), d.meets) ||
+		slices.ContainsFunc(d.cidrs, func(c addressindex.ServiceCIDR) bool {
+			return selects(o.Spec.ServiceCIDRSelector.MatchLabels, c.Labels)
+		})
+}
+
+func (d *difference) meets(p netip.Prefix) bool { return d.prefixes.OverlapsPrefix(p) }
