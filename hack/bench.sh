@@ -19,3 +19,5 @@ echo "== side by side"
 echo "== through the API server"
 hack/tools/build.sh etcd kubernetes-1.37:kube-apiserver,kubectl,kube-controller-manager,kube-proxy >/dev/null
 go run ./test/bench
+echo "== a world of thousands"
+go run ./test/bench --only scale

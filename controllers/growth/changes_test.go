@@ -118,7 +118,7 @@ func changed(o *v1alpha1.ServiceCIDRPolicy) *v1alpha1.ServiceCIDRPolicy {
 	return o
 }
 
-// BenchmarkConcerned is a change of one ServiceCIDR among thousands, where a tenth of policies grow.
+// BenchmarkConcerned is a change of a ServiceCIDR among thousands, where a tenth of policies grow.
 func BenchmarkConcerned(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		var in steering.Inputs

@@ -13,6 +13,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/plugin"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/renumber"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/scale"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
 )
@@ -35,6 +36,7 @@ type command struct {
 	steering    steering.Options
 	plugin      plugin.Options
 	renumber    renumber.Options
+	scale       scale.Options
 	ipvs        proxy.Options
 	prepared    string
 }
@@ -47,7 +49,7 @@ func parse(args []string) (command, error) {
 	c.manager.Labelled, c.manager.Repaired = []int{10_000}, []int{10_000}
 
 	c.upgrade, c.proxy, c.steering, c.plugin, c.renumber = upgrade.Full(), proxy.Full(), steering.Full(), plugin.Full(), renumber.Full()
-	c.ipvs = proxy.FullIPVS()
+	c.ipvs, c.scale = proxy.FullIPVS(), scale.Full()
 
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&only, "only", "allocations,manager", "parts to run: "+strings.Join(names(), ", "))
@@ -81,12 +83,12 @@ func parse(args []string) (command, error) {
 	flags.Var((*numbers)(&c.ipvs.SizesV6), "servers-v6", "ipvs: the same with IPv6")
 	flags.DurationVar(&c.ipvs.Timeout, "deadline", c.ipvs.Timeout, "ipvs: how long a start may take")
 	flags.StringVar(&c.prepared, "prepared", "", "ipvs: measure here, with the control planes of this folder, as it does in the machine that it starts")
-	flags.BoolFunc("quick", "upgrade, proxy and what begins with it, steering, plugin, renumber, ipvs: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
+	flags.BoolFunc("quick", "upgrade, proxy and what begins with it, steering, plugin, renumber, scale, ipvs: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
 		if quick, err := strconv.ParseBool(text); err != nil || !quick {
 			return err
 		}
 		c.upgrade, c.proxy, c.steering, c.plugin, c.renumber = upgrade.Quick(), proxy.Quick(), steering.Quick(), plugin.Quick(), renumber.Quick()
-		c.ipvs, c.quick = proxy.QuickIPVS(), true
+		c.ipvs, c.scale, c.quick = proxy.QuickIPVS(), scale.Quick(), true
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {

@@ -11,6 +11,7 @@
 //	go run ./test/bench --only ipvs --quick             the same with IPVS, in an emulated machine
 //	go run ./test/bench --only steering --quick         the admission webhooks, small
 //	go run ./test/bench --only plugin --quick           the kubectl plugin, small
+//	go run ./test/bench --only scale --quick            a world of thousands, small
 //	go run ./test/bench --only renumber --quick         Services change ClusterIPs, small (root)
 //
 // Start with parts, the list of what can be measured.
@@ -36,6 +37,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/probe"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/renumber"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/scale"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/upgrade"
 )
@@ -151,6 +153,10 @@ var parts = append([]part{
 	}},
 	{"renumber", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
 		r, err := renumber.Run(ctx, c.renumber, log)
+		return r, r.Versions, err
+	}},
+	{"scale", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		r, err := scale.Run(ctx, c.scale, log)
 		return r, r.Versions, err
 	}},
 	{"steering", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {

@@ -70,7 +70,7 @@ func (e *environment) setUp(ctx context.Context) (err error) {
 	if err := e.install(ctx); err != nil {
 		return err
 	}
-	if e.kubeconfig, err = e.operatorKubeconfig(); err != nil {
+	if e.kubeconfig, err = e.OperatorKubeconfig(); err != nil {
 		return err
 	}
 	if err := e.addReplica(ctx); err != nil {
@@ -95,7 +95,7 @@ func (e *environment) addReplica(ctx context.Context) error {
 	e.log.Step("starting replica %d of the manager", len(e.replicas)+1)
 	replica, err := e.StartManager(ctx, framework.ManagerOptions{
 		Kubeconfig: e.kubeconfig, Webhooks: true, NoWait: true,
-		Args: []string{"--leader-elect=true", "--namespace=" + home},
+		Args: []string{"--leader-elect=true", "--namespace=" + cluster.Home},
 	})
 	if err != nil {
 		return err

@@ -5,61 +5,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-const (
-	// manifests are seen from the root of the module, where benchmarks run.
-	manifests = "config/default"
-	// home is the operator's namespace, account its ServiceAccount.
-	home    = "clusterip-operator-system"
-	account = "system:serviceaccount:" + home + ":clusterip-operator-manager"
-)
-
 // install applies the manifests, with the balancer as the place of the webhooks. Labelled objects
 // pass these.
 func (e *environment) install(ctx context.Context) error {
-	objects, err := framework.Render(ctx, manifests)
-	if err != nil {
-		return err
-	}
-	objects = slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool { return framework.LeftOut(o.GetKind()) })
-	for i, o := range objects {
-		if !strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
-			continue
-		}
-		if err := framework.LeadWebhooks(&objects[i], e.balancer.Port(), func(webhook map[string]any) {
-			webhook["objectSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": passingLabel, "operator": "DoesNotExist"}}}
-		}); err != nil {
-			return err
-		}
-	}
-	return e.ApplyObjects(ctx, objects)
+	return e.Install(ctx, e.balancer, func(webhook map[string]any) {
+		webhook["objectSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": passingLabel, "operator": "DoesNotExist"}}}
+	})
 }
 
 // passingLabel is on Services that pass our webhooks; its value least puts them to the least one.
 const passingLabel, least = "bench.example.com/passing", "least"
-
-// operatorKubeconfig writes the kubeconfig of the operator's user.
-func (e *environment) operatorKubeconfig() (string, error) {
-	config, err := e.ConfigForUser(account, "system:serviceaccounts", "system:serviceaccounts:"+home)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(e.Dir(), "operator.kubeconfig")
-	return path, framework.WriteKubeconfig(path, config)
-}
 
 // configuration is the name of both.
 const configuration = "clusterip-operator"

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,13 +80,13 @@ func (c Copies) WriteBitmaps(ctx context.Context) error { return c.run(ctx, (*se
 
 // run connects to etcd, and reads the template.
 func (c Copies) run(ctx context.Context, write func(*seeding, context.Context) error) error {
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Etcd}, DialTimeout: 10 * time.Second, Context: ctx, Logger: zap.NewNop()})
+	objects, err := Open(ctx, c.Etcd)
 	if err != nil {
-		return fmt.Errorf("connecting to etcd: %w", err)
+		return err
 	}
-	defer func() { _ = etcd.Close() }()
-	s := &seeding{Copies: c, etcd: etcd}
-	if s.service, err = read(ctx, etcd, servicesPrefix+c.Template, &corev1.Service{}); err != nil {
+	defer func() { _ = objects.Close() }()
+	s := &seeding{Copies: c, etcd: objects.etcd}
+	if s.service, err = read(ctx, s.etcd, servicesPrefix+c.Template, &corev1.Service{}); err != nil {
 		return err
 	}
 	return write(s, ctx)
@@ -114,28 +112,8 @@ func (s *seeding) writeIPAddresses(ctx context.Context) (err error) {
 // putter returns the write of the i-th copy.
 type putter func(i int, now metav1.Time) (clientv3.Op, error)
 
-// write writes each copy in a revision of its own. In faster transactions they would share one
-// resourceVersion: a watch that is taken up again behind one of them would miss the rest.
 func (s *seeding) write(ctx context.Context, put putter) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	start := time.Now()
-	for i := s.From; i < s.To && ctx.Err() == nil; i++ {
-		if s.Pace > 0 {
-			time.Sleep(time.Until(start.Add(time.Duration(i-s.From) * time.Second / time.Duration(s.Pace))))
-		}
-		group.Go(func() error {
-			op, err := put(i, s.created(i))
-			if err != nil {
-				return err
-			}
-			if _, err := s.etcd.Do(ctx, op); err != nil {
-				return fmt.Errorf("writing copy %d to etcd: %w", i, err)
-			}
-			return nil
-		})
-	}
-	return group.Wait()
+	return paced(ctx, s.etcd, s.From, s.To, s.Pace, func(i int) (clientv3.Op, error) { return put(i, s.created(i)) })
 }
 
 func (s *seeding) putIPAddress(i int, now metav1.Time) (clientv3.Op, error) {

@@ -1,0 +1,243 @@
+package scale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
+)
+
+// eventPace is how many writes a second there are of a kind of which the manager can take many.
+const eventPace = 1000
+
+// kind is something that happens in a cluster.
+type kind struct {
+	name string
+	// share is how many of Options.Events are counted.
+	share float64
+	// rare: by the nature of the thing there are few, and each costs a look at all of its kind.
+	rare bool
+	do   func(e *environment, ctx context.Context, n int) error
+}
+
+// kinds are in an order in which each leaves the world as it was, or as the next one needs it.
+var kinds = []kind{
+	{name: "a Service comes, with two IPAddresses", share: .5, do: (*environment).comes},
+	{name: "a Service changes its labels", share: 1, do: (*environment).changes},
+	{name: "a Service goes, with two IPAddresses", share: .5, do: (*environment).goes},
+	{name: "a heartbeat of a node", share: 1, do: (*environment).beats},
+	{name: "a namespace changes its labels", share: .5, do: (*environment).relabels},
+	{name: "an EndpointSlice changes", share: 1, do: (*environment).redirects},
+	{name: "a ServiceCIDR is annotated", share: .1, do: (*environment).annotates},
+	{name: "a policy changes", share: .01, rare: true, do: (*environment).restates},
+	{name: "a ServiceCIDR comes and goes that concerns no policy", share: .005, rare: true, do: (*environment).offers},
+}
+
+// Cost is the processor time of the manager for each of N events, beyond that when nothing happens.
+type Cost struct {
+	N    int
+	Each time.Duration
+}
+
+// measureCosts lets everything happen that may, one kind after the other.
+func (e *environment) measureCosts(ctx context.Context, idle Idle) (map[string]Cost, error) {
+	costs := map[string]Cost{}
+	if err := e.waitQuiet(ctx, e.replicas[0]); err != nil {
+		return costs, err
+	}
+	for _, k := range kinds {
+		n := max(2, int(float64(e.options.Events)*k.share))
+		cost, err := e.measureCost(ctx, idle, n, k)
+		if err != nil {
+			return costs, fmt.Errorf("measuring what it costs that %s: %w", k.name, err)
+		}
+		e.log.Step("%s: %s each, of %d", k.name, cost.Each, cost.N)
+		costs[k.name] = cost
+	}
+	return costs, nil
+}
+
+func (e *environment) measureCost(ctx context.Context, idle Idle, n int, k kind) (Cost, error) {
+	m, began := e.replicas[0], time.Now()
+	before, err := m.CPUTime()
+	if err != nil {
+		return Cost{}, err
+	}
+	if err := k.do(e, ctx, n); err != nil {
+		return Cost{}, err
+	}
+	if err := e.waitQuiet(ctx, m); err != nil {
+		return Cost{}, err
+	}
+	after, err := m.CPUTime()
+	used := (after - before).Seconds() - idle.CPU*time.Since(began).Seconds()
+	return Cost{N: n, Each: time.Duration(max(0, used) / float64(n) * 1e9).Round(100 * time.Nanosecond)}, err
+}
+
+func (e *environment) writeEvents(ctx context.Context, from, to int, object func(int) seed.Object) error {
+	return e.objects.Write(ctx, from, to, eventPace, object)
+}
+
+// comes adds Services beyond those that are there.
+func (e *environment) comes(ctx context.Context, n int) error {
+	from := e.level.Services
+	return e.writeEvents(ctx, 0, 3*n, func(k int) seed.Object {
+		if k%3 == 2 {
+			return e.world.serviceAt(from+k/3, "")
+		}
+		return e.world.ipAddressAt(2*(from+k/3) + k%3)
+	})
+}
+
+// changes labels the Services that came.
+func (e *environment) changes(ctx context.Context, n int) error {
+	return e.writeEvents(ctx, 0, n, func(i int) seed.Object {
+		return e.world.serviceAt(i%e.level.Services, fmt.Sprint(time.Now().UnixNano()))
+	})
+}
+
+// goes takes away what comes has added.
+func (e *environment) goes(ctx context.Context, n int) error {
+	from := e.level.Services
+	return e.writeEvents(ctx, 0, 3*n, func(k int) seed.Object {
+		if k%3 == 0 {
+			return seed.Object{Key: e.world.serviceAt(from+k/3, "").Key}
+		}
+		return seed.Object{Key: e.world.ipAddressAt(2*(from+k/3) + k%3 - 1).Key}
+	})
+}
+
+func (e *environment) beats(ctx context.Context, n int) error {
+	return e.writeEvents(ctx, 0, n, func(i int) seed.Object { return e.world.nodeAt(i%e.options.Nodes, time.Now()) })
+}
+
+func (e *environment) relabels(ctx context.Context, n int) error {
+	return e.writeEvents(ctx, 0, n, func(i int) seed.Object {
+		return e.world.namespaceAt(i%e.options.Namespaces, e.lastLevel().Ranges, fmt.Sprint(time.Now().UnixNano()))
+	})
+}
+
+func (e *environment) redirects(ctx context.Context, n int) error {
+	return e.writeEvents(ctx, 0, n, func(i int) seed.Object { return e.world.endpointSliceAt(i%e.level.Services, time.Now()) })
+}
+
+// annotates changes ServiceCIDRs as a program does that keeps notes of its own there. It goes
+// through the API server: the manager has written the rest.
+func (e *environment) annotates(ctx context.Context, n int) error {
+	_, err := load.Load{Workers: 4, Count: n}.Run(ctx, func(ctx context.Context, i int) error {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, touched, time.Now().UnixNano())
+		_, err := e.Client.NetworkingV1().ServiceCIDRs().Patch(ctx, rangeName(i%e.level.Ranges), types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+	return err
+}
+
+// restates changes policies one by one, each after the one before has been compiled, and back.
+func (e *environment) restates(ctx context.Context, n int) error {
+	for i := range n {
+		p, onFull := policyAt(i/2%e.level.Ranges), []v1alpha1.OnFull{v1alpha1.OnFullFallback, v1alpha1.OnFullFail}[i%2]
+		patch := fmt.Appendf(nil, `{"spec":{"onFull":%q}}`, onFull)
+		if err := e.client.Patch(ctx, p, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return fmt.Errorf("changing policy %s: %w", p.Name, err)
+		}
+		if err := pause(ctx, spacing); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spacing is longer than the Cache gathers changes before it compiles.
+const spacing = 400 * time.Millisecond
+
+// elsewhere is a range that neither a policy nor a supernet has.
+var elsewhere = []string{"10.240.0.0/24", "fd00:ffff::/112"}
+
+// offers creates a ServiceCIDR and takes it away again, n times.
+func (e *environment) offers(ctx context.Context, n int) error {
+	for range n {
+		if err := e.comeAndGo(ctx, "elsewhere", elsewhere...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// comeAndGo writes a ServiceCIDR, and deletes it after a moment.
+func (e *environment) comeAndGo(ctx context.Context, name string, cidrs ...string) error {
+	o := e.world.serviceCIDR('x', 0, name, cidrs...)
+	o.Value.(client.Object).SetUID(types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", 'x', time.Now().UnixNano()&0xffffffffffff)))
+	return errors.Join(
+		e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return o }), pause(ctx, 2*spacing),
+		e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return seed.Object{Key: o.Key} }), pause(ctx, 2*spacing),
+	)
+}
+
+// Sweep is what growing policies are looked at for.
+type Sweep struct {
+	// Growing is how many policies grow. Idle is how many of them were looked at after changes of a
+	// range that concerns none, Looked after one in the supernet of all of them.
+	Growing, Idle, Looked int
+	// Took is the time from the write until all were looked at, Worked that of the looks alone.
+	Took, Worked time.Duration
+}
+
+// measureSweep changes a range that concerns no growing policy, and one that concerns all.
+func (e *environment) measureSweep(ctx context.Context) (s Sweep, err error) {
+	for i := range e.level.Ranges {
+		if grows(i) {
+			s.Growing++
+		}
+	}
+	m := e.replicas[0]
+	before, err := growth(ctx, m)
+	if err != nil {
+		return s, err
+	}
+	if err := e.comeAndGo(ctx, "elsewhere", elsewhere...); err != nil {
+		return s, err
+	}
+	between, err := growth(ctx, m)
+	if err != nil {
+		return s, err
+	}
+	s.Idle = between.looks - before.looks
+	began, common := time.Now(), e.world.serviceCIDR('g', 0, "in-the-supernet", "10.224.0.0/24")
+	if err := e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return common }); err != nil {
+		return s, err
+	}
+	var after looks
+	err = e.until(ctx, "looks at all growing policies", func(ctx context.Context) (bool, error) {
+		after, err = growth(ctx, m)
+		return after.looks-between.looks >= s.Growing && after.queued == 0, err
+	})
+	s.Took, s.Looked, s.Worked = time.Since(began), after.looks-between.looks, after.took-between.took
+	e.log.Step("growing policies: %d; %d looks for a change that concerns none, %d for one that concerns all, within %s (work: %s)", s.Growing, s.Idle, s.Looked, s.Took, s.Worked)
+	return s, errors.Join(err, e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return seed.Object{Key: common.Key} }), e.waitQuiet(ctx, m))
+}
+
+// looks are those of the controller growth until now.
+type looks struct {
+	looks  int
+	took   time.Duration
+	queued float64
+}
+
+func growth(ctx context.Context, m *framework.Manager) (looks, error) {
+	f, err := m.Metrics(ctx)
+	if err != nil {
+		return looks{}, err
+	}
+	n, _ := f.Value("controller_runtime_reconcile_time_seconds_count", "controller", "growth")
+	seconds, _ := f.Value("controller_runtime_reconcile_time_seconds_sum", "controller", "growth")
+	return looks{int(n), time.Duration(seconds * 1e9), queued(f, "growth")}, nil
+}

@@ -1,0 +1,155 @@
+package scale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+)
+
+// Handover is a change of the leader, while the cluster changes and Services are created.
+type Handover struct {
+	// How says how the leader went.
+	How string
+	// Leads is the time until the other replica led.
+	Leads time.Duration
+	// Asked are questions to the webhooks of both, through a balancer, Unanswered those without an
+	// answer, Unsteered those with addresses of no policy of the tenant; Longest the longest answer.
+	Asked, Unanswered, Unsteered int
+	Longest                      time.Duration
+	// Created are Services created through the API server, Stray those with addresses that their
+	// policy does not have.
+	Created, Stray int
+}
+
+// measureHandovers has the leader leave as in an update, and then be killed.
+func (e *environment) measureHandovers(ctx context.Context) (all []Handover, err error) {
+	for _, way := range []struct {
+		name string
+		end  func(*framework.Manager) error
+	}{
+		{"stopped, as by an update", func(m *framework.Manager) error { return m.Stop() }},
+		{"killed", func(m *framework.Manager) error { return m.Kill() }},
+	} {
+		if len(e.replicas) < 2 {
+			if _, err := e.addReplica(ctx); err != nil {
+				return all, err
+			}
+		}
+		h, err := e.measureHandover(ctx, way.end)
+		if err != nil {
+			return all, err
+		}
+		h.How = way.name
+		e.log.Step("leader %s: the other one leads after %.1f s; %+v", h.How, h.Leads.Seconds(), h)
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+func (e *environment) measureHandover(ctx context.Context, end func(*framework.Manager) error) (h Handover, err error) {
+	leader, other, err := e.leader(ctx)
+	if err != nil {
+		return h, err
+	}
+	e.balancer.Cut()
+	life, stop := context.WithCancel(ctx)
+	defer stop()
+	var clients sync.WaitGroup
+	var failed error
+	clients.Go(func() {
+		h.questions(life, newAsker(fmt.Sprintf("127.0.0.1:%d", e.balancer.Port()), min(e.level.Ranges, e.options.Namespaces)))
+	})
+	clients.Go(func() { failed = e.creations(life, &h) })
+	_, err = e.churn(ctx, func(ctx context.Context) error {
+		defer clients.Wait()
+		defer stop()
+		if err := pause(ctx, e.options.Pause); err != nil {
+			return err
+		}
+		began := time.Now()
+		gone := make(chan error, 1)
+		go func() { gone <- end(leader) }()
+		if err := e.metric(ctx, other, "the other replica leads", leads); err != nil {
+			return errors.Join(err, <-gone)
+		}
+		h.Leads = time.Since(began)
+		return errors.Join(pause(ctx, e.options.Pause), <-gone)
+	})
+	e.balancer.Remove(leader.WebhookAddress())
+	e.replicas = []*framework.Manager{other}
+	return h, errors.Join(err, failed)
+}
+
+func leads(f framework.Metrics) bool {
+	value, _ := f.Value("leader_election_master_status")
+	return value == 1
+}
+
+// leader returns the replica that leads, and the other one.
+func (e *environment) leader(ctx context.Context) (leader, other *framework.Manager, err error) {
+	for i, m := range e.replicas {
+		f, err := m.Metrics(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if leads(f) {
+			leader, other = m, e.replicas[1-i]
+		}
+	}
+	if leader == nil {
+		err = errors.New("no replica leads")
+	}
+	return leader, other, err
+}
+
+// questions asks until ctx ends.
+func (h *Handover) questions(ctx context.Context, a *asker) {
+	for ctx.Err() == nil {
+		took, err := a.ask(context.WithoutCancel(ctx))
+		h.Asked++
+		h.Longest = max(h.Longest, took)
+		switch {
+		case errors.Is(err, errUnsteered):
+			h.Unsteered++
+		case err != nil:
+			h.Unanswered++
+		}
+		_ = pause(ctx, askEach)
+	}
+}
+
+// creations creates Services of tenants with exclusive ranges, one after the other, until ctx ends.
+func (e *environment) creations(ctx context.Context, h *Handover) error {
+	began := time.Now().Unix()
+	for ctx.Err() == nil {
+		i := h.Created * 10 % min(e.level.Ranges, e.options.Namespaces) // every tenth policy is exclusive
+		o := framework.NewService(e.world.namespaceOf(i), fmt.Sprintf("created-%d-%d", began, h.Created), framework.RequireDualStack())
+		o, err := e.Client.CoreV1().Services(o.Namespace).Create(context.WithoutCancel(ctx), o, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("creating a Service: %w", err)
+		}
+		if h.Created++; !inRange(i, o.Spec.ClusterIPs) {
+			h.Stray++
+		}
+	}
+	return nil
+}
+
+// inRange reports whether a Service has all its addresses from the i-th range.
+func inRange(i int, addresses []string) bool {
+	return len(addresses) > 0 && !slices.ContainsFunc(addresses, func(text string) bool { return !holds(cidrsOf(i), text) })
+}
+
+// holds reports whether one of the CIDRs has an address.
+func holds(cidrs []string, address string) bool {
+	a, err := netip.ParseAddr(address)
+	return err == nil && slices.ContainsFunc(cidrs, func(text string) bool { return netip.MustParsePrefix(text).Contains(a) })
+}
