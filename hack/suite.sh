@@ -4,7 +4,7 @@ set -euo pipefail
 
 if grep -qs 'RunSpecs(' ./*_test.go; then
 	set -- "$@" -ginkgo.no-color -ginkgo.randomize-all "-ginkgo.timeout=$LIMIT" "-ginkgo.seed=$SEED" "-ginkgo.label-filter=$FILTER" \
-		"-ginkgo.json-report=$REPORTS/$(tr / - <<<"${PWD#/}").json"
+		"-ginkgo.json-report=$REPORTS/${CLUSTERIP_SOCKETLB:+socketlb-}$(tr / - <<<"${PWD#/}").json"
 	[ -z "${FOCUS:-}" ] || set -- "$@" "-ginkgo.focus=$FOCUS"
 	read -ra flags <<<"${FLAGS:-}"
 	set -- "$@" "${flags[@]}"

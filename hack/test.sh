@@ -142,6 +142,7 @@ if [[ $what = all || $what = soak || $what = seeds ]]; then
 	mapfile -t list < <(printf '%s\n' "${list[@]}" | grep -vxFf <(printf '%s\n' "${racing[@]:-}"))
 fi
 [ ${#list[@]} = 0 ] || run "${list[@]}"
+[[ $what != all || $# != 0 ]] || CLUSTERIP_SOCKETLB=all run ./test/e2e/flows # once more, with connections translated at connect()
 [ "$what" != all ] || tool_modules || status=1
 go run ./test/report "$reports" "$report" || status=1
 [ -z "${REPORT:-}" ] || { mkdir -p "$(dirname "$REPORT")" && cp "$report" "$REPORT"; }

@@ -61,7 +61,6 @@ type T struct {
 	ctx      context.Context
 	slug     string
 	services []service
-	began    time.Time
 }
 
 // failure ends a scenario.
@@ -75,7 +74,7 @@ func (s scenario) perform(ctx context.Context, n *node, f model.Family) (transla
 	own := *n.Environment
 	own.Gomega = NewGomega(func(message string, _ ...int) { panic(failure{errors.New(message)}) })
 	slug := "s" + notInNames.ReplaceAllString(strings.ToLower(fmt.Sprintf("%s-%s", s.number, f)), "-")
-	t := &T{node: &node{&own, n.kind, n.proxy}, F: f, ctx: ctx, slug: slug, local: on(own.Pod2, 0), remote: on(own.RemotePod, 0), began: time.Now()}
+	t := &T{node: &node{&own, n.kind, n.proxy}, F: f, ctx: ctx, slug: slug, local: on(own.Pod2, 0), remote: on(own.RemotePod, 0)}
 	defer func() {
 		switch reason := recover().(type) {
 		case nil:
@@ -86,7 +85,10 @@ func (s scenario) perform(ctx context.Context, n *node, f model.Family) (transla
 		}
 	}()
 	s.run(t)
-	return t.translated(), nil
+	if t.translates() {
+		translated = t.translated()
+	}
+	return translated, nil
 }
 
 // must ends the scenario when something fails that is not under test.

@@ -1,71 +1,125 @@
 package flows_test
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// With CLUSTERIP_SOCKETLB=pods or all, agents of ours translate connections at connect(): the specs
-// are the same, but that an endpoint sees the client's own address where rules give it the node's:
-// an endpoint that meets itself, or a pod that is not told as local. Each notes which of its
-// connections were translated.
+// With CLUSTERIP_SOCKETLB=pods, host or all, agents of ours translate connections at connect(): the
+// specs are the same, but that an endpoint sees the client's own address where rules give it the
+// node's: an endpoint that meets itself, or a pod that is not told as local. Each reports how many
+// of its connections were translated, and why others were not. What the agent says it translates
+// has to be translated, every connection of it.
 
-// noAgent is for one that another scenario has ended.
-const noAgent = "; no agent is there to say what was translated at connect()"
+// atConnect is what the agent says of a front.
+var atConnect = regexp.MustCompile(`(?m)^ *(\S+): (?:translated, .* (\d+) connections so far|left to rules: (.*))`)
 
-// translated fails where the agent says that it translates connections to a ClusterIP, and rules
-// have served them.
-func (t *T) translated() (text string) {
-	if !t.translates() {
-		return ""
-	}
-	metrics, err := t.proxy.Metrics(t.ctx)
-	if err != nil {
-		return noAgent
-	}
-	if started, _ := metrics.Value("process_start_time_seconds"); started > float64(t.began.Unix()) {
-		return "; the agent has been started meanwhile, and counts what was translated at connect() since"
-	}
-	for _, s := range t.services {
-		told, err := t.proxy.Get(t.ctx, "/debug/dump?"+url.Values{"of": {s.Namespace + "/" + s.Name}}.Encode())
-		if err != nil {
-			return noAgent
-		}
-		taken, _ := metrics.Value("clusterip_proxyagent_socketlb_connections_total", "namespace", s.Namespace, "service", s.Name)
-		made := t.made(s)
-		text += fmt.Sprintf("; to %s %.0f of %d connections were translated at connect()", s.Name, taken, made)
-		for line := range strings.SplitSeq(told, "\n") {
-			if _, why, left := strings.Cut(line, ": left to rules: "); left {
-				text += ", none: " + why
-			}
-		}
-		if made > 0 && taken == 0 && strings.Contains(told, ": translated, ") {
-			t.isTranslated(s)
-		}
-	}
-	return text
+// front is a ClusterIP and port, as the agent tells of it.
+type front struct {
+	at    netip.AddrPort
+	taken int    // connections that were translated
+	left  string // why none is, empty if they are
 }
 
-// isTranslated makes further connections: all before may have come between the rules and the maps.
-func (t *T) isTranslated(s service) {
-	t.eventually("rules serve connections that the agent says it translates", func() error {
-		for _, p := range s.Spec.Ports {
-			t.Pod1.Dial(network.Probe{To: netip.AddrPortFrom(s.clusterIP(), uint16(p.Port)), Timeout: network.DropTimeout})
+// mayBeLeft are the reasons for which rules serve connections over TCP to ClusterIPs.
+var mayBeLeft = []string{
+	"session affinity goes by the client's address", "masqueradeAll gives clients the node's address",
+	"the scheduler sh is none of random, rr and wrr", "the scheduler mh is none of random, rr and wrr",
+	"the scheduler lc is none of random, rr and wrr", "it has no endpoint that its clients here may use",
+	"connections to a former address are counted", "an interface of the node has the address",
+}
+
+var errSilent = errors.New("no agent tells of")
+
+// translated tells what of the connections to ClusterIPs was translated, and ends the scenario
+// where rules serve what should be.
+func (t *T) translated() string {
+	var all []string
+	for _, s := range t.services {
+		fronts, err := t.atConnect(s)
+		if err != nil { // the Service may be gone, or another scenario may have ended the agent
+			all = append(all, err.Error())
+			continue
 		}
-		metrics, err := t.proxy.Metrics(t.ctx)
-		if n, _ := metrics.Value("clusterip_proxyagent_socketlb_connections_total", "namespace", s.Namespace, "service", s.Name); err == nil && n == 0 {
-			err = fmt.Errorf("of those to %s none was counted", s.Name)
+		for _, f := range fronts {
+			if f.left != "" && !slices.Contains(mayBeLeft, f.left) {
+				t.fail("the agent leaves connections to %s, %s, to rules: %s", s.Name, f.at, f.left)
+			}
+			text := fmt.Sprintf("%d of %d to %s, %s", f.taken, t.made(f), s.Name, f.at)
+			if f.left != "" {
+				all = append(all, text+", left to rules: "+f.left)
+				continue
+			}
+			all = append(all, text)
+			t.allTranslated(s, f)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// atConnect asks the agent for the fronts of a Service over TCP.
+func (t *T) atConnect(s service) (all []front, err error) {
+	told, err := t.proxy.Get(t.ctx, "/debug/dump?"+url.Values{"of": {s.Namespace + "/" + s.Name}}.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("%w %s: %w", errSilent, s.Name, err)
+	}
+	if strings.Contains(told, "At connect() nothing is translated") {
+		t.fail("the agent translates nothing:\n%s", told)
+	}
+	for _, line := range atConnect.FindAllStringSubmatch(told, -1) {
+		f := front{left: line[3]}
+		f.at, err = netip.ParseAddrPort(line[1])
+		t.must(err)
+		f.taken, _ = strconv.Atoi(line[2])
+		if f.left == "UDP is not TCP" || f.left == "SCTP is not TCP" {
+			continue
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// allTranslated makes a connection from each client in the scope, all of which the agent has to
+// count: those before may have come between the rules and the maps, or to another agent.
+func (t *T) allTranslated(s service, f front) {
+	t.eventually("rules serve connections that the agent says it translates", func() error {
+		before, err := t.takenOf(s, f.at)
+		if errors.Is(err, errSilent) {
+			return nil // another scenario has just ended the agent
+		}
+		if err != nil {
+			return err
+		}
+		for _, n := range t.inScope() {
+			n.Dial(network.Probe{To: f.at, Timeout: network.DropTimeout})
+		}
+		after, err := t.takenOf(s, f.at)
+		if err == nil && after != before+len(t.inScope()) {
+			err = fmt.Errorf("of %d connections to %s, %d were counted", len(t.inScope()), f.at, after-before)
 		}
 		return err
 	})
+}
+
+// takenOf is how many connections to a front were translated.
+func (t *T) takenOf(s service, at netip.AddrPort) (int, error) {
+	fronts, err := t.atConnect(s)
+	for _, f := range fronts {
+		if f.at == at {
+			return f.taken, nil
+		}
+	}
+	return 0, cmp.Or(err, fmt.Errorf("the agent does not tell of %s", at))
 }
 
 // translates reports whether the proxy was asked to translate connections at connect().
@@ -82,18 +136,15 @@ func (t *T) mayBeTranslated(f Flow) bool {
 	})
 }
 
-// made are the connections to its ClusterIP of clients that are in the scope.
-func (t *T) made(s service) (all int) {
-	clients := []*network.Namespace{t.Pod1, t.Pod2}
-	if t.Options.SocketLB == "all" {
-		clients = append(clients, t.Node)
-	}
-	for _, p := range s.Spec.Ports {
-		for _, n := range clients {
-			if p.Protocol == corev1.ProtocolTCP {
-				all += n.Reached(netip.AddrPortFrom(s.clusterIP(), uint16(p.Port)))
-			}
-		}
+// inScope are the clients whose connections are translated.
+func (t *T) inScope() []*network.Namespace {
+	return map[string][]*network.Namespace{"pods": {t.Pod1, t.Pod2}, "host": {t.Node}, "all": {t.Pod1, t.Pod2, t.Node}}[t.Options.SocketLB]
+}
+
+// made are the connections to a front of clients that are in the scope.
+func (t *T) made(f front) (all int) {
+	for _, n := range t.inScope() {
+		all += n.Reached(f.at)
 	}
 	return all
 }

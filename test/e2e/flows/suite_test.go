@@ -237,7 +237,10 @@ func (t *task) verify(ctx SpecContext) {
 	case <-ctx.Done():
 		Fail("it did not end in time")
 	}
-	note("it took %s%s", t.took, t.translated)
+	note("it took %s", t.took)
+	if t.translated != "" {
+		AddReportEntry("connections translated at connect()", t.translated, ReportEntryVisibilityFailureOrVerbose)
+	}
 	reason, differs := t.differs[t.node.kind]
 	switch {
 	case differs && t.err == nil:
