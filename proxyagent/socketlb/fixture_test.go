@@ -3,6 +3,7 @@
 package socketlb
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,7 +28,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(confined) != "" {
+	if how := os.Getenv(confined); how != "" {
+		if how == old {
+			runtime.LockOSThread()
+			_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, uname26, 0, 0)
+		}
 		_, err := Open(Options{Scope: Pods, CgroupRoot: "/sys/fs/cgroup"})
 		if err == nil {
 			fmt.Println("it has what it takes")
@@ -38,8 +45,12 @@ func TestMain(m *testing.M) {
 	network.Isolate(m)
 }
 
-// confined has this program only say what Open does, in a process with fewer rights.
-const confined = "SOCKETLB_CONFINED"
+// confined has this program only say what Open does, in a process with fewer rights, or old: to
+// which the kernel says that it is Linux 2.6.
+const confined, old = "SOCKETLB_CONFINED", "old"
+
+// uname26 is UNAME26 of <linux/personality.h>.
+const uname26 = 0x0020000
 
 // vip is the n-th virtual IP of a family, endpoint the n-th endpoint, an address of this host.
 func vip(f model.Family, n int) netip.Addr { return nth(f, "10.96.0.0", "fd00:96::", n) }
@@ -188,7 +199,7 @@ type server struct {
 	seen atomic.Int64
 }
 
-// serve starts a server at the n-th endpoint, which closes each connection.
+// serve starts a server at the n-th endpoint, which says where it is and closes each connection.
 func (h *host) serve(f model.Family, n int) *server {
 	h.t.Helper()
 	l, err := net.Listen("tcp", endpoint(f, n, 0).String())
@@ -197,7 +208,7 @@ func (h *host) serve(f model.Family, n int) *server {
 	h.t.Cleanup(func() { _ = l.Close() })
 	go network.Accept(l, func(c net.Conn) {
 		s.seen.Add(1)
-		_, _ = c.Write([]byte("hello"))
+		_, _ = fmt.Fprintln(c, s.at)
 		var end [1]byte
 		_, _ = c.Read(end[:])
 		_ = c.Close()
@@ -358,6 +369,20 @@ func (l *load) one() error {
 	}
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	return errors.Join(unix.Connect(fd, sockaddr(l.to, l.to.Addr().Is6())), unix.Close(fd))
+}
+
+// ask makes a connection and returns the endpoint that answers.
+func ask(to netip.AddrPort) (at netip.AddrPort, err error) {
+	c, err := net.Dial("tcp", to.String())
+	if err != nil {
+		return at, err
+	}
+	_ = c.(*net.TCPConn).SetLinger(0)
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err == nil {
+		at, err = netip.ParseAddrPort(strings.TrimSpace(line))
+	}
+	return at, errors.Join(err, c.Close())
 }
 
 // pass waits until no connect() is under way that had begun before.

@@ -4,7 +4,10 @@ package socketlb
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -67,21 +70,84 @@ func TestAPortWhoseRulesAreRefusedIsNotTranslated(t *testing.T) {
 	})
 }
 
-// TestAVirtualIPChangesItsOwner while connections are made: none that begins after Sync gets to an
-// endpoint of the former owner. In the same change the first owner may get another one.
+// TestAVirtualIPChangesItsOwner while connections are made: none that begins after Sync has
+// returned gets to an endpoint of a former owner, nor to none. One that is under way at a change is
+// led by rules, or as before or after. A dispute is the same change: the Plan has one owner.
 func TestAVirtualIPChangesItsOwner(t *testing.T) {
+	changes := 2000
+	if testing.Short() {
+		changes = 100
+	}
 	each(t, func(h *host, f model.Family) {
-		one, two := h.serve(f, 1), h.serve(f, 2)
-		h.sync(set(port("one", vip(f, 1), one.at), port("two", vip(f, 2), two.at)))
-		for range 50 {
-			h.sync(set(port("one", vip(f, 2), one.at), port("two", vip(f, 1), two.at)))
-			h.reaches(front(f, 1), two)
-			h.reaches(front(f, 2), one)
-			h.sync(set(port("one", vip(f, 1), one.at), port("two", vip(f, 2), two.at)))
-			h.reaches(front(f, 1), one)
-			h.reaches(front(f, 2), two)
+		var servers []*server
+		for i := range 3 {
+			servers = append(servers, h.serve(f, i+1))
 		}
+		owner := &owners{servers: servers}
+		give := func(to int) {
+			owner.changing.Add(1)
+			d := set()
+			for i, s := range servers { // each has one of three addresses
+				p := port(fmt.Sprint("s", i), vip(f, 1+(i-to+len(servers))%len(servers)), s.at)
+				d.Ports[p.Name] = p
+			}
+			h.sync(d)
+			owner.now.Store(int64(to))
+			owner.changing.Add(1)
+		}
+		give(0)
+		stop := owner.follow(h, front(f, 1))
+		for i := range changes {
+			before := owner.judged.Load()
+			give(i % len(servers))
+			h.eventually(func() error {
+				if owner.judged.Load() < before+4 {
+					return errors.New("no connections are made")
+				}
+				return nil
+			})
+		}
+		stop()
+		t.Logf("%d connections were made between two changes, of %d", owner.judged.Load(), owner.all.Load())
 	})
+}
+
+// owners are who has a virtual IP, one after the other.
+type owners struct {
+	servers  []*server
+	now      atomic.Int64 // of servers
+	changing atomic.Int64 // odd during a change
+	all      atomic.Int64 // connections
+	judged   atomic.Int64 // those between two changes
+}
+
+// follow makes connections until it is stopped, and fails the test for one that begins and ends
+// between two changes and does not reach the owner.
+func (o *owners) follow(h *host, to netip.AddrPort) (stop func()) {
+	var loops sync.WaitGroup
+	ended := make(chan struct{})
+	for range 4 {
+		loops.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				change, want := o.changing.Load(), o.servers[o.now.Load()].at
+				got, err := ask(to)
+				o.all.Add(1)
+				if change%2 == 1 || change != o.changing.Load() {
+					continue
+				}
+				if o.judged.Add(1); err != nil || got != want {
+					h.t.Errorf("%s is of %s, and a connection got to %s: %v", to, want, got, err)
+					return
+				}
+			}
+		})
+	}
+	return func() { close(ended); loops.Wait() }
 }
 
 // TestEndpointsGoWithoutALoss goes from ten endpoints to one and back, under load, of a million

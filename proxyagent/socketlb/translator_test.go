@@ -170,6 +170,17 @@ func TestWithoutCapabilities(t *testing.T) {
 	}
 }
 
+// TestOnAnOldKernel starts this program where the kernel says that it is one. No map is asked for.
+func TestOnAnOldKernel(t *testing.T) {
+	network.NeedIsolation(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), confined+"="+old)
+	out, err := cmd.CombinedOutput()
+	if want := "KernelTooOld it takes Linux 5.10, and this is 2.6."; err != nil || !strings.HasPrefix(string(out), want) {
+		t.Errorf("it says %v: %s", err, out)
+	}
+}
+
 // TestReleases knows which kernels are too old.
 func TestReleases(t *testing.T) {
 	for release, old := range map[string]bool{"5.4.0-100-generic": true, "4.18.0-553.el8": true, "5.10.0": false, "5.15.1": false, "6.18.44-fc": false, "unknown": false} {

@@ -15,7 +15,8 @@ func twoPorts(s *corev1.Service) {
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "more", Port: 81}}
 }
 
-var _ = eachAlone("Two Services with one ClusterIP", "prefer", func(env *fixture) {
+// dispute has the address change its owner by the IPAddress, by age, and by a deletion.
+func dispute(env *fixture) {
 	var older, younger *corev1.Service
 
 	It("are served as one: the one that the IPAddress names, also after a restart of the agent", func(ctx SpecContext) {
@@ -55,7 +56,11 @@ var _ = eachAlone("Two Services with one ClusterIP", "prefer", func(env *fixture
 		env.end(younger, 81, network.Refused)
 		env.disputed(ctx, 0)
 	})
-})
+}
+
+var _ = eachAlone("Two Services with one ClusterIP", "prefer", dispute)
+
+var _ = translated("Two Services with one ClusterIP", "prefer", dispute)
 
 var _ = each("A Service that claims the ClusterIP of another one as external IP", "prefer", func(env *fixture) {
 	It("does not get it", func(ctx SpecContext) {

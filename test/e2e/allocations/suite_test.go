@@ -51,10 +51,27 @@ func each(what, allocations string, specs func(env *fixture)) bool {
 // eachAlone is each for specs that take ClusterIPs their IPAddress, or give one to two Services. An
 // API server repairs that three minutes after its start: they have their own, and end before that.
 func eachAlone(what, allocations string, specs func(env *fixture)) bool {
-	own := func(ctx context.Context) *framework.ControlPlane {
-		return suite.ControlPlane(ctx, framework.Options{FeatureGates: framework.WithoutDualWrite})
-	}
-	return eachOn(own, what, allocations, specs)
+	return eachOn(ownPlane, what, allocations, specs)
+}
+
+func ownPlane(ctx context.Context) *framework.ControlPlane {
+	return suite.ControlPlane(ctx, framework.Options{FeatureGates: framework.WithoutDualWrite})
+}
+
+// translated is eachAlone with connections of the node and its pods translated at connect().
+func translated(what, allocations string, specs func(env *fixture)) bool {
+	return Describe(what+", "+environment.Native+", translated at connect()", Label("all"), Ordered, ContinueOnFailure, func() {
+		env := new(fixture)
+		BeforeAll(func(ctx SpecContext) {
+			env.open(ctx, ownPlane(ctx), environment.Native)
+			env.Options.SocketLB = "all"
+			if env.Options.CgroupRoot == "" {
+				env.Options.CgroupRoot = suite.Must(env.UseCgroups())
+			}
+			env.StartAgent(ctx, "--allocations="+allocations)
+		})
+		specs(env)
+	})
 }
 
 func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocations string, specs func(env *fixture)) bool {
@@ -62,14 +79,20 @@ func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocatio
 		Describe(what+", "+mode, environment.LabelsOf(environment.Modes, mode, what), Ordered, ContinueOnFailure, func() {
 			env := new(fixture)
 			BeforeAll(func(ctx SpecContext) {
-				env.Environment = environment.Open(ctx, plane(ctx), mode)
-				env.pod1, env.pod2, env.remote = environment.Endpoint{Of: env.Pod1}, environment.Endpoint{Of: env.Pod2}, environment.Endpoint{Of: env.RemotePod}
+				env.open(ctx, plane(ctx), mode)
 				env.StartAgent(ctx, "--allocations="+allocations)
 			})
 			specs(env)
 		})
 	}
 	return true
+}
+
+// open opens the Environment, without an agent.
+func (env *fixture) open(ctx context.Context, plane *framework.ControlPlane, mode string) {
+	GinkgoHelper()
+	env.Environment = environment.Open(ctx, plane, mode)
+	env.pod1, env.pod2, env.remote = environment.Endpoint{Of: env.Pod1}, environment.Endpoint{Of: env.Pod2}, environment.Endpoint{Of: env.RemotePod}
 }
 
 // serve creates a Service with one endpoint.

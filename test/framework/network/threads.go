@@ -27,22 +27,42 @@ func (b *Topology) UseCgroups() (root string, err error) {
 	if b.cgroup, err = process.threaded(fmt.Sprintf("node-%d", cgroups.Add(1))); err != nil {
 		return "", err
 	}
-	pods, err := b.cgroup.threaded("kubepods")
-	if err != nil {
+	if b.Node.threads, err = b.Node.threadsIn(b.cgroup, "host"); err != nil {
 		return "", err
 	}
-	for name, n := range map[string]*Namespace{"pod1": b.Pod1, "pod2": b.Pod2, "host": b.Node} {
-		within := pods
-		if name == "host" {
-			within = b.cgroup
-		}
-		c, err := within.threaded(name)
-		if err != nil {
-			return "", err
-		}
-		n.threads = &threads{of: n.Netns, cgroup: c, reached: map[netip.AddrPort]int{}}
+	return b.cgroup.path, b.MakePods()
+}
+
+// MakePods makes the cgroups of the pods, see RemovePods.
+func (b *Topology) MakePods() error {
+	all, err := b.cgroup.threaded("kubepods")
+	if err != nil {
+		return err
 	}
-	return b.cgroup.path, nil
+	for _, n := range b.pods() {
+		if n.threads, err = n.threadsIn(all, n.Host()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pods are those on the node.
+func (b *Topology) pods() []*Namespace { return []*Namespace{b.Pod1, b.Pod2} }
+
+// RemovePods removes the cgroup of all pods, as before a kubelet with another driver. Until
+// [Topology.MakePods] nothing may happen in the pods.
+func (b *Topology) RemovePods() error {
+	for _, n := range b.pods() {
+		n.threads.close()
+	}
+	return Cgroup{filepath.Join(b.cgroup.path, "kubepods")}.remove()
+}
+
+// threadsIn are those of a namespace in a new cgroup.
+func (n *Namespace) threadsIn(c Cgroup, name string) (*threads, error) {
+	own, err := c.threaded(name)
+	return &threads{of: n.Netns, cgroup: own, reached: map[netip.AddrPort]int{}}, err
 }
 
 // closeCgroups ends the threads that are in them.
