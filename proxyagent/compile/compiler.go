@@ -25,7 +25,7 @@ type Compiler struct {
 	records map[model.ServiceName]*record
 	// allocations are those that could be virtual IPs of the family; additional are the addresses of
 	// some of them, by their Service, which need not exist.
-	allocations map[netip.Addr]model.Allocation
+	allocations map[netip.Addr]*model.Allocation
 	additional  map[model.ServiceName][]netip.Addr
 	// former are the keys of those allocations that are former addresses.
 	former map[netip.Addr]struct{}
@@ -50,7 +50,7 @@ func New(s model.Settings) *Compiler {
 	return &Compiler{
 		set:         s,
 		records:     map[model.ServiceName]*record{},
-		allocations: map[netip.Addr]model.Allocation{},
+		allocations: map[netip.Addr]*model.Allocation{},
 		additional:  map[model.ServiceName][]netip.Addr{},
 		former:      map[netip.Addr]struct{}{},
 		clusters:    index[netip.Addr]{},

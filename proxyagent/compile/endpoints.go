@@ -55,8 +55,8 @@ func comparePreference(a, b *model.Endpoint) int {
 		falseFirst(!a.Serving, !b.Serving),
 		falseFirst(a.Node == "", b.Node == ""),
 		strings.Compare(a.Node, b.Node),
-		slices.Compare(a.Zones, b.Zones),
-		slices.Compare(a.Nodes, b.Nodes),
+		slices.Compare(a.Hints.ForZones(), b.Hints.ForZones()),
+		slices.Compare(a.Hints.ForNodes(), b.Hints.ForNodes()),
 		cmp.Compare(a.Weight, b.Weight),
 	)
 }

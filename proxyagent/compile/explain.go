@@ -260,9 +260,9 @@ func (s selection) whyNotCluster(e *model.Endpoint) string {
 	case !e.Ready:
 		return "terminating, and ready ones exist"
 	case s.hints == sameNode:
-		return "for other nodes: hints name " + plain(strings.Join(e.Nodes, ", "))
+		return "for other nodes: hints name " + plain(strings.Join(e.Hints.ForNodes(), ", "))
 	default:
-		return "other zone: hints name " + plain(strings.Join(e.Zones, ", "))
+		return "other zone: hints name " + plain(strings.Join(e.Hints.ForZones(), ", "))
 	}
 }
 

@@ -167,7 +167,7 @@ func TestExplain(t *testing.T) {
 		"names that are more than words": {
 			services: []asked{"web cluster=10.96.0.1"}, endpoints: "1 ready nodes=a; 2 ready; 3 ready",
 			shape: func(s *model.Service) {
-				s.Endpoints[1].Nodes = []string{"evil\x1b[2J"}
+				s.Endpoints[1].Hints = &model.Hints{Nodes: []string{"evil\x1b[2J"}}
 				s.Endpoints[2].Addr = netip.AddrPortFrom(netip.MustParseAddr("::ffff:10.0.0.1").WithZone("evil\n"), 80)
 			},
 			want: `  port http (TCP 80):

@@ -93,8 +93,8 @@ func (g generator) wildPort() model.Port {
 func (g generator) wildEndpoint() model.Endpoint {
 	return model.Endpoint{
 		Port: g.wildName(), Protocol: pick(g, model.TCP, model.Protocol(g.byte())), Addr: netip.AddrPortFrom(g.wildAddr(), uint16(g.byte())),
-		Node: g.wildName(), Ready: g.one(2), Serving: g.one(2), Terminating: g.one(2), Zones: some(g, 2, g.wildName),
-		Nodes: some(g, 2, g.wildName),
+		Node: g.wildName(), Ready: g.one(2), Serving: g.one(2), Terminating: g.one(2),
+		Hints: &model.Hints{Zones: some(g, 2, g.wildName), Nodes: some(g, 2, g.wildName)},
 	}
 }
 

@@ -196,15 +196,15 @@ func (g generator) endpoint() model.Endpoint {
 	if g.one(40) {
 		addr = pick(g, unservable...)
 	}
-	var zones, nodes []string
+	var hints *model.Hints
 	if g.one(2) {
-		zones, nodes = some(g, 2, g.zone), some(g, 1, g.node)
+		hints = &model.Hints{Zones: some(g, 2, g.zone), Nodes: some(g, 1, g.node)}
 	}
 	return model.Endpoint{
 		Port: pick(g, "", "http", "dns"), Protocol: pick(g, model.TCP, model.TCP, model.UDP, model.SCTP),
 		Addr: netip.AddrPortFrom(addr, pick[uint16](g, 8080, 8080, 8080, 0)), Node: g.node(),
 		Weight: pick[uint8](g, 0, 1, 2, 4),
-		Ready:  !g.one(3), Serving: g.one(2), Terminating: g.one(3), Zones: zones, Nodes: nodes,
+		Ready:  !g.one(3), Serving: g.one(2), Terminating: g.one(3), Hints: hints,
 	}
 }
 

@@ -90,13 +90,10 @@ func (c *Compiler) putAllocation(w *work, a netip.Addr, x *model.Allocation) {
 		return
 	}
 	c.markHolders(w, a)
-	if old := c.allocations[a]; old.Additional {
+	if old := c.allocations[a]; old != nil && old.Additional {
 		c.dropAdditional(old.Service, a)
 	}
-	delete(c.allocations, a)
-	if x != nil {
-		c.allocations[a] = *x
-	}
+	model.Put(c.allocations, a, x, x != nil)
 	model.Put(c.former, a, struct{}{}, x != nil && x.Former)
 	if x != nil && x.Additional {
 		c.additional[x.Service] = sorted(append(c.additional[x.Service], a), netip.Addr.Compare)

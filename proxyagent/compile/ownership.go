@@ -71,8 +71,8 @@ func (c *Compiler) holder(a netip.Addr) *record {
 // IPAddress claims it for the Service. A held Service whose address another Service claims is about
 // to lose its IPAddress, unless that is one that is kept.
 func (c *Compiler) named(a netip.Addr) *record {
-	allocation, ok := c.allocations[a]
-	if !ok {
+	allocation := c.allocations[a]
+	if allocation == nil {
 		return nil
 	}
 	r := c.records[allocation.Service]
@@ -86,7 +86,7 @@ func (c *Compiler) named(a netip.Addr) *record {
 // or not, or is known at all; zero for none.
 func (c *Compiler) given(a netip.Addr) model.ServiceName {
 	allocation := c.allocations[a]
-	if c.set.Allocations == model.Ignore && !allocation.Additional {
+	if allocation == nil || c.set.Allocations == model.Ignore && !allocation.Additional {
 		return model.ServiceName{}
 	}
 	return allocation.Service
@@ -94,7 +94,7 @@ func (c *Compiler) given(a netip.Addr) model.ServiceName {
 
 // additionalFor returns the Service to which an IPAddress gives an additional address, or nil.
 func (c *Compiler) additionalFor(a netip.Addr) *record {
-	if allocation, ok := c.allocations[a]; ok && allocation.Additional {
+	if allocation := c.allocations[a]; allocation != nil && allocation.Additional {
 		return c.records[allocation.Service]
 	}
 	return nil

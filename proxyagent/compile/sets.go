@@ -162,8 +162,8 @@ func hintsOf(all endpoints, at location) hints {
 			continue
 		}
 		ready = true
-		everyNode = everyNode && len(e.Nodes) > 0
-		everyZone = everyZone && len(e.Zones) > 0
+		everyNode = everyNode && len(e.Hints.ForNodes()) > 0
+		everyZone = everyZone && len(e.Hints.ForZones()) > 0
 		thisNode = thisNode || sameNode.keep(e, at)
 		thisZone = thisZone || sameZone.keep(e, at)
 	}
@@ -181,9 +181,9 @@ func hintsOf(all endpoints, at location) hints {
 func (h hints) keep(e *model.Endpoint, at location) bool {
 	switch h {
 	case sameNode:
-		return at.node != "" && slices.Contains(e.Nodes, at.node)
+		return at.node != "" && slices.Contains(e.Hints.ForNodes(), at.node)
 	case sameZone:
-		return at.zone != "" && slices.Contains(e.Zones, at.zone)
+		return at.zone != "" && slices.Contains(e.Hints.ForZones(), at.zone)
 	default:
 		return true
 	}

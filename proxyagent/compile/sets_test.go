@@ -45,9 +45,9 @@ func anEndpoint(f model.Family, words []string) model.Endpoint {
 		case "nowhere":
 			e.Node = ""
 		case "zones":
-			e.Zones = prefixed("zone-", value)
+			e.Hints = &model.Hints{Zones: prefixed("zone-", value), Nodes: e.Hints.ForNodes()}
 		case "nodes":
-			e.Nodes = prefixed("node-", value)
+			e.Hints = &model.Hints{Zones: e.Hints.ForZones(), Nodes: prefixed("node-", value)}
 		default:
 			panic("what is " + w)
 		}
@@ -224,7 +224,7 @@ func TestUnknownNode(t *testing.T) {
 	s.InternalLocal = true
 	s.Ports[0].NodePort = 30000
 	s.Endpoints = someEndpoints(model.IPv4, "1 ready here nodes=a zones=a; 2 ready nowhere nodes=b zones=b")
-	s.Endpoints[1].Nodes, s.Endpoints[1].Zones = []string{""}, []string{""}
+	s.Endpoints[1].Hints = &model.Hints{Zones: []string{""}, Nodes: []string{""}}
 	got := onlyPort(t, planOf(model.Settings{Family: model.IPv4}, stateOf(s)))
 	wantEqual(t, "Cluster", endpointAddrs(model.IPv4, "1 2"), got.Cluster)
 	wantEqual(t, "Local", endpointAddrs(model.IPv4, ""), got.Local)

@@ -127,9 +127,10 @@ func abandonedBy(p model.Plan) func(front) bool {
 			ours[f.at.Addr()] = true
 		}
 	}
+	ranges, allocated := p.Globals.Ranges, p.Allocated // the ports are large, and not needed any more
 	return func(dst front) bool {
 		addr := dst.at.Addr()
-		_, allocated := p.Allocated[addr]
-		return model.Inside(p.Globals.Ranges, addr) && (!allocated || ours[addr])
+		_, is := allocated[addr]
+		return model.Inside(ranges, addr) && (!is || ours[addr])
 	}
 }

@@ -39,6 +39,9 @@ func (r *Reconciler) Search(now time.Time) func(context.Context) func(context.Co
 			delete(r.suspects, f)
 		}
 	}
+	if len(r.suspects) == 0 {
+		r.suspects = make(map[front]time.Time) // one that was once large takes long to walk, as Next does
+	}
 	r.abandoned = nil
 	needsLocal := slices.ContainsFunc(slices.Collect(maps.Keys(s.suspects)), func(f front) bool { return f.isNodePort() || r.index.overlapsNodePort(f) })
 	return func(ctx context.Context) func(context.Context) (int, bool, error) {

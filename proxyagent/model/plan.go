@@ -47,15 +47,22 @@ type ServicePort struct {
 	Former []netip.Addr
 	// ExternalIPs and LoadBalancerIPs are for traffic from outside.
 	ExternalIPs, LoadBalancerIPs []netip.Addr
-	Port                         uint16
-	// NodePort is zero when there is none, or when another Service has it.
-	NodePort uint16
 	// SourceRanges may use LoadBalancerIPs. None is inside of another; empty: all sources may.
 	SourceRanges []netip.Prefix
-	// AffinitySeconds is how long after a new connection a client keeps its endpoint; 0: no affinity.
-	AffinitySeconds int
+	Port         uint16
+	// NodePort is zero when there is none, or when another Service has it.
+	NodePort uint16
+	// HealthCheckNodePort of the Service: load balancers may reach it. Zero without.
+	HealthCheckNodePort uint16
 	// InternalLocal and ExternalLocal are the traffic policies.
 	InternalLocal, ExternalLocal bool
+	// Balanced is true where IPVS chooses endpoints: rules mark and refuse, and do not translate,
+	// except for clients on this node of a front whose policy is Local. A compiler leaves it false.
+	Balanced bool
+	// HasEndpoints is true when any endpoint in the cluster could serve, even if policy forbids it.
+	HasEndpoints bool
+	// AffinitySeconds is how long after a new connection a client keeps its endpoint; 0: no affinity.
+	AffinitySeconds int
 	// Cluster are the endpoints for traffic that may go anywhere, Local those on this node, each with
 	// its fallback to serving ones that terminate (KEP-1669). Empty if no traffic policy asks for it.
 	Cluster, Local []netip.AddrPort
@@ -64,17 +71,10 @@ type ServicePort struct {
 	// Scheduler chooses between endpoints, by their Weights if there are any and it knows weights.
 	Scheduler Scheduler
 	Weights   Weights
-	// Balanced is true where IPVS chooses endpoints: rules mark and refuse, and do not translate,
-	// except for clients on this node of a front whose policy is Local. A compiler leaves it false.
-	Balanced bool
-	// HealthCheckNodePort of the Service: load balancers may reach it. Zero without.
-	HealthCheckNodePort uint16
 	// Serving are the endpoints that serve, ready or not, anywhere: an existing flow to one of them
 	// may go on. Only for UDP, whose flows have no end of their own, and SCTP, whose clients keep
 	// their source port; nil for TCP.
 	Serving []netip.AddrPort
-	// HasEndpoints is true when any endpoint in the cluster could serve, even if policy forbids it.
-	HasEndpoints bool
 }
 
 // HasExternal reports whether the port is served to the outside.

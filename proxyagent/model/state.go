@@ -53,18 +53,43 @@ type Port struct {
 }
 
 // Endpoint is one address and port of an EndpointSlice, of the Service port with Port and Protocol.
+// A cluster has hundreds of thousands.
 type Endpoint struct {
-	Port     string
-	Protocol Protocol
-	Addr     netip.AddrPort
+	Port string
+	Addr netip.AddrPort
 	// Node is the node's name, empty when the slice does not say.
 	Node string
+	// Hints are the topology hints, nil without.
+	Hints    *Hints
+	Protocol Protocol
 	// Ready, Serving and Terminating are the conditions; if not set, the API's true, true and false.
 	Ready, Serving, Terminating bool
 	// Weight counts where the Balancing of the Service says so: from 0 to MaxWeight.
 	Weight uint8
-	// Zones and Nodes are the topology hints, empty without.
-	Zones, Nodes []string
+}
+
+// Hints are where an endpoint should be used. They are shared and not changed.
+type Hints struct{ Zones, Nodes []string }
+
+// ForZones are the zones, none of nil.
+func (h *Hints) ForZones() []string {
+	if h == nil {
+		return nil
+	}
+	return h.Zones
+}
+
+// ForNodes are the nodes, none of nil.
+func (h *Hints) ForNodes() []string {
+	if h == nil {
+		return nil
+	}
+	return h.Nodes
+}
+
+// Same reports whether both say the same.
+func (h *Hints) Same(o *Hints) bool {
+	return slices.Equal(h.ForZones(), o.ForZones()) && slices.Equal(h.ForNodes(), o.ForNodes())
 }
 
 // Node is the agent's own. The zero Node is one that the API server does not know (yet).

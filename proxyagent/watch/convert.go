@@ -122,7 +122,7 @@ func (bad *malformed) String() string {
 type head struct{ namespace, name, version string }
 
 func headOf(o metav1.Object) head {
-	return head{namespace: o.GetNamespace(), name: o.GetName(), version: o.GetResourceVersion()}
+	return head{namespace: wordOf(o.GetNamespace()).Value(), name: o.GetName(), version: o.GetResourceVersion()}
 }
 
 // GetObjectMeta makes all that embeds a head a [metav1.ObjectMetaAccessor]. It builds its result.

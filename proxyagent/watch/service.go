@@ -101,7 +101,7 @@ func convertService(in *corev1.Service) (*service, malformed) {
 	var bad malformed
 	out := &service{version: in.ResourceVersion, served: hasVirtualIP(in)}
 	m := &out.model
-	m.Name = model.ServiceName{Namespace: in.Namespace, Name: in.Name}
+	m.Name = model.ServiceName{Namespace: wordOf(in.Namespace).Value(), Name: in.Name}
 	out.renumbering = v1alpha1.BeingRenumbered(in)
 	if out.renumbering || out.served {
 		m.Created = in.CreationTimestamp.UTC()

@@ -3,6 +3,7 @@ package watch
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 // slice is what is kept of an EndpointSlice. Ports and addresses are multiplied only in Take.
 type slice struct {
 	head
-	// service is the name of the Service, empty for none.
-	service word
+	// service is the name of the Service, empty for none. Most names of slices begin with it, and it
+	// is that part of them then.
+	service string
 	// trigger is when a pod behind it changed, in Unix nanoseconds; zero when unknown.
 	trigger   int64
 	ports     []slicePort
@@ -33,19 +35,16 @@ type slicePort struct {
 type sliceAddress struct {
 	addr                        netip.Addr
 	node, zone                  word
-	hints                       *hints
+	hints                       *model.Hints
 	ready, serving, terminating bool
 }
 
-// hints are where an address should be used. They are shared and not changed.
-type hints struct{ zones, nodes []string }
-
 // owner is the Service of a slice; the zero name if the slice does not exist or has no Service.
 func (s *slice) owner() model.ServiceName {
-	if s == nil || s.service.Value() == "" {
+	if s == nil || s.service == "" {
 		return model.ServiceName{}
 	}
-	return model.ServiceName{Namespace: s.namespace, Name: s.service.Value()}
+	return model.ServiceName{Namespace: s.namespace, Name: s.service}
 }
 
 // isEmpty reports whether a slice has no endpoint, as one that does not exist.
@@ -60,18 +59,11 @@ func (s *slice) same(o *slice) bool {
 }
 
 func (a sliceAddress) same(b sliceAddress) bool {
-	if !a.hints.same(b.hints) {
+	if !a.hints.Same(b.hints) {
 		return false
 	}
 	a.hints, b.hints = nil, nil
 	return a == b
-}
-
-func (h *hints) same(o *hints) bool {
-	if h == nil || o == nil {
-		return h == o
-	}
-	return slices.Equal(h.zones, o.zones) && slices.Equal(h.nodes, o.nodes)
 }
 
 // slicesOf has the EndpointSlices of each Service, in a fraction of the memory of client-go's maps.
@@ -158,10 +150,7 @@ func (s *slice) hasOn(node word) bool {
 // appendEndpoints appends every address with every port.
 func (s *slice) appendEndpoints(out []model.Endpoint, weight func(sliceAddress) uint8) []model.Endpoint {
 	for _, a := range s.addresses {
-		endpoint := model.Endpoint{Node: a.node.Value(), Ready: a.ready, Serving: a.serving, Terminating: a.terminating, Weight: weight(a)}
-		if a.hints != nil {
-			endpoint.Zones, endpoint.Nodes = a.hints.zones, a.hints.nodes
-		}
+		endpoint := model.Endpoint{Node: a.node.Value(), Ready: a.ready, Serving: a.serving, Terminating: a.terminating, Weight: weight(a), Hints: a.hints}
 		for _, p := range s.ports {
 			endpoint.Port, endpoint.Protocol, endpoint.Addr = p.name.Value(), p.protocol, netip.AddrPortFrom(a.addr, p.port)
 			out = append(out, endpoint)
@@ -172,9 +161,12 @@ func (s *slice) appendEndpoints(out []model.Endpoint, weight func(sliceAddress) 
 
 func convertSlice(in *discoveryv1.EndpointSlice) (*slice, malformed) {
 	var bad malformed
-	out := &slice{head: headOf(in), service: wordOf(in.Labels[discoveryv1.LabelServiceName]), trigger: triggerOf(in)}
+	out := &slice{head: headOf(in), service: in.Labels[discoveryv1.LabelServiceName], trigger: triggerOf(in)}
+	if strings.HasPrefix(out.name, out.service) {
+		out.service = out.name[:len(out.service)]
+	}
 	family := familyOf(in.AddressType)
-	if family == 0 || out.service.Value() == "" {
+	if family == 0 || out.service == "" {
 		return out, bad
 	}
 	out.ports = convertSlicePorts(in.Ports, &bad)
@@ -249,16 +241,16 @@ func convertEndpoint(in *discoveryv1.Endpoint, family model.Family, bad *malform
 	}, true
 }
 
-func convertHints(in *discoveryv1.EndpointHints) *hints {
+func convertHints(in *discoveryv1.EndpointHints) *model.Hints {
 	if in == nil || len(in.ForZones) == 0 && len(in.ForNodes) == 0 {
 		return nil
 	}
-	out := &hints{}
+	out := &model.Hints{}
 	for _, zone := range in.ForZones {
-		out.zones = append(out.zones, wordOf(zone.Name).Value())
+		out.Zones = append(out.Zones, wordOf(zone.Name).Value())
 	}
 	for _, node := range in.ForNodes {
-		out.nodes = append(out.nodes, wordOf(node.Name).Value())
+		out.Nodes = append(out.Nodes, wordOf(node.Name).Value())
 	}
 	return out
 }

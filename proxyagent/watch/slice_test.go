@@ -47,7 +47,7 @@ func TestConvertSlice(t *testing.T) {
 			endpoint(discoveryv1.Endpoint{Hints: &discoveryv1.EndpointHints{
 				ForZones: []discoveryv1.ForZone{{Name: "a"}, {Name: "b"}}, ForNodes: []discoveryv1.ForNode{{Name: "here"}},
 			}}),
-			like(func(e *model.Endpoint) { e.Zones, e.Nodes = []string{"a", "b"}, []string{"here"} }), 0,
+			like(func(e *model.Endpoint) { e.Hints = &model.Hints{Zones: []string{"a", "b"}, Nodes: []string{"here"}} }), 0,
 		},
 		"with hints that say nothing": {endpoint(discoveryv1.Endpoint{Hints: &discoveryv1.EndpointHints{}}), []model.Endpoint{ready}, 0},
 		"in a zone, which is no hint": {endpoint(discoveryv1.Endpoint{Zone: new("a")}), []model.Endpoint{ready}, 0},
