@@ -81,11 +81,11 @@ func (s socket) measure(m *metrics.Metrics) {
 	for i, r := range socketlb.Reasons {
 		reasons[i] = string(r)
 	}
-	taken, left := metrics.Connections{}, map[model.Family]func() int{}
+	taken, maps := metrics.Connections{}, map[model.Family]metrics.OfSocketLB{}
 	for f, b := range s.backends {
 		taken[f] = func() (map[model.ServiceName]uint64, error) { return b.Taken(), nil }
-		left[f] = b.Left
+		maps[f] = metrics.OfSocketLB{Left: b.Left, Took: b.Took}
 	}
-	m.SocketLB(string(scope), reasons, func() string { return string(s.status().Reason) }, left)
+	m.SocketLB(string(scope), reasons, func() string { return string(s.status().Reason) }, maps)
 	m.CountTranslated(taken)
 }

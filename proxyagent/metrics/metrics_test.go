@@ -47,7 +47,8 @@ func busy() *Metrics {
 	m.CountInvalidDropped(func() uint64 { return 11 })
 	m.CountConnections(Connections{model.IPv6: someConnections})
 	m.CountTranslated(Connections{model.IPv4: someConnections})
-	m.SocketLB("pods", []string{"Attached", "NoCgroup2"}, func() string { return "NoCgroup2" }, map[model.Family]func() int{model.IPv4: func() int { return 3 }})
+	maps := OfSocketLB{Left: func() int { return 3 }, Took: func() time.Duration { return 1500 * time.Millisecond }}
+	m.SocketLB("pods", []string{"Attached", "NoCgroup2"}, func() string { return "NoCgroup2" }, map[model.Family]OfSocketLB{model.IPv4: maps})
 	return m
 }
 
@@ -79,6 +80,7 @@ func TestDashboardsCarryOverByChangingThePrefix(t *testing.T) {
 # TYPE clusterip_proxyagent_socketlb_connections_total counter
 # TYPE clusterip_proxyagent_socketlb_fronts_left gauge
 # TYPE clusterip_proxyagent_socketlb_state gauge
+# TYPE clusterip_proxyagent_socketlb_sync_seconds_total counter
 # TYPE clusterip_proxyagent_sync_full_proxy_rules_duration_seconds histogram
 # TYPE clusterip_proxyagent_sync_partial_proxy_rules_duration_seconds histogram
 # TYPE clusterip_proxyagent_sync_proxy_rules_duration_seconds histogram
@@ -142,6 +144,7 @@ clusterip_proxyagent_socketlb_connections_total{ip_family="IPv4",namespace="shop
 clusterip_proxyagent_socketlb_fronts_left{ip_family="IPv4"} 3
 clusterip_proxyagent_socketlb_state{reason="Attached",scope="pods"} 0
 clusterip_proxyagent_socketlb_state{reason="NoCgroup2",scope="pods"} 1
+clusterip_proxyagent_socketlb_sync_seconds_total{ip_family="IPv4"} 1.5
 clusterip_proxyagent_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv4"} 1
 clusterip_proxyagent_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv6"} 0
 clusterip_proxyagent_sync_full_proxy_rules_duration_seconds_sum{ip_family="IPv4"} 2

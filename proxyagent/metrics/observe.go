@@ -159,9 +159,16 @@ func (m *Metrics) countConnections(name, help string, read Connections) {
 // Connections are counted in each family that has a function.
 type Connections map[model.Family]func() (map[model.ServiceName]uint64, error)
 
-// SocketLB tells whether connections are translated at connect(), and how many fronts are not for
-// want of room, with each scrape. To be called once, with all reasons for which they may be or not.
-func (m *Metrics) SocketLB(scope string, reasons []string, now func() (reason string), left map[model.Family]func() int) {
+// OfSocketLB is what a family tells of the maps of socketLB: how many fronts they have no room for,
+// and how long they took of all syncs.
+type OfSocketLB struct {
+	Left func() int
+	Took func() time.Duration
+}
+
+// SocketLB tells whether connections are translated at connect(), and what each family tells of its
+// maps, with each scrape. To be called once, with all reasons for which they may be or not.
+func (m *Metrics) SocketLB(scope string, reasons []string, now func() (reason string), families map[model.Family]OfSocketLB) {
 	for _, reason := range reasons {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: prefix + "socketlb_state", ConstLabels: prometheus.Labels{"scope": scope, "reason": reason},
@@ -173,11 +180,15 @@ func (m *Metrics) SocketLB(scope string, reasons []string, now func() (reason st
 			return 0
 		}))
 	}
-	for f, read := range left {
+	for f, of := range families {
+		labels := prometheus.Labels{"ip_family": f.String()}
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: prefix + "socketlb_fronts_left", ConstLabels: prometheus.Labels{"ip_family": f.String()},
+			Name: prefix + "socketlb_fronts_left", ConstLabels: labels,
 			Help: "Virtual IPs and ports that rules serve because the maps of socketLB are full.",
-		}, func() float64 { return float64(read()) }))
+		}, func() float64 { return float64(of.Left()) }), prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: prefix + "socketlb_sync_seconds_total", ConstLabels: labels,
+			Help: "How long the maps of socketLB took of all syncs of the rules.",
+		}, func() float64 { return of.Took().Seconds() }))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -43,6 +44,8 @@ type Backend struct {
 	localAt  time.Time  // when the addresses of the node were last read
 	localErr error      // what came of it
 
+	took atomic.Int64 // nanoseconds of all Syncs without those of Next
+
 	mu    sync.Mutex // for table, and for the memory; not held while Next writes
 	table *fronts.Table
 	left  bool   // some fronts were left to rules for want of room
@@ -61,13 +64,17 @@ func (b *Backend) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 	b.order.Lock()
 	defer b.order.Unlock()
 	b.synced = false
+	start := time.Now()
 	problem := b.reduce(deltas)
-	if full, err = b.Next.Sync(ctx, deltas...); err != nil {
-		return full, err
+	reduced := time.Now()
+	full, err = b.Next.Sync(ctx, deltas...)
+	written := time.Now()
+	if err == nil {
+		b.synced = true
+		b.extend(ctx, problem)
 	}
-	b.synced = true
-	b.extend(ctx, problem)
-	return full, nil
+	b.took.Add(int64(reduced.Sub(start) + time.Since(written)))
+	return full, err
 }
 
 // reduce takes what goes from the maps.
@@ -191,6 +198,9 @@ func (b *Backend) Taken() map[model.ServiceName]uint64 {
 	defer b.mu.Unlock()
 	return b.table.Taken(b.memory)
 }
+
+// Took is how long all Syncs took beside those of Next: what the maps cost of a change.
+func (b *Backend) Took() time.Duration { return time.Duration(b.took.Load()) }
 
 // Left is how many fronts rules serve for want of room in the maps.
 func (b *Backend) Left() int {
