@@ -112,31 +112,45 @@ func (b *bench) changes(ctx context.Context, s *testNode) error {
 	if b.Changes == 0 || b.Scale != population.Open {
 		return b.scale(ctx, s)
 	}
-	seconds, count, err := b.syncs(ctx, s)
-	if err != nil {
-		return err
-	}
 	begin := time.Now()
 	for i := 0; i < b.Changes && (i < fewChanges || time.Since(begin) < b.ChangesLimit); i++ {
-		took, err := b.change(ctx, s, i/2, population.State(1-i%2))
+		took, err := b.counted(ctx, s, i/2, population.State(1-i%2))
 		if err != nil {
 			return err
 		}
 		s.Changes = append(s.Changes, took.Seconds()*1e3)
-		time.Sleep(max(rest, took))
 	}
 	if last := len(s.Changes) - 1; last%2 == 0 {
-		if _, err := b.change(ctx, s, last/2, population.Open); err != nil {
+		if _, err := b.counted(ctx, s, last/2, population.Open); err != nil {
 			return err
 		}
-		time.Sleep(rest)
 	}
-	took, syncs, err := b.syncs(ctx, s)
-	s.Syncs = 1e3 * (took - seconds) / (syncs - count)
-	if err == nil && s.who.Key == oursIPVS {
-		s.Messages, err = b.messages(ctx, s)
+	if s.who.Key != oursIPVS {
+		return nil
 	}
+	var err error
+	s.Messages, err = b.messages(ctx, s)
 	return err
+}
+
+// counted is a change with a pause, after which it takes down what the proxy says of its syncs.
+func (b *bench) counted(ctx context.Context, s *testNode, i int, to population.State) (took time.Duration, err error) {
+	before, err := b.word(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	if took, err = b.change(ctx, s, i, to); err != nil {
+		return 0, err
+	}
+	if err := sleep(ctx, max(rest, took)); err != nil {
+		return 0, err
+	}
+	after, err := b.word(ctx, s)
+	if n := after.synced - before.synced; n > 0 {
+		s.Syncs = append(s.Syncs, 1e3*(after.syncing-before.syncing)/n)
+		s.InMaps = append(s.InMaps, 1e3*(after.mapping-before.mapping)/n)
+	}
+	return took, err
 }
 
 // messages is how many ours sent to IPVS for the last change.

@@ -136,14 +136,13 @@ type Options struct {
 	// Footprint looks at what the proxies have in the kernel.
 	Footprint bool
 
-	// Requests are answered on one connection in each of the Rounds, and a fifth each on its own.
-	Requests int
+	// Requests are answered on one connection in each of the RateRounds, and a fifth each on its own.
+	// Many short rounds tell more than few long ones: the machine's pace moves meanwhile.
+	Requests, RateRounds int
 	// Tracked is how many connections to make to see how many of them the kernel tracks.
 	Tracked int
 
-	// The rest is for an Extreme. All are tried with Anyway Services, whatever their Most.
-	Anyway int
-	// Sticky gives all Services session affinity.
+	// The rest is for an Extreme. Sticky gives all Services session affinity.
 	Sticky bool
 	// Restart kills a proxy that is ready, and starts it again.
 	Restart bool

@@ -29,7 +29,7 @@ func (b *bench) exchanges(ctx context.Context, c *Case, all []*testNode) (err er
 			return err
 		}
 	}
-	return b.takeTurns(ctx, all, b.exchange)
+	return b.takeTurns(ctx, b.RateRounds, all, b.exchange)
 }
 
 // exchange counts requests to Services, where they are served, and to other addresses.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
@@ -23,7 +24,7 @@ type Extreme struct {
 var Extremes = []Extreme{
 	{
 		"proxy-sizes",
-		Options{Sizes: []int{10_000, 30_000, 100_000}, Anyway: 100_000, Scale: population.More, Changes: 3, Compare: true, Timeout: 2 * time.Minute},
+		Options{Sizes: []int{10_000, 30_000}, Scale: population.More, Changes: 3, Compare: true, Timeout: 2 * time.Minute},
 		Options{Sizes: []int{1_000}, Scale: population.More, Changes: 1, Compare: true, Timeout: time.Minute},
 		func(r Result) []report.Table {
 			return []report.Table{r.compare(coldStart, (*Figures).cold), r.memory(), r.steps("3 endpoints, one more and one less"), r.comparisons()}
@@ -59,14 +60,18 @@ var Extremes = []Extreme{
 	},
 	{
 		"proxy-socketlb",
-		socketOptions([]int{10_000, 100_000}, []int{1_000}, 60, 10_000),
+		socketOptions([]int{10_000}, []int{1_000}, 60, 10_000),
 		socketOptions([]int{1_000}, []int{100}, 4, 1_000),
 		func(r Result) []report.Table {
-			return []report.Table{
-				r.compare(coldStart, (*Figures).cold), r.compare("one EndpointSlice change to rules, ms", (*Figures).change), r.ownWords(),
-				r.direct(), r.rates(), r.tracked(), r.translation(), r.memory(),
-			}
+			changes := []report.Table{r.compare(coldStart, (*Figures).cold), r.compare("one EndpointSlice change to rules, ms", (*Figures).change), r.ownWords()}
+			return slices.Concat(changes, r.atConnect(), []report.Table{r.translation(), r.memory()})
 		},
+	},
+	{
+		"proxy-large",
+		largeOptions(socketOptions([]int{100_000}, nil, 40, 10_000), 3*time.Minute),
+		largeOptions(socketOptions([]int{1_000}, nil, 4, 1_000), time.Minute),
+		func(r Result) []report.Table { return slices.Concat(r.atOnce(), r.atConnect()) },
 	},
 }
 
@@ -74,8 +79,14 @@ var Extremes = []Extreme{
 func socketOptions(sizes, sizesV6 []int, rounds, tracked int) Options {
 	return Options{
 		Sizes: sizes, SizesV6: sizesV6, Proxies: []string{oursNative, oursSocket, theirsNFTable}, Timeout: 4 * time.Minute, Changes: 7,
-		Rounds: rounds, Count: 500, Requests: 5_000, Tracked: tracked,
+		Rounds: rounds, Count: 500, Requests: 1_000, RateRounds: 5 * rounds, Tracked: tracked,
 	}
+}
+
+// largeOptions are about one large cluster, with the kube-proxy that is ready there first.
+func largeOptions(o Options, timeout time.Duration) Options {
+	o.Proxies, o.Timeout, o.Compare = []string{oursNative, oursSocket, theirsLegacy}, timeout, true
+	return o
 }
 
 // Run measures it, as root. Without proxies, it measures its own, or those that come to an end in
@@ -117,10 +128,12 @@ func (r ExtremeResult) Notes() []string {
 	var n notes
 	r.each(func(c *Case, who Contender, f *Figures) {
 		native := who.Key == oursNative
-		switch o := r.Options; {
-		case !who.Ours:
-		case o.Requests > 0 && who.Socket:
+		o := r.Options
+		if o.Requests > 0 && who.Socket {
 			n.socket(c)
+		}
+		switch {
+		case !who.Ours:
 		case o.Compare:
 			n.meanwhile(c, who, f.Same.Change.Took)
 			n.meanwhile(c, who, f.Drifted.Change.Took)
@@ -147,12 +160,12 @@ func (n *notes) meanwhile(c *Case, who Contender, took stats.Sample) {
 }
 
 func (r Result) memory() report.Table {
-	table := report.Table{Header: []string{"memory after the changes", "proxy", "RSS, MiB", ": ours", "at most until then, MiB", ": ours"}}
+	table := report.Table{Header: []string{"memory after the changes", "proxy", "RSS, MiB", ": ours", "at most until then, MiB", ": ours", "heap in use, MiB", ": ours"}}
 	r.each(func(c *Case, who Contender, f *Figures) {
 		if f.Peak > 0 {
 			ours := c.of(who.Peer)
 			table.Add(c.Shape.String(), who.Name, stats.MiB(f.RSS), ratio(float64(f.RSS), float64(ours.RSS)),
-				stats.MiB(f.Peak), ratio(float64(f.Peak), float64(ours.Peak)))
+				stats.MiB(f.Peak), ratio(float64(f.Peak), float64(ours.Peak)), stats.MiB(f.Live), ratio(float64(f.Live), float64(ours.Live)))
 		}
 	})
 	return table

@@ -21,13 +21,14 @@ func extreme(name string) ExtremeResult {
 		return Steps{Took: stats.Sample{took}, Syncs: stats.Sample{sync}, Written: stats.Sample{written}}
 	}
 	ours := &Figures{
-		Cold: 2 * time.Second, Restart: time.Second, More: one(1, 0.5, 4), Less: one(2, 0.5, 5), RSS: 10 << 20, Peak: 20 << 20,
+		Cold: 2 * time.Second, Restart: time.Second, More: one(1, 0.5, 4), Less: one(2, 0.5, 5), RSS: 10 << 20, Peak: 20 << 20, Live: 5 << 20,
+		Changes: stats.Sample{3, 4, 5}, Syncs: stats.Sample{1, 2, 9}, Translation: Translation{Maps: 1 << 20},
 		Same:    Comparison{5 * time.Second, 4 * time.Second, one(3, 1, 4)},
 		Drifted: Comparison{6 * time.Second, 5 * time.Second, one(100, 1, 4)},
 		Left:    Left{Steps: one(8, 7, 2), Clients: 50_000}, Busy: flat(20),
 	}
 	theirs := &Figures{
-		Cold: 20 * time.Second, Late: 4 * time.Minute, More: Steps{Took: stats.Sample{100}, Syncs: stats.Sample{90}}, RSS: 20 << 20, Peak: 60 << 20,
+		Cold: 20 * time.Second, Late: 4 * time.Minute, More: Steps{Took: stats.Sample{100}, Syncs: stats.Sample{90}}, RSS: 20 << 20, Peak: 60 << 20, Live: 15 << 20,
 		Left: Left{Steps: one(80, 70, 2), Clients: 50_000, After: 7, Last: time.Second}, Busy: flat(40), Failed: 100,
 	}
 	o := e.full
@@ -43,7 +44,7 @@ func TestTablesOfExtremes(t *testing.T) {
 	for name, want := range map[string]map[string][]string{
 		"proxy-sizes": {
 			coldStart:                  {shape + " | not within 4 min |  | 2.00 | 20.0 | 10.0x"},
-			"memory after the changes": {shape + " | ours, nftables | 10.0 |  | 20.0 | ", shape + " | kube-proxy nftables | 20.0 | 2.00x | 60.0 | 3.00x"},
+			"memory after the changes": {shape + " | ours, nftables | 10.0 |  | 20.0 |  | 5.00 | ", shape + " | kube-proxy nftables | 20.0 | 2.00x | 60.0 | 3.00x | 15.0 | 3.00x"},
 			"3 endpoints, one more and one less": {
 				shape + " | ours, nftables | 1.00 |  | 0.50 | 4.00 | 2.00 |  | 0.50 | 5.00",
 				shape + " | kube-proxy nftables | 100 | 100x | 90.0 | - | - |  | - | -",
@@ -52,6 +53,21 @@ func TestTablesOfExtremes(t *testing.T) {
 				shape + " | ours, nftables | nothing | 5.00 | 4.00 | 3.00", shape + " | ours, nftables | one element more | 6.00 | 5.00 | 100",
 			},
 		},
+		"proxy-large": {shape: {
+			"Cold start, s | not within 4 min | 2.00 | 20.0",
+			"One change of an EndpointSlice, median, ms |  | 4.00 | ",
+			"Sync of it, as the proxy counts it, ms |  | 2.00 | ",
+			"All compared with the kernel, s | - | 5.00 | -",
+			"The same, processor time, s | - | 4.00 | -",
+			"A change meanwhile, ms | - | 3.00 | -",
+			"All compared, one element differs, s | - | 6.00 | -",
+			"The same, processor time, s | - | 5.00 | -",
+			"A change meanwhile, ms | - | 100 | -",
+			"Memory (RSS), MiB | - | 10.0 | 20.0",
+			"At most until then, MiB | - | 20.0 | 60.0",
+			"Heap in use after a collection, MiB | - | 5.00 | 15.0",
+			"BPF maps in the kernel, MiB | - | 1.00 | -",
+		}, "sync of one change, ms": {shape + " | ours, nftables | 2.00 | 9.00"}},
 		"proxy-affinity": {
 			coldStart:             {shape + " | not within 4 min |  | 2.00 | 20.0 | 10.0x"},
 			"restart to rules, s": {shape + " |  |  | 1.00 | not within 4 min | > 240x"},
@@ -90,6 +106,11 @@ func TestNotesOfExtremes(t *testing.T) {
 	}{
 		"proxy-sizes": {
 			func(f *Figures) { f.Drifted.Change.Took[0] = 101 },
+			[]string{"10,000 x 3: ours, nftables has a change within 100 ms while it compares (3.00).", "10,000 x 3: ours, nftables has a change within 100 ms while it compares (100)."},
+			[]string{"10,000 x 3: ours, nftables has a change within 100 ms while it compares (101)."},
+		},
+		"proxy-large": {
+			func(f *Figures) { f.Same.Change.Took[0] = 101 },
 			[]string{"10,000 x 3: ours, nftables has a change within 100 ms while it compares (3.00).", "10,000 x 3: ours, nftables has a change within 100 ms while it compares (100)."},
 			[]string{"10,000 x 3: ours, nftables has a change within 100 ms while it compares (101)."},
 		},

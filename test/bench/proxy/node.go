@@ -43,6 +43,7 @@ type proxyProcess interface {
 	RSS() (int64, error)
 	PeakRSS() (int64, error)
 	LogTail(lines int) string
+	Get(ctx context.Context, path string) (string, error)
 	Metrics(ctx context.Context) (framework.Metrics, error)
 }
 

@@ -54,9 +54,8 @@ type Figures struct {
 	// Cold is from start until all is in the kernel, Restart the same with a first process's rules.
 	Cold, Restart time.Duration
 	// Changes are milliseconds from the API server's answer to the rules, Syncs what the proxy itself
-	// says its syncs took, on average.
-	Changes stats.Sample
-	Syncs   float64
+	// says its syncs of each took, and InMaps what the maps of connect() took of them.
+	Changes, Syncs, InMaps stats.Sample
 
 	// Messages are those to IPVS for the last change, of ours.
 	Messages int
@@ -88,8 +87,9 @@ type Figures struct {
 
 	// More and Less are changes by one endpoint more and one less.
 	More, Less Steps
-	// Peak is the most memory that it had until the end of the changes, in bytes, as RSS.
-	Peak int64
+	// Peak is the most memory that it had until the end of the changes, in bytes, as RSS. Live is what
+	// its heap has in use after a collection.
+	Peak, Live int64
 	// Same and Drifted are comparisons of all with the kernel, after another program wrote
 	// elsewhere and after it added an element of its own to a set of ours.
 	Same, Drifted Comparison
@@ -132,5 +132,5 @@ func (c *Case) of(key string) *Figures {
 // String is a line for the progress.
 func (f *Figures) String() string {
 	return fmt.Sprintf("cold %s s, change %s ms (itself: %s), %d rules, %d chains",
-		f.cold(), f.change(), stats.Number(f.Syncs), f.Footprint.Rules, f.Footprint.Chains)
+		f.cold(), f.change(), stats.Number(f.Syncs.Median()), f.Footprint.Rules, f.Footprint.Chains)
 }

@@ -205,7 +205,7 @@ func (b *bench) start(ctx context.Context, c *Case) (nodes []*testNode, err erro
 	for _, who := range b.contenders {
 		f := &Figures{}
 		c.Figures[who.Key] = f
-		if n := c.Shape.Services; who.Most > 0 && n > who.Most && n != b.Anyway {
+		if n := c.Shape.Services; who.Most > 0 && n > who.Most {
 			f.Absent = "left out"
 			continue
 		}

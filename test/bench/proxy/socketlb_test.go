@@ -19,7 +19,7 @@ func translated() ExtremeResult {
 	rates := func(n float64) Rates { return Rates{stats.Sample{n, n}, stats.Sample{n / 10, n / 10}} }
 	of := func(service, other, rate float64, t Tracked) *Figures {
 		return &Figures{
-			Cold: time.Second, Syncs: 1, Service: flat(service), Other: flat(other), ToService: rates(rate), ToOther: rates(1000), Tracked: t,
+			Cold: time.Second, Syncs: stats.Sample{1, 0.5, 9}, InMaps: stats.Sample{0.4, 0.1, 0.2}, Service: flat(service), Other: flat(other), ToService: rates(rate), ToOther: rates(1000), Tracked: t,
 		}
 	}
 	ours := of(12, 11.5, 990, Tracked{10_000, 10_000, 10_000, 0})
@@ -53,9 +53,12 @@ func TestTablesOfWhatIsTranslatedAtConnect(t *testing.T) {
 			shape + " | no rule | 10,000 |  |  | 0",
 		},
 		"translated at connect()": {shape + " | ours, nftables with socketLB | 32.0 | 300 | 80.0"},
+		"sync of one change, ms": {
+			shape + " | ours, nftables | 1.00 | 9.00", shape + " | ours, nftables with socketLB | 1.00 | 9.00 | 0.20 | 0.40 | 20.0 %",
+		},
 	}
 	got := map[string][]string{}
-	for _, table := range []report.Table{r.direct(), r.rates(), r.tracked(), r.translation()} {
+	for _, table := range []report.Table{r.direct(), r.rates(), r.tracked(), r.translation(), r.parts()} {
 		for _, row := range table.Rows {
 			got[table.Header[0]] = append(got[table.Header[0]], strings.Join(row, " | "))
 		}
@@ -101,7 +104,7 @@ func TestNotesOfWhatIsTranslatedAtConnect(t *testing.T) {
 		"rules translate": {func(f *Figures) { f.Tracked.Translated = 1 }, []string{
 			": as many tracked connections as of direct ones, none of them translated (10,000 and 10,000).",
 		}},
-		"slow changes": {func(f *Figures) { f.Syncs = 1.5 }, []string{": a sync of one change within 1 ms (1.50)."}},
+		"slow changes": {func(f *Figures) { f.Syncs = stats.Sample{1.5} }, []string{": a sync of one change within 1 ms (1.50)."}},
 	} {
 		r := translated()
 		tc.spoil(r.Cases[0].Figures[oursSocket])

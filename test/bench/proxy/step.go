@@ -24,7 +24,7 @@ type Steps struct {
 }
 
 // word is what a proxy has said until now.
-type word struct{ programming, programmed, syncing, synced, written float64 }
+type word struct{ programming, programmed, syncing, synced, mapping, written float64 }
 
 func (b *bench) word(ctx context.Context, s *testNode) (w word, err error) {
 	metrics, err := s.proxy.Metrics(ctx)
@@ -34,6 +34,7 @@ func (b *bench) word(ctx context.Context, s *testNode) (w word, err error) {
 	for name, into := range map[string]*float64{
 		"network_programming_duration_seconds_sum": &w.programming, "network_programming_duration_seconds_count": &w.programmed,
 		"sync_proxy_rules_duration_seconds_sum": &w.syncing, "sync_proxy_rules_duration_seconds_count": &w.synced,
+		"socketlb_sync_seconds_total":    &w.mapping,
 		"sync_proxy_rules_iptables_last": &w.written,
 	} {
 		*into, _ = metrics.Value(s.who.metric(name), "ip_family", b.family.String())
@@ -180,13 +181,23 @@ func (l *Left) count(calls []call, end time.Time, gone netip.AddrPort) {
 	}
 }
 
-// memory looks at how much a proxy has and had that is not watched doing nothing later.
-func (b *bench) memory(_ context.Context, s *testNode) (err error) {
+// memory looks at how much a proxy has and had that is not watched doing nothing later, and what of
+// it is in use: the rest is garbage, and room for it.
+func (b *bench) memory(ctx context.Context, s *testNode) (err error) {
 	if b.Quiet > 0 {
 		return nil
 	}
-	if s.RSS, err = s.proxy.RSS(); err == nil {
-		s.Peak, err = s.proxy.PeakRSS()
+	if s.RSS, err = s.proxy.RSS(); err != nil {
+		return err
 	}
+	if s.Peak, err = s.proxy.PeakRSS(); err != nil {
+		return err
+	}
+	if _, err := s.proxy.Get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
+		return fmt.Errorf("having %s collect its garbage: %w", s.who.Name, err)
+	}
+	metrics, err := s.proxy.Metrics(ctx)
+	live, _ := metrics.Value("go_memstats_heap_alloc_bytes")
+	s.Live = int64(live)
 	return err
 }

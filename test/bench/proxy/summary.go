@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
@@ -25,9 +26,54 @@ var summarized = []figure{
 		}
 		return reading{value: more(f.Service, c.Bare.Service, 0.5), known: true}
 	}},
-	{"memory", "Memory (RSS)", "MiB", func(_ *Case, f *Figures) reading {
-		return reading{value: float64(f.RSS) / (1 << 20), known: f.RSS > 0, words: "-"}
-	}},
+	{"memory", "Memory (RSS)", "MiB", func(_ *Case, f *Figures) reading { return mebibytes(f.RSS) }},
+}
+
+// once are figures of one large cluster.
+var once = []figure{
+	{title: "Cold start", unit: "s", of: func(_ *Case, f *Figures) reading { return f.cold() }},
+	{title: "One change of an EndpointSlice, median", unit: "ms", of: func(_ *Case, f *Figures) reading { return f.change() }},
+	{title: "Sync of it, as the proxy counts it", unit: "ms", of: func(_ *Case, f *Figures) reading { return f.sync() }},
+	{title: "All compared with the kernel", unit: "s", of: func(_ *Case, f *Figures) reading { return seconds(f.Same.Took) }},
+	{title: "The same, processor time", unit: "s", of: func(_ *Case, f *Figures) reading { return seconds(f.Same.CPU) }},
+	{title: "A change meanwhile", unit: "ms", of: func(_ *Case, f *Figures) reading { return first(f.Same.Change.Took) }},
+	{title: "All compared, one element differs", unit: "s", of: func(_ *Case, f *Figures) reading { return seconds(f.Drifted.Took) }},
+	{title: "The same, processor time", unit: "s", of: func(_ *Case, f *Figures) reading { return seconds(f.Drifted.CPU) }},
+	{title: "A change meanwhile", unit: "ms", of: func(_ *Case, f *Figures) reading { return first(f.Drifted.Change.Took) }},
+	{title: "Memory (RSS)", unit: "MiB", of: func(_ *Case, f *Figures) reading { return mebibytes(f.RSS) }},
+	{title: "At most until then", unit: "MiB", of: func(_ *Case, f *Figures) reading { return mebibytes(f.Peak) }},
+	{title: "Heap in use after a collection", unit: "MiB", of: func(_ *Case, f *Figures) reading { return mebibytes(f.Live) }},
+	{title: "BPF maps in the kernel", unit: "MiB", of: func(_ *Case, f *Figures) reading { return mebibytes(f.Translation.Maps) }},
+}
+
+func seconds(d time.Duration) reading { return reading{value: d.Seconds(), known: d > 0, words: "-"} }
+
+func first(s stats.Sample) reading {
+	return reading{value: s.Median(), known: len(s) > 0, words: "-"}
+}
+
+func mebibytes(n int64) reading {
+	return reading{value: float64(n) / (1 << 20), known: n > 0, words: "-"}
+}
+
+// atOnce has a table for each cluster: a row for each figure, and a column for each proxy.
+func (r Result) atOnce() (all []report.Table) {
+	for i := range r.Cases {
+		c := &r.Cases[i]
+		table := report.Table{Header: []string{c.Shape.String()}}
+		for _, who := range r.contenders() {
+			table.Header = append(table.Header, who.Name)
+		}
+		for _, x := range once {
+			row := []string{x.title + ", " + x.unit}
+			for _, who := range r.contenders() {
+				row = append(row, x.of(c, c.of(who.Key)).String())
+			}
+			table.Add(row...)
+		}
+		all = append(all, table)
+	}
+	return all
 }
 
 // Summary is what ours takes in its peer's largest clusters, and how many times as much the peer.

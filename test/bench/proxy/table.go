@@ -125,11 +125,39 @@ func (r Result) each(do func(c *Case, who Contender, f *Figures)) {
 	}
 }
 
-// ownWords shows what the proxies say that a sync of a change takes.
+// sync is what the proxy says that a sync of a change takes, in milliseconds.
+func (f *Figures) sync() reading {
+	return reading{value: f.Syncs.Median(), known: len(f.Syncs) > 0, words: f.Absent}
+}
+
+// ownWords shows it.
 func (r Result) ownWords() report.Table {
-	return r.compare("the same, sync as the proxy itself counts it, ms", func(f *Figures) reading {
-		return reading{value: f.Syncs, known: f.Syncs > 0, words: f.Absent}
+	return r.compare("the same, sync as the proxy itself counts it, ms", (*Figures).sync)
+}
+
+// atConnect is about what is translated there, beside what is not.
+func (r Result) atConnect() []report.Table {
+	return []report.Table{r.parts(), r.direct(), r.rates(), r.tracked()}
+}
+
+// parts shows what the maps of connect() take of a sync, and rules.
+func (r Result) parts() report.Table {
+	table := report.Table{Header: []string{"sync of one change, ms", "proxy", "whole: median", "longest", "maps: median", "longest", "share of the whole"}}
+	r.each(func(c *Case, who Contender, f *Figures) {
+		if !who.Ours || len(f.Syncs) == 0 {
+			return
+		}
+		row := append([]string{c.Shape.String(), who.Name}, middleAndMost(f.Syncs)...)
+		if who.Socket {
+			row = append(append(row, middleAndMost(f.InMaps)...), percent(f.InMaps.Median()/f.Syncs.Median()))
+		}
+		table.Add(row...)
 	})
+	return table
+}
+
+func middleAndMost(s stats.Sample) []string {
+	return []string{stats.Number(s.Median()), stats.Number(s.Quantile(1))}
 }
 
 // latency has a row for each proxy in each cluster, after one for each way to do without.

@@ -24,7 +24,7 @@ func flat(micros float64) stats.Sample {
 // figures of a proxy with these seconds, milliseconds and microseconds.
 func figures(cold time.Duration, change, service, other float64) *Figures {
 	return &Figures{
-		Cold: cold, Changes: stats.Sample{change, change, 10 * change}, Syncs: change, Service: flat(service), Other: flat(other),
+		Cold: cold, Changes: stats.Sample{change, change, 10 * change}, Syncs: stats.Sample{change}, Service: flat(service), Other: flat(other),
 		Quiet: true, RSS: 100 << 20, CPU: 300 * time.Millisecond, Busy: flat(service + 10), Footprint: Footprint{1, 2, 3, 4000},
 	}
 }

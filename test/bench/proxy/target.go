@@ -213,7 +213,7 @@ func (n *notes) socket(c *Case) {
 	t := f.Tracked
 	n.add(t.Service <= t.Other && t.Translated == 0, stats.Count(t.Service)+" and "+stats.Count(t.Other),
 		"%s: as many tracked connections as of direct ones, none of them translated", name)
-	n.add(f.Syncs <= mostSocketSync, stats.Number(f.Syncs), "%s: a sync of one change within %d ms", name, mostSocketSync)
+	n.add(f.Syncs.Median() <= mostSocketSync, stats.Number(f.Syncs.Median()), "%s: a sync of one change within %d ms", name, mostSocketSync)
 }
 
 // growth compares a large cluster with a small one.

@@ -30,7 +30,7 @@ func (b *bench) connections(ctx context.Context, c *Case, nodes []*testNode) (er
 			return err
 		}
 	}
-	if err := b.takeTurns(ctx, slices.Concat(bare, nodes), b.time); err != nil {
+	if err := b.takeTurns(ctx, b.Rounds, slices.Concat(bare, nodes), b.time); err != nil {
 		return err
 	}
 	c.Bare = Bare{
@@ -47,8 +47,8 @@ func (b *bench) connections(ctx context.Context, c *Case, nodes []*testNode) (er
 }
 
 // takeTurns begins each round with another one. What a first round, 0, warms up is not counted.
-func (b *bench) takeTurns(ctx context.Context, all []*testNode, turn func(s *testNode, round int) error) error {
-	for round := range b.Rounds + 1 {
+func (b *bench) takeTurns(ctx context.Context, rounds int, all []*testNode, turn func(s *testNode, round int) error) error {
+	for round := range rounds + 1 {
 		for i := range all {
 			s := all[(round+i)%len(all)]
 			if err := errors.Join(turn(s, round), ctx.Err()); err != nil {
