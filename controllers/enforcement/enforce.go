@@ -15,11 +15,16 @@ import (
 // the objects in turn do it no faster, either.
 const together = 500 * time.Millisecond
 
+// settle is how long a new binding may wait for API servers to take it up: they look for changed
+// bindings once a second (policyRefreshInterval in k8s.io/apiserver), and compile expressions then.
+// What the ConfigMap of a binding says they read at once.
+const settle = 1500 * time.Millisecond
+
 // enforcing is how the API server was told. Zero: not at all. It is safe for concurrent use.
 type enforcing struct {
 	mu sync.Mutex
-	// written is when an object was last written or deleted.
-	written time.Time
+	// written is when an object was last written or deleted, bound when the binding was written.
+	written, bound time.Time
 	// rules are what the API server enforces, nil at first; leftOut are policies that had no room.
 	rules   *steering.Compiled
 	leftOut []string
@@ -42,7 +47,7 @@ func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 		for _, one := range due {
-			r.enforcing.wrote(r.Clock.Now())
+			r.enforcing.wrote(one, r.Clock.Now())
 			if err = carryOut(ctx, r.Client, one, want.Data, r.Namespace); err != nil {
 				break
 			}
@@ -59,10 +64,20 @@ func (e *enforcing) wait(now time.Time) time.Duration {
 	return max(0, together-now.Sub(e.written))
 }
 
-func (e *enforcing) wrote(now time.Time) {
+// settles returns how long to wait until API servers go by the binding.
+func (e *enforcing) settles(now time.Time) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return max(0, settle-now.Sub(e.bound))
+}
+
+func (e *enforcing) wrote(one write, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.written = now
+	if one == writeBinding {
+		e.bound = now
+	}
 }
 
 // note keeps what has become of the objects, and returns the policies of which something else is to

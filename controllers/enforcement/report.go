@@ -83,9 +83,13 @@ func (r *Reconciler) report(ctx context.Context, name string) (reconcile.Result,
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o); err != nil || p == nil || p.UID != o.UID {
 		return reconcile.Result{}, client.IgnoreNotFound(err) // the change of policies that tells of it wakes us
 	}
+	state := r.enforcing.state(p)
+	if wait := r.enforcing.settles(r.Clock.Now()); wait > 0 && p.EnforcedByAPIServer() && state.condition().Status == metav1.ConditionTrue {
+		return reconcile.Result{RequeueAfter: wait}, nil // it is about to be true
+	}
 	n, first := r.violations.of(name)
 	mine := conditions.Pick(o.Status.Conditions, v1alpha1.PolicyEnforced, v1alpha1.PolicyViolated)
-	want := conditions.Dated(mine, conditionsOf(p, r.enforcing.state(p), n, first), r.Clock.Now())
+	want := conditions.Dated(mine, conditionsOf(p, state, n, first), r.Clock.Now())
 	if equality.Semantic.DeepEqual(mine, want) {
 		return reconcile.Result{}, nil
 	}

@@ -114,12 +114,30 @@ func TestWritesAreGathered(t *testing.T) {
 	if wait := e.wait(begin); wait != 0 {
 		t.Errorf("the first waits %v", wait)
 	}
-	e.wrote(begin)
+	e.wrote(writeData, begin)
 	if wait := e.wait(begin.Add(together / 4)); wait != 3*together/4 {
 		t.Errorf("the second waits %v", wait)
 	}
 	if wait := e.wait(begin.Add(time.Hour)); wait != 0 {
 		t.Errorf("the third waits %v", wait)
+	}
+}
+
+// API servers take up a new binding within a second, and what its ConfigMap says at once.
+func TestOnlyANewBindingSettles(t *testing.T) {
+	var e enforcing
+	begin := time.Unix(1000, 0)
+	e.wrote(writeData, begin)
+	if wait := e.settles(begin); wait != 0 {
+		t.Errorf("data settle for %v", wait)
+	}
+	e.wrote(writeBinding, begin)
+	e.wrote(writeData, begin.Add(settle/3))
+	if wait := e.settles(begin.Add(settle / 3)); wait != settle-settle/3 {
+		t.Errorf("a binding settles for %v more", wait)
+	}
+	if wait := e.settles(begin.Add(settle)); wait != 0 {
+		t.Errorf("it still settles for %v", wait)
 	}
 }
 

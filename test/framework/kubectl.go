@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -55,8 +56,10 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	}
 	content.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	content.CurrentContext = name
-	if err := clientcmd.WriteToFile(*content, path); err != nil {
+	// A program that was started with the path a moment ago must not read half of the same again.
+	fresh := fmt.Sprintf("%s.%x", path, rand.Uint64())
+	if err := clientcmd.WriteToFile(*content, fresh); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
-	return nil
+	return os.Rename(fresh, path)
 }

@@ -27,6 +27,9 @@ func (c *Cluster) AddReplicas(ctx context.Context, n int, args ...string) (added
 	}
 	if n > 0 {
 		DeferCleanup(func() { stop(added) }) // comes before the end of each
+		for _, replica := range added {
+			Expect(replica.WaitReady(ctx)).To(Succeed()) // one that ended at once is no fewer
+		}
 		c.WaitServing(ctx)
 	}
 	return added
