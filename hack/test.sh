@@ -11,7 +11,7 @@
 #   version  the suites of test/versions on the Kubernetes that CLUSTERIP_KUBERNETES names, without what is labelled soak, and with the label 1.32 there and only there
 #   unit  of core, the packages without Ginkgo
 # SEED repeats an order and what happens at random, TIMEOUT bounds one package, PARALLEL how many run side by side. FOCUS leaves those specs whose texts
-# match, FLAGS are further flags of the test programs. Packages that are named are the only ones that run.
+# match, FILTER replaces the labels, FLAGS are further flags of the test programs. Packages that are named are the only ones that run.
 # The times of all specs are left in bin/ci/report.json, those of version in bin/versions; REPORT names a file for another copy.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -118,6 +118,7 @@ core) mapfile -t list < <(suites; packages unit | cut -d' ' -f1 | grep -vE '/tes
 unit) mapfile -t list < <(packages unit | cut -d' ' -f1 | grep -vE '/test/bench|/config/prometheus$') ;;
 esac
 [ $# = 0 ] || mapfile -t list < <(go list "$@")
+filter=${FILTER:-$filter}
 short=true
 [[ $what != soak && $what != seeds ]] || short=false
 

@@ -36,15 +36,19 @@ func specs(name, proves string, packages ...string) slice {
 
 // only leaves those specs whose texts match a regular expression.
 func (s slice) only(focus string) slice {
-	s.focus, s.env = focus, append(s.env, "FOCUS="+focus)
+	s.focus = focus
+	return s.with("FOCUS=" + focus)
+}
+
+// with adds variables to the environment of the slice's command.
+func (s slice) with(env ...string) slice {
+	s.env = append(s.env, env...)
 	return s
 }
 
 // hour is a slice of test/integration/soak in which something random goes on for an hour.
 func hour(name, proves, focus string) slice {
-	s := specs(name, proves, "test/integration/soak").only(focus)
-	s.env = append(s.env, "FLAGS=-soak.duration=1h")
-	return s
+	return specs(name, proves, "test/integration/soak").only(focus).with("FLAGS=-soak.duration=1h")
 }
 
 // signetwork is a slice of Kubernetes' own specs beside one proxy, by the text of its entry.
@@ -82,6 +86,8 @@ func all() []slice {
 		specs("hostile-nodes", "hostile parties beside the agent", "test/e2e/hostile"),
 		specs("agent", "the agent under load, faults and bad input, as it follows the API server", "test/e2e/robustness", "test/e2e/badinput", "test/e2e/cleanup", "test/e2e/allocations", "test/integration/agentwatch"),
 		specs("flows", "the flow matrix with iptables-legacy, and with kube-proxy", "test/e2e/flows"),
+		specs("flows-socketlb", "the flow matrix with connections of pods translated at connect()", "test/e2e/flows").
+			with("CLUSTERIP_SOCKETLB=pods", "FILTER=!soak && !/ipvs/"),
 		specs("e2e-renumber", "renumbering under connections, with each proxy", "test/e2e/renumber"),
 		specs("nodes", "operator, agent and migration in pods, on nodes with containerd and kubelet", "test/e2e/nodes"),
 		signetwork("agent-iptables-nft", "with the agent and iptables-nft"),
