@@ -131,3 +131,44 @@ func (m Mover) release(ctx context.Context, h Held) error {
 	}
 	return fmt.Errorf("another client writes Service %s all the time", h.Item.Key())
 }
+
+// retire gives up an address that a second Service keeps, with that Service. LeftError: the first
+// one has it still, or is about to: the API server would delete the IPAddress of both.
+func (m Mover) retire(ctx context.Context, h Held) error {
+	ip, second, err := m.pair(ctx, h.Item, h.Address)
+	if err != nil || second == nil || second.UID != h.Second || !vouches(h.Item, ip, second) {
+		return err
+	}
+	switch s, err := m.service(ctx, h.Item); {
+	case err != nil:
+		return err
+	case handing(h.Item, h.Address, s):
+		return left("%s", unfinished(h.Item, h.Address))
+	}
+	if err := m.remove(ctx, second); err != nil {
+		return err
+	}
+	if err := m.end(ctx, h.Address); err != nil {
+		return err
+	}
+	return m.disown(ctx, h.Item)
+}
+
+// disown takes our field manager off a Service for which nothing is kept: its owner has its fields
+// again.
+func (m Mover) disown(ctx context.Context, i Item) error {
+	for range tries {
+		s, err := m.service(ctx, i)
+		if err != nil || s == nil || s.UID != i.UID || between(s) {
+			return err
+		}
+		next := released(s, nil)
+		if len(next.ManagedFields) == len(s.ManagedFields) {
+			return nil
+		}
+		if _, err := m.update(ctx, next); !errors.Is(err, batch.ErrMoved) {
+			return err
+		}
+	}
+	return fmt.Errorf("another client writes Service %s all the time", i.Key())
+}

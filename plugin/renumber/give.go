@@ -10,16 +10,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
-	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -151,10 +148,7 @@ func (m Mover) pair(ctx context.Context, i Item, a netip.Addr) (ip *networkingv1
 	if ip, err = m.ipAddress(ctx, a); err != nil {
 		return nil, nil, err
 	}
-	err = batch.Retry(ctx, func() error {
-		second, err = objects.Get(ctx, m.Client, secondName(i, a), &corev1.Service{})
-		return err
-	})
+	second, err = get(ctx, m, secondName(i, a), &corev1.Service{})
 	return ip, second, err
 }
 
@@ -172,8 +166,7 @@ func (m Mover) mark(ctx context.Context, i Item, ip *networkingv1.IPAddress, sec
 // free deletes an IPAddress whose address another Service of the same record is about to get. The
 // label tells the operator's webhook that this is no mistake.
 func (m Mover) free(ctx context.Context, ip *networkingv1.IPAddress) error {
-	next := ip.DeepCopy()
-	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerFormer })
+	next := unheld(ip)
 	if len(next.Finalizers) > 0 {
 		return left("the IPAddress of %s has finalizers of other programs (%.300s), so that it would not go when it is handed over", ip.Name, next.Finalizers)
 	}
@@ -181,8 +174,7 @@ func (m Mover) free(ctx context.Context, ip *networkingv1.IPAddress) error {
 	if err := m.patch(ctx, ip, next); err != nil || !ip.DeletionTimestamp.IsZero() {
 		return err
 	}
-	err := batch.Retry(ctx, func() error { return m.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID}) })
-	if err = objects.IgnoreGone(err); err != nil {
+	if err := m.delete(ctx, ip); err != nil {
 		return fmt.Errorf("deleting IPAddress %s: %w", ip.Name, err)
 	}
 	return nil
@@ -211,9 +203,7 @@ func (m Mover) renew(ctx context.Context, want *networkingv1.IPAddress) error {
 		case upstream.Service(ip) != upstream.Service(want):
 			return left("IPAddress %s is %s, and Service %s has the address: `kubectl clusterip check` says more", ip.Name, upstream.Describe(ip), upstream.Service(want))
 		case held(ip):
-			next := ip.DeepCopy()
-			next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerFormer })
-			err = m.patch(ctx, ip, next)
+			err = m.patch(ctx, ip, unheld(ip))
 		case !ip.DeletionTimestamp.IsZero():
 			err = batch.Sleep(ctx, askEvery/4)
 		case ip.Labels[v1alpha1.LabelPurpose] != want.Labels[v1alpha1.LabelPurpose]: // the API server's own repair has written it
@@ -228,89 +218,4 @@ func (m Mover) renew(ctx context.Context, want *networkingv1.IPAddress) error {
 		}
 	}
 	return fmt.Errorf("another client writes the IPAddress of %s all the time", want.Name)
-}
-
-// mostSlices is how many EndpointSlices of a Service are read. The controller writes one for each
-// hundred of endpoints; another client may write as many as it likes.
-const mostSlices = 100
-
-// endpointSlices lists those of a Service.
-func (m Mover) endpointSlices(ctx context.Context, of types.NamespacedName) ([]discoveryv1.EndpointSlice, error) {
-	list := &discoveryv1.EndpointSliceList{}
-	err := batch.Retry(ctx, func() error {
-		return m.Client.List(ctx, list, client.InNamespace(of.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: of.Name}, client.Limit(mostSlices))
-	})
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("listing the EndpointSlices of Service %s: %w", of, err)
-	case list.Continue != "":
-		return nil, left("Service %s has more than %d EndpointSlices: plan it with --keep=agent or --keep=externalIPs", of, mostSlices)
-	}
-	return list.Items, nil
-}
-
-// copySlices gives a second Service endpoints before there is one, those of now: copies that a run
-// which was killed has left may name pods that are gone.
-func (m Mover) copySlices(ctx context.Context, i Item, a netip.Addr) error {
-	first, err := m.endpointSlices(ctx, i.Key())
-	if err != nil {
-		return err
-	}
-	if name := handWritten(first); name != "" {
-		return left("EndpointSlice %s/%s is not written by the EndpointSlice controller, so that no second Service would have its endpoints", i.Namespace, name)
-	}
-	if err := m.dropCopies(ctx, i, a); err != nil {
-		return err
-	}
-	for _, c := range copiesFor(i, a, first) {
-		err := batch.Retry(ctx, func() error { return m.Client.Create(ctx, c, client.FieldOwner(v1alpha1.ManagerRenumbering)) })
-		if err != nil && !apierrors.IsAlreadyExists(err) { // an answer got lost, or a tenant has taken the name: the controller's own are waited for
-			return fmt.Errorf("creating EndpointSlice %s/%s: %w", c.Namespace, c.Name, err)
-		}
-	}
-	return nil
-}
-
-// slicesWithin is how long the EndpointSlice controller may take to see a new Service.
-const slicesWithin = 30 * time.Second
-
-// awaitSlices waits until the EndpointSlice controller has written those of a second Service, and
-// they are enough: from then on they follow the pods. Meanwhile proxies learn of the copies.
-func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr, enough func(netip.Addr, []discoveryv1.EndpointSlice, []discoveryv1.EndpointSlice) bool) error {
-	for begun := m.Clock.Now(); ; {
-		first, err := m.endpointSlices(ctx, i.Key())
-		if err != nil {
-			return err
-		}
-		second, err := m.endpointSlices(ctx, secondName(i, a))
-		switch {
-		case err != nil:
-			return err
-		case enough(a, first, second):
-			return nil
-		case m.Clock.Since(begun) > slicesWithin:
-			return left("the EndpointSlice controller (kube-controller-manager) has not written the endpoints of Service %s in %v", secondName(i, a), slicesWithin)
-		}
-		if err := batch.Sleep(ctx, askEvery); err != nil {
-			return err
-		}
-	}
-}
-
-// dropCopies deletes the copies for the second Service of an address.
-func (m Mover) dropCopies(ctx context.Context, i Item, a netip.Addr) error {
-	all, err := m.endpointSlices(ctx, secondName(i, a))
-	if err != nil {
-		return err
-	}
-	for n := range all {
-		if all[n].Labels[discoveryv1.LabelManagedBy] != v1alpha1.ManagerRenumbering {
-			continue
-		}
-		err := batch.Retry(ctx, func() error { return m.Client.Delete(ctx, &all[n], client.Preconditions{UID: &all[n].UID}) })
-		if err = objects.IgnoreGone(err); err != nil {
-			return fmt.Errorf("deleting EndpointSlice %s/%s: %w", all[n].Namespace, all[n].Name, err)
-		}
-	}
-	return nil
 }

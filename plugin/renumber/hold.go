@@ -51,9 +51,7 @@ func (m Mover) unhold(ctx context.Context, i Item, a netip.Addr) error {
 		if err != nil || ip == nil || !ofService(ip, i.Key()) || !held(ip) {
 			return err
 		}
-		next := ip.DeepCopy()
-		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerFormer })
-		switch err := m.patch(ctx, ip, next); {
+		switch err := m.patch(ctx, ip, unheld(ip)); {
 		case errors.Is(err, batch.ErrMoved):
 		case err == nil && upstream.ManagedByOperator(ip) && ip.DeletionTimestamp.IsZero():
 			return objects.IgnoreGone(m.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID}))
@@ -62,6 +60,13 @@ func (m Mover) unhold(ctx context.Context, i Item, a netip.Addr) error {
 		}
 	}
 	return fmt.Errorf("another client writes the IPAddress of %s all the time", a)
+}
+
+// unheld is an IPAddress without our finalizer.
+func unheld(ip *networkingv1.IPAddress) *networkingv1.IPAddress {
+	next := ip.DeepCopy()
+	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerFormer })
+	return next
 }
 
 // patch writes what is different, if the object still has the version that was read.

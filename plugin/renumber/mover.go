@@ -122,21 +122,28 @@ func finishing(ctx context.Context) context.Context {
 }
 
 // service reads a Service, nil if there is none.
-func (m Mover) service(ctx context.Context, i Item) (s *corev1.Service, err error) {
-	err = batch.Retry(ctx, func() error {
-		s, err = objects.Get(ctx, m.Client, i.Key(), &corev1.Service{})
-		return err
-	})
-	return s, err
+func (m Mover) service(ctx context.Context, i Item) (*corev1.Service, error) {
+	return get(ctx, m, i.Key(), &corev1.Service{})
 }
 
 // ipAddress reads an IPAddress, nil if there is none.
-func (m Mover) ipAddress(ctx context.Context, a netip.Addr) (ip *networkingv1.IPAddress, err error) {
+func (m Mover) ipAddress(ctx context.Context, a netip.Addr) (*networkingv1.IPAddress, error) {
+	return get(ctx, m, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
+}
+
+// get reads an object, nil if there is none.
+func get[T client.Object](ctx context.Context, m Mover, key types.NamespacedName, into T) (found T, err error) {
 	err = batch.Retry(ctx, func() error {
-		ip, err = objects.Get(ctx, m.Client, types.NamespacedName{Name: a.String()}, &networkingv1.IPAddress{})
+		found, err = objects.Get(ctx, m.Client, key, into)
 		return err
 	})
-	return ip, err
+	return found, err
+}
+
+// delete deletes an object, if it is still that one.
+func (m Mover) delete(ctx context.Context, o client.Object) error {
+	uid := o.GetUID()
+	return objects.IgnoreGone(batch.Retry(ctx, func() error { return m.Client.Delete(ctx, o, client.Preconditions{UID: &uid}) }))
 }
 
 // update writes a Service. The version guards what another client wrote: then it is batch.ErrMoved.

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
@@ -263,8 +262,7 @@ func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
 			s, err = m.update(ctx, withoutAddress(s))
 		}
 		if err == nil {
-			err = batch.Retry(ctx, func() error { return m.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID}) })
-			err = objects.IgnoreGone(err)
+			err = m.delete(ctx, s)
 		}
 		switch {
 		case errors.Is(err, batch.ErrMoved), apierrors.IsNotFound(err): // the next look tells
@@ -275,45 +273,4 @@ func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
 		}
 	}
 	return fmt.Errorf("another client writes Service %s all the time", nameOf(second))
-}
-
-// retire gives up an address that a second Service keeps, with that Service. LeftError: the first
-// one has it still, or is about to: the API server would delete the IPAddress of both.
-func (m Mover) retire(ctx context.Context, h Held) error {
-	ip, second, err := m.pair(ctx, h.Item, h.Address)
-	if err != nil || second == nil || second.UID != h.Second || !vouches(h.Item, ip, second) {
-		return err
-	}
-	switch s, err := m.service(ctx, h.Item); {
-	case err != nil:
-		return err
-	case handing(h.Item, h.Address, s):
-		return left("%s", unfinished(h.Item, h.Address))
-	}
-	if err := m.remove(ctx, second); err != nil {
-		return err
-	}
-	if err := m.end(ctx, h.Address); err != nil {
-		return err
-	}
-	return m.disown(ctx, h.Item)
-}
-
-// disown takes our field manager off a Service for which nothing is kept: its owner has its fields
-// again.
-func (m Mover) disown(ctx context.Context, i Item) error {
-	for range tries {
-		s, err := m.service(ctx, i)
-		if err != nil || s == nil || s.UID != i.UID || between(s) {
-			return err
-		}
-		next := released(s, nil)
-		if len(next.ManagedFields) == len(s.ManagedFields) {
-			return nil
-		}
-		if _, err := m.update(ctx, next); !errors.Is(err, batch.ErrMoved) {
-			return err
-		}
-	}
-	return fmt.Errorf("another client writes Service %s all the time", i.Key())
 }
