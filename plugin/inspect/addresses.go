@@ -90,11 +90,7 @@ func parseAddress(text string) (netip.Addr, error) {
 }
 
 func printAddresses(ctx context.Context, a *cli.Session, f filter, out cli.Output) error {
-	s, err := a.Open()
-	if err != nil {
-		return err
-	}
-	own, err := tenantOf(ctx, s, f.namespace)
+	s, own, err := openFor(ctx, a, f.namespace)
 	switch {
 	case err != nil:
 		return err

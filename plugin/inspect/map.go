@@ -113,11 +113,7 @@ func (c Chart) each() string {
 }
 
 func drawMap(ctx context.Context, a *cli.Session, what, file, format string) error {
-	s, err := a.Open()
-	if err != nil {
-		return err
-	}
-	own, err := tenantOf(ctx, s, a.Namespace())
+	s, own, err := openFor(ctx, a, a.Namespace())
 	if err != nil {
 		return err
 	}

@@ -37,11 +37,7 @@ type pastEvent struct {
 }
 
 func show(ctx context.Context, a *cli.Session, address netip.Addr, format string) error {
-	s, err := a.Open()
-	if err != nil {
-		return err
-	}
-	own, err := tenantOf(ctx, s, a.Namespace())
+	s, own, err := openFor(ctx, a, a.Namespace())
 	if err != nil {
 		return err
 	}

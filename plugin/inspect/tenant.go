@@ -34,6 +34,14 @@ func tenantOf(ctx context.Context, s *cli.Cluster, namespace string) (bool, erro
 	return !all, err
 }
 
+// openFor opens the cluster, and answers as tenantOf does.
+func openFor(ctx context.Context, a *cli.Session, namespace string) (s *cli.Cluster, own bool, err error) {
+	if s, err = a.Open(); err == nil {
+		own, err = tenantOf(ctx, s, namespace)
+	}
+	return s, own, err
+}
+
 // ownAddresses are the ClusterIPs of the Services of a namespace, in order.
 func ownAddresses(ctx context.Context, s *cli.Cluster, namespace string) ([]view.Address, error) {
 	list := &corev1.ServiceList{}
