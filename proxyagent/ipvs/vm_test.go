@@ -32,16 +32,7 @@ type fixture struct {
 func each(t *testing.T, run func(w *fixture)) {
 	for _, f := range network.Families {
 		t.Run(f.String(), func(t *testing.T) {
-			topology, err := network.New(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := topology.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			w := &fixture{Topology: topology, T: t, family: f}
+			w := &fixture{Topology: network.Lend(t), T: t, family: f}
 			w.open(Options{})
 			run(w)
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"testing"
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
@@ -38,6 +39,21 @@ func New(ctx context.Context) (*Topology, error) {
 		return nil, errors.Join(fmt.Errorf("making a network: %w", err), b.Close())
 	}
 	return b, nil
+}
+
+// Lend makes a Topology that ends with a test.
+func Lend(t testing.TB) *Topology {
+	t.Helper()
+	b, err := New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
 }
 
 func (b *Topology) build(ctx context.Context) error {

@@ -17,15 +17,7 @@ func TestASetGoesWhileRulesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
-	topology, err := network.New(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := topology.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	topology := network.Lend(t)
 	if _, err := Take(t.Context(), topology.Node); err != nil {
 		t.Error(err)
 	}
