@@ -20,30 +20,31 @@ func (p *Process) PeakRSS() (int64, error) {
 }
 
 func (p *Process) memory(of func(procfs.ProcStatus) uint64) (int64, error) {
-	proc, err := procfs.NewProc(p.Pid())
+	status, err := read(p, procfs.Proc.NewStatus)
 	if err != nil {
-		return 0, fmt.Errorf("reading the memory of %s: %w", p.name, err)
-	}
-	status, err := proc.NewStatus()
-	if err != nil {
-		return 0, fmt.Errorf("reading the memory of %s: %w", p.name, err)
+		return 0, err
 	}
 	bytes := of(status)
 	if bytes == 0 {
-		return 0, fmt.Errorf("reading the memory of %s: /proc knows none (has it ended?)", p.name)
+		return 0, fmt.Errorf("measuring %s: /proc knows no memory of it (has it ended?)", p.name)
 	}
 	return int64(bytes), nil
 }
 
 // CPUTime returns the processor time that the process has used since its start, user and kernel.
 func (p *Process) CPUTime() (time.Duration, error) {
+	stat, err := read(p, procfs.Proc.Stat)
+	return time.Duration(stat.CPUTime() * float64(time.Second)), err
+}
+
+// read reads a file of the process in /proc.
+func read[T any](p *Process, file func(procfs.Proc) (T, error)) (content T, err error) {
 	proc, err := procfs.NewProc(p.Pid())
-	if err != nil {
-		return 0, fmt.Errorf("reading the CPU time of %s: %w", p.name, err)
+	if err == nil {
+		content, err = file(proc)
 	}
-	stat, err := proc.Stat()
 	if err != nil {
-		return 0, fmt.Errorf("reading the CPU time of %s: %w", p.name, err)
+		return content, fmt.Errorf("measuring %s: %w", p.name, err)
 	}
-	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
+	return content, nil
 }
