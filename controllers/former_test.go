@@ -181,7 +181,7 @@ func isGuarded(ctx context.Context, address string) {
 	GinkgoHelper()
 	ip := ipAddress(ctx, address)
 	Expect(admin.Delete(ctx, ip)).To(MatchError(ContainSubstring("`kubectl clusterip renumber` releases it")))
-	Expect(patchIP(ctx, ip, letsGo(ip))).To(MatchError(ContainSubstring("`kubectl clusterip renumber` releases it")))
+	Expect(patchIP(ctx, ip, map[string]any{"uid": ip.UID, "$deleteFromPrimitiveList/finalizers": []string{v1alpha1.FinalizerFormer}})).To(MatchError(ContainSubstring("`kubectl clusterip renumber` releases it")))
 	Expect(patchIP(ctx, ip, map[string]any{"labels": map[string]any{networkingv1.LabelManagedBy: "x"}})).To(MatchError(ContainSubstring("is held for Service default/former")))
 }
 

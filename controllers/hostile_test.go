@@ -8,9 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -24,14 +22,10 @@ var _ = Describe("What a tenant sends", Ordered, func() {
 	// close gives the ranges to Services with a label.
 	BeforeAll(func(ctx SpecContext) {
 		create(ctx, framework.NewServiceCIDR("closed", four, six))
-		policy := create(ctx, &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "closed"}, Spec: v1alpha1.ServiceCIDRPolicySpec{
+		programmed(ctx, "closed", v1alpha1.ServiceCIDRPolicySpec{
 			ServiceCIDRs: []string{"closed"}, Exclusive: true, Enforcement: v1alpha1.EnforcementWebhook, OnFull: v1alpha1.OnFullFail,
 			ServiceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"closed": "yes"}},
-		}})
-		Eventually(func() bool {
-			Expect(admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
-			return meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.PolicyProgrammed)
-		}).Should(BeTrue())
+		})
 	})
 
 	// The API server sends 44,000 ports with all their defaults, which is several MiB, and

@@ -21,6 +21,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // create creates an object that goes with the spec.
@@ -97,14 +98,10 @@ var _ = Describe("An exclusive policy", func() {
 	It("gives its ranges to those whom it selects, and to nobody else", func(ctx SpecContext) {
 		const four, six = "10.98.0.0/24", "fd00:10:98::/120"
 		create(ctx, framework.NewServiceCIDR("tenant", four, six))
-		policy := create(ctx, &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Spec: v1alpha1.ServiceCIDRPolicySpec{
+		programmed(ctx, "tenant", v1alpha1.ServiceCIDRPolicySpec{
 			ServiceCIDRs: []string{"tenant"}, Exclusive: true, OnFull: v1alpha1.OnFullFail,
 			ServiceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}},
-		}})
-		Eventually(func() bool {
-			Expect(admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
-			return meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.PolicyProgrammed)
-		}).Should(BeTrue())
+		})
 		Expect(create(ctx, dual("tenants", framework.WithLabel("tenant", "a"))).Spec.ClusterIPs).To(inside(four, six))
 		Expect(create(ctx, dual("others")).Spec.ClusterIPs).NotTo(ContainElement(Or(HavePrefix("10.98.0."), HavePrefix("fd00:10:98::"))))
 		for _, address := range []string{"10.98.0.77", "fd00:10:98::77"} {
@@ -122,17 +119,14 @@ var _ = Describe("A replica that does not lead", func() {
 	It("becomes ready, and answers with addresses", func(ctx SpecContext) {
 		webhooks := freeAddress()
 		startOperator(webhooks, freeAddress()) // which waits until it is ready; the first one leads and goes on
-		raw, err := json.Marshal(dual("elsewhere"))
-		Expect(err).NotTo(HaveOccurred())
+		raw := suite.Must(json.Marshal(dual("elsewhere")))
 		review := admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{
 			UID: "u", Operation: admissionv1.Create, Namespace: namespace, Name: "elsewhere", UserInfo: authenticationv1.UserInfo{Username: "someone"},
 			Resource: metav1.GroupVersionResource{Version: "v1", Resource: "services"}, Object: runtime.RawExtension{Raw: raw},
 		}}
 		review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
-		body, err := json.Marshal(review)
-		Expect(err).NotTo(HaveOccurred())
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+webhooks+"/mutate-service", bytes.NewReader(body))
-		Expect(err).NotTo(HaveOccurred())
+		body := suite.Must(json.Marshal(review))
+		request := suite.Must(http.NewRequestWithContext(ctx, http.MethodPost, "https://"+webhooks+"/mutate-service", bytes.NewReader(body)))
 		request.Header.Set("Content-Type", "application/json")
 		answer, err := (&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}).RoundTrip(request) //nolint:gosec // a replica of ours
 		Expect(err).NotTo(HaveOccurred())

@@ -130,15 +130,11 @@ func parsed[T any](parse func(string) T, compare func(a, b T) int, list []string
 
 // service is a UDP port 53 with a ClusterIP and endpoints of all its traffic.
 func service(name, clusterIP string, cluster ...string) model.ServicePort {
-	p := model.ServicePort{Name: portName(name, model.UDP), Port: 53, Cluster: endpoints(cluster...), Serving: endpoints(cluster...)}
+	p := model.ServicePort{Name: model.PortName{Service: model.ServiceName{Namespace: "default", Name: name}, Protocol: model.UDP}, Port: 53, Cluster: endpoints(cluster...), Serving: endpoints(cluster...)}
 	if clusterIP != "" {
 		p.ClusterIPs = addrs(clusterIP)
 	}
 	return p
-}
-
-func portName(name string, p model.Protocol) model.PortName {
-	return model.PortName{Service: model.ServiceName{Namespace: "default", Name: name}, Protocol: p}
 }
 
 func with(p model.ServicePort, change func(*model.ServicePort)) model.ServicePort {

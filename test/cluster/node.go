@@ -110,7 +110,7 @@ func (n *Node) Run(ctx context.Context, program string, args ...string) (string,
 
 func (n *Node) importImages(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		if _, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "import", archive(name)); err != nil {
+		if _, err := n.Run(ctx, "ctr", "--namespace=k8s.io", "images", "import", filepath.Join(Images(), name+".tar")); err != nil {
 			return err
 		}
 	}

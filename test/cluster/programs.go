@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -63,5 +62,3 @@ func Fetch(ctx context.Context, images []string, versions ...framework.Version) 
 
 // Images is the folder of Fetch's images, NAME.tar, and of the files in them, GOARCH/NAME.
 func Images() string { return os.Getenv(imagesVariable) }
-
-func archive(name string) string { return filepath.Join(Images(), name+".tar") }

@@ -131,11 +131,6 @@ func WithIPLabel(key, value string) IPAddressOption {
 	return func(ip *networkingv1.IPAddress) { metav1.SetMetaDataLabel(&ip.ObjectMeta, key, value) }
 }
 
-// WithoutLabels takes all labels away from an IPAddress.
-func WithoutLabels() IPAddressOption {
-	return func(ip *networkingv1.IPAddress) { ip.Labels = nil }
-}
-
 // WithParent points an IPAddress at something that may be no Service.
 func WithParent(parent networkingv1.ParentReference) IPAddressOption {
 	return func(ip *networkingv1.IPAddress) { ip.Spec.ParentRef = &parent }

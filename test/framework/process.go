@@ -112,7 +112,9 @@ func (p *Process) launch() error {
 	cmd := exec.Command(p.program, p.args()...)
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttributes()
+	// Its own process group: Ctrl-C reaches the parent alone, which ends its children in order. It is
+	// killed should the parent die before.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 
 	run := &life{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
@@ -339,10 +341,4 @@ func tailOf(path string, offset int64, n int) string {
 	}
 	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
-
-// childAttributes gives the child its own process group, so that Ctrl-C reaches the parent alone,
-// which ends its children in order; and has it killed should the parent die before.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

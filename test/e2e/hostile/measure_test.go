@@ -88,7 +88,7 @@ func (env *fixture) change(ctx context.Context) time.Duration {
 		seen := env.seen.at(env.moving)
 		return max(served[0].Sub(seen), served[1].Sub(seen))
 	}
-	e := environment.Endpoint{Of: env.pods()[env.moves/2%2], Extra: 1 + env.moves/2%30}
+	e := environment.Endpoint{Of: []*network.Namespace{env.Pod2, env.RemotePod}[env.moves/2%2], Extra: 1 + env.moves/2%30}
 	var written [2]*discoveryv1.EndpointSlice
 	for i, f := range network.Families {
 		slice, err := env.Slices().Update(ctx, env.NewSlice(env.moving, f, e), metav1.UpdateOptions{})

@@ -29,7 +29,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
-	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
 func TestHostile(t *testing.T) {
@@ -105,6 +104,3 @@ func (env *fixture) open(ctx context.Context, mode string) {
 	env.changes(ctx, warmUp)
 	env.calm = env.footprint(ctx)
 }
-
-// pods are those whose further addresses serve as endpoints.
-func (env *fixture) pods() []*network.Namespace { return []*network.Namespace{env.Pod2, env.RemotePod} }

@@ -49,7 +49,7 @@ func observeMachine(ctx context.Context) machine {
 		m["ip "+what] = inItsNetwork(ctx, append([]string{"ip", "-oneline"}, strings.Fields(what)...)...)
 	}
 	for _, what := range []string{"iptables-save", "ip6tables-save", "ipset save"} {
-		m[what] = withoutCounters(inItsNetwork(ctx, strings.Fields(what)...))
+		m[what] = lines(inItsNetwork(ctx, strings.Fields(what)...), func(line string) bool { return !strings.HasPrefix(line, "#") })
 	}
 	m["sysctl"] = inItsNetwork(ctx, append([]string{"sysctl"}, settings...)...)
 	mounts := suite.Must(os.ReadFile("/proc/self/mountinfo"))
@@ -75,11 +75,6 @@ func inItsNetwork(ctx context.Context, args ...string) string {
 	out, err := exec.CommandContext(ctx, "nsenter", append([]string{machineNetwork(), "--"}, args...)...).Output()
 	Expect(err).NotTo(HaveOccurred(), strings.Join(args, " "))
 	return string(out)
-}
-
-// withoutCounters leaves out the lines of a listing that say when it was made.
-func withoutCounters(text string) string {
-	return lines(text, func(line string) bool { return !strings.HasPrefix(line, "#") })
 }
 
 // linesWith are the lines with any of these words.

@@ -42,7 +42,7 @@ var _ = It("The migration Jobs do their work under the account that they come wi
 	Expect(run("check", 1).Stdout).To(cluster.ContainAll("IPAddressMissing", lost))
 	old.CreateServiceCIDR(ctx, "kubernetes", "10.97.0.0/16") // not the API server's range
 	labels := old.CreateService(ctx, "labels").Spec.ClusterIP
-	old.CreateIPAddress(ctx, framework.NewIPAddress(labels, cluster.Namespace, "labels", framework.WithoutLabels()))
+	old.CreateIPAddress(ctx, framework.NewIPAddress(labels, cluster.Namespace, "labels", func(ip *networkingv1.IPAddress) { ip.Labels = nil }))
 	old.CreateIPAddress(ctx, framework.NewIPAddress("10.96.0.77", cluster.Namespace, "nobody"))
 	run("run", 0)
 	Expect(old.Breaches(ctx)).To(BeEmpty())

@@ -118,7 +118,8 @@ func (c *churn) run(ctx context.Context) {
 }
 
 func (c *churn) act(ctx context.Context) error {
-	victim := c.living[c.pick()]
+	names := slices.Sorted(maps.Keys(c.living)) // a map has an order of its own each time
+	victim := c.living[names[c.random.IntN(len(names))]]
 	switch dice := c.random.IntN(20); {
 	case dice < 6:
 		return c.create(ctx, framework.PreferDualStack())
@@ -138,12 +139,6 @@ func (c *churn) act(ctx context.Context) error {
 	default:
 		return c.patch(ctx, victim, toExternalName)
 	}
-}
-
-// pick returns any of the living. Names are sorted, for a map has an order of its own each time.
-func (c *churn) pick() string {
-	names := slices.Sorted(maps.Keys(c.living))
-	return names[c.random.IntN(len(names))]
 }
 
 func (c *churn) create(ctx context.Context, options ...framework.ServiceOption) error {

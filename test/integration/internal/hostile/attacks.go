@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -140,7 +141,7 @@ func PortedProtobuf(name string, n int, addresses ...string) *corev1.Service {
 // creation.
 func (t *Tenant) Intrude(ctx context.Context, name, mediaType string, ports int, addresses ...string) (answers []Answer) {
 	if mediaType == Protobuf {
-		answers = append(answers, t.CreateProtobuf(ctx, PortedProtobuf(name, ports, addresses...)))
+		answers = append(answers, t.Send(ctx, http.MethodPost, "", "", Protobuf, EncodeProtobuf(PortedProtobuf(name, ports, addresses...))))
 	} else {
 		answers = append(answers, t.Create(ctx, Ported(name, ports, addresses...)))
 	}
@@ -157,11 +158,6 @@ func (t *Tenant) IntrudeLater(ctx context.Context, name string, ports int, addre
 		s["metadata"].(Fields)["managedFields"] = []Fields{{}}
 	}
 	return []Answer{t.Create(ctx, Alias(name)), t.Replace(ctx, name, alias), t.Replace(ctx, name, later), t.Merge(ctx, name, Fields{"spec": Fields{"ports": []Fields{{"port": 80}}}})}
-}
-
-// External is a Service that has the proxies of the nodes serve further addresses.
-func External(name string, addresses ...string) Service {
-	return named(name, Fields{"externalIPs": addresses})
 }
 
 // Within returns a Service's ClusterIPs and external IPs in ranges: nodes serve both.
@@ -191,7 +187,7 @@ func (t *Tenant) AskEveryWay(ctx context.Context, name, four, six string) (answe
 			t.Merge(ctx, alias, becoming(addresses...)))
 	}
 	first := t.Create(ctx, Plain(name))
-	answers = append(answers, t.Create(ctx, External(name+"-external", four, six)), t.Merge(ctx, name, Fields{"spec": Fields{"externalIPs": []string{six, four}}}))
+	answers = append(answers, t.Create(ctx, named(name+"-external", Fields{"externalIPs": []string{four, six}})), t.Merge(ctx, name, Fields{"spec": Fields{"externalIPs": []string{six, four}}}))
 	return append(answers, first, t.Merge(ctx, name, Fields{"spec": Fields{
 		"clusterIPs": []any{first.ClusterIP(), six}, "ipFamilies": []string{"IPv4", "IPv6"}, "ipFamilyPolicy": "RequireDualStack",
 	}}))

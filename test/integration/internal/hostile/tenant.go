@@ -150,11 +150,6 @@ func (t *Tenant) Delete(ctx context.Context, name string) Answer {
 	return t.Send(ctx, http.MethodDelete, name, "", JSON, nil)
 }
 
-// CreateProtobuf asks for a Service as programs in a cluster do.
-func (t *Tenant) CreateProtobuf(ctx context.Context, s *corev1.Service) Answer {
-	return t.Send(ctx, http.MethodPost, "", "", Protobuf, EncodeProtobuf(s))
-}
-
 // EncodeProtobuf encodes a Service for the API server.
 func EncodeProtobuf(s *corev1.Service) []byte {
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}
