@@ -17,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 var _ = Describe("Services that lack an additional address", func() {
@@ -52,11 +53,9 @@ var _ = Describe("Services that lack an additional address", func() {
 				Expect(client.IgnoreNotFound(admin.Delete(ctx, dual(fmt.Sprint("lacks-", i))))).To(Succeed())
 			})
 		}
-		kube, err := kubernetes.NewForConfig(environment.Config)
-		Expect(err).NotTo(HaveOccurred())
+		kube := suite.Must(kubernetes.NewForConfig(environment.Config))
 		told := func() (n int) {
-			list, err := kube.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			list := suite.Must(kube.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{}))
 			for _, e := range list.Items {
 				if e.Reason == "AdditionalIPNotAllocated" && strings.HasPrefix(e.Regarding.Name, "lacks-") {
 					n++

@@ -17,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // grows builds a policy for Services and ServiceCIDRs with the label grows=NAME.
@@ -82,10 +83,8 @@ func change(ctx context.Context, policy string, how func(*v1alpha1.ServiceCIDRPo
 // notes are those of the events about an object.
 func notes(ctx context.Context, name, reason string) (out []string) {
 	GinkgoHelper()
-	kube, err := kubernetes.NewForConfig(environment.Config)
-	Expect(err).NotTo(HaveOccurred())
-	list, err := kube.EventsV1().Events("").List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	kube := suite.Must(kubernetes.NewForConfig(environment.Config))
+	list := suite.Must(kube.EventsV1().Events("").List(ctx, metav1.ListOptions{}))
 	for _, e := range list.Items {
 		if e.Regarding.Name == name && e.Reason == reason {
 			out = append(out, e.Note)
@@ -196,8 +195,7 @@ var _ = Describe("A policy with growth", func() {
 func refusing(ctx context.Context, name string) {
 	GinkgoHelper()
 	create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	kube, err := kubernetes.NewForConfig(environment.Config)
-	Expect(err).NotTo(HaveOccurred())
+	kube := suite.Must(kubernetes.NewForConfig(environment.Config))
 	down := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "zz-" + name}, Webhooks: []admissionregistrationv1.MutatingWebhook{{
 		Name: name + ".down.example", SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
 		ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new("https://" + freeAddress())},
@@ -208,8 +206,7 @@ func refusing(ctx context.Context, name string) {
 		}},
 	}}}
 	configurations := kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	_, err = configurations.Create(ctx, down, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(configurations.Create(ctx, down, metav1.CreateOptions{}))
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(configurations.Delete(ctx, down.Name, metav1.DeleteOptions{})).To(Succeed())
 	})

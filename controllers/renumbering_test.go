@@ -25,6 +25,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/plugin/renumber"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // renumbering takes one Service from addresses to new ones by the command's own mover, under an
@@ -86,8 +87,7 @@ func (r *renumbering) end(ctx context.Context) {
 
 func (r *renumbering) mover(last int) renumber.Mover {
 	GinkgoHelper()
-	api, err := client.NewWithWatch(environment.Config, client.Options{Scheme: admin.Scheme()})
-	Expect(err).NotTo(HaveOccurred())
+	api := suite.Must(client.NewWithWatch(environment.Config, client.Options{Scheme: admin.Scheme()}))
 	write := func(o client.Object, request func() error) error {
 		if r.step(o) > last {
 			return errStopped
@@ -138,9 +138,8 @@ func (silent) Done(int)          {}
 func (silent) End()              {}
 
 func patchIP(ctx context.Context, ip *networkingv1.IPAddress, metadata map[string]any) error {
-	body, err := json.Marshal(map[string]any{"metadata": metadata})
-	Expect(err).NotTo(HaveOccurred())
-	err = admin.Patch(ctx, ip, client.RawPatch(types.StrategicMergePatchType, body), client.FieldOwner(v1alpha1.ManagerRenumbering))
+	body := suite.Must(json.Marshal(map[string]any{"metadata": metadata}))
+	err := admin.Patch(ctx, ip, client.RawPatch(types.StrategicMergePatchType, body), client.FieldOwner(v1alpha1.ManagerRenumbering))
 	if apierrors.IsInvalid(err) {
 		return nil // its UID: another one has come
 	}
@@ -159,10 +158,6 @@ func (r *renumbering) update(ctx context.Context, how func(*corev1.Service)) {
 	Expect(admin.Update(ctx, s, client.FieldOwner(v1alpha1.ManagerRenumbering))).To(Succeed())
 }
 
-func letsGo(ip *networkingv1.IPAddress) map[string]any {
-	return map[string]any{"uid": ip.UID, "$deleteFromPrimitiveList/finalizers": []string{v1alpha1.FinalizerFormer}}
-}
-
 // ipAddress reads one, nil if there is none.
 func ipAddress(ctx context.Context, address string) *networkingv1.IPAddress {
 	GinkgoHelper()
@@ -178,10 +173,8 @@ func ipAddress(ctx context.Context, address string) *networkingv1.IPAddress {
 // complaints are what the operator has told about the addresses, and about the Service.
 func (r *renumbering) complaints(ctx context.Context) (out []string) {
 	GinkgoHelper()
-	kube, err := kubernetes.NewForConfig(environment.Config)
-	Expect(err).NotTo(HaveOccurred())
-	list, err := kube.EventsV1().Events("").List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	kube := suite.Must(kubernetes.NewForConfig(environment.Config))
+	list := suite.Must(kube.EventsV1().Events("").List(ctx, metav1.ListOptions{}))
 	about := append([]string{r.service}, slices.Concat(r.from, r.to)...)
 	for _, e := range list.Items {
 		if strings.HasPrefix(e.ReportingController, "clusterip-operator") && slices.Contains(about, e.Regarding.Name) {

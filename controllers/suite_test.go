@@ -36,6 +36,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 	"github.com/clusterip-operator/clusterip-operator/internal/timeline"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 func TestControllers(t *testing.T) {
@@ -79,8 +80,7 @@ func start() *envtest.Environment {
 	server.Path = apiServer
 	server.Configure().Set("service-cluster-ip-range", framework.DefaultServiceClusterIPRange).Set("advertise-address", "192.0.2.1").
 		Set("endpoint-reconciler-type", "none")
-	_, err = environment.Start()
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(environment.Start())
 	DeferCleanup(environment.Stop)
 	return environment
 }
@@ -88,21 +88,18 @@ func start() *envtest.Environment {
 // startOperator runs a replica until the end of the calling node, with webhooks and probes.
 func startOperator(webhooks, probes string) {
 	GinkgoHelper()
-	scheme, err := kube.NewScheme(networkingv1.SchemeGroupVersion)
-	Expect(err).NotTo(HaveOccurred())
+	scheme := suite.Must(kube.NewScheme(networkingv1.SchemeGroupVersion))
 	server := user(environment, "operator")
 	guard, ctx := timeline.NewGuard(context.Background())
 	server.Wrap(guard.Wrap)
 	server.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
-	lock, err := controllers.NewLock(server, guard, namespace, "clusterip-operator", "replica", webhooks)
-	Expect(err).NotTo(HaveOccurred())
+	lock := suite.Must(controllers.NewLock(server, guard, namespace, "clusterip-operator", "replica", webhooks))
 	ctrlmetrics.Registry = prometheus.NewRegistry() // one for each replica, as for each process
-	mgr, err := manager.New(server, manager.Options{
+	mgr := suite.Must(manager.New(server, manager.Options{
 		Scheme: scheme, Cache: kube.CacheOptions(true), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: probes,
 		LeaderElection: true, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true,
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	ctx, end := context.WithCancel(ctx)
 	Expect(controllers.Setup(ctx, mgr, controllers.Options{
 		BandLabels: true, BandLabelQPS: 50, NearlyFullPercent: 20, NearlyFullWithin: time.Hour,
@@ -167,8 +164,7 @@ func ready(probes string) error {
 // freeAddress is one on loopback on which no process listens.
 func freeAddress() string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	listener := suite.Must(net.Listen("tcp", "127.0.0.1:0"))
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
 }
@@ -176,17 +172,14 @@ func freeAddress() string {
 // user is an administrator of another name.
 func user(environment *envtest.Environment, name string) *rest.Config {
 	GinkgoHelper()
-	authenticated, err := environment.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
-	Expect(err).NotTo(HaveOccurred())
+	authenticated := suite.Must(environment.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil))
 	return authenticated.Config()
 }
 
 func clientFor(server *rest.Config) client.Client {
 	GinkgoHelper()
-	scheme, err := kube.NewScheme(networkingv1.SchemeGroupVersion)
-	Expect(err).NotTo(HaveOccurred())
-	c, err := client.New(server, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
+	scheme := suite.Must(kube.NewScheme(networkingv1.SchemeGroupVersion))
+	c := suite.Must(client.New(server, client.Options{Scheme: scheme}))
 	return c
 }
 
@@ -195,8 +188,7 @@ func webhooks() envtest.WebhookInstallOptions {
 	GinkgoHelper()
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	for file, into := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
-		content, err := os.ReadFile(filepath.Join("../config/webhook", file))
-		Expect(err).NotTo(HaveOccurred())
+		content := suite.Must(os.ReadFile(filepath.Join("../config/webhook", file)))
 		Expect(yaml.UnmarshalStrict(content, into)).To(Succeed())
 	}
 	for i := range mutating.Webhooks {

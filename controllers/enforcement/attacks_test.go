@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // A tenant may create, update, patch and delete Services in one namespace, and nothing else. No
@@ -57,10 +58,8 @@ var _ = Describe("A tenant", Ordered, ContinueOnFailure, func() {
 		offer(ctx, "closed", four, six)
 		create(ctx, exclusive("owner", "red", "closed"))
 		enforced(ctx, "owner", "10.4.0.3", "fd00:4::3")
-		as, err := cp.ConfigForUser("tenant", "tenants")
-		Expect(err).NotTo(HaveOccurred())
-		tenant, err = client.New(as, client.Options{Scheme: scheme()})
-		Expect(err).NotTo(HaveOccurred())
+		as := suite.Must(cp.ConfigForUser("tenant", "tenants"))
+		tenant = suite.Must(client.New(as, client.Options{Scheme: scheme()}))
 		for _, namespace := range []string{"plain", metav1.NamespaceDefault} {
 			Expect(admin.Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"}, Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "update", "patch", "delete", "get"}}}})).To(Succeed())
@@ -192,7 +191,6 @@ var _ = Describe("A tenant", Ordered, ContinueOnFailure, func() {
 
 func patch(ctx context.Context, c client.Client, s *corev1.Service, kind types.PatchType, change map[string]any) error {
 	GinkgoHelper()
-	body, err := json.Marshal(change)
-	Expect(err).NotTo(HaveOccurred())
+	body := suite.Must(json.Marshal(change))
 	return c.Patch(ctx, s.DeepCopy(), client.RawPatch(kind, body))
 }

@@ -66,9 +66,7 @@ func prepare(ctx context.Context) {
 	})
 	Expect(cp.InstallCRDs(ctx)).To(Succeed())
 	Expect(cp.InstallEnforcement(ctx)).To(Succeed())
-	var err error
-	admin, err = client.New(cp.AdminConfig(), client.Options{Scheme: scheme()})
-	Expect(err).NotTo(HaveOccurred())
+	admin = suite.Must(client.New(cp.AdminConfig(), client.Options{Scheme: scheme()}))
 	grant(ctx)
 	for name, labels := range map[string]map[string]string{
 		"red": {"tenant": "red", "zone": "a"}, "blue": {"tenant": "blue", "zone": "b"}, "plain": {},
@@ -122,8 +120,7 @@ func grant(ctx context.Context) {
 // read reads the first document of a manifest.
 func read(file string, into any) {
 	GinkgoHelper()
-	content, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
+	content := suite.Must(os.ReadFile(file))
 	first, _, _ := strings.Cut(string(content), "\n---\n")
 	Expect(yaml.UnmarshalStrict([]byte(first), into)).To(Succeed())
 }
@@ -131,12 +128,10 @@ func read(file string, into any) {
 // start runs the controller alone, as the operator's user. Both stop and the node's end stop it.
 func start(ctx context.Context) (stop func()) {
 	GinkgoHelper()
-	as, err := cp.ConfigForUser(operator, "system:serviceaccounts")
-	Expect(err).NotTo(HaveOccurred())
-	mgr, err := manager.New(as, manager.Options{
+	as := suite.Must(cp.ConfigForUser(operator, "system:serviceaccounts"))
+	mgr := suite.Must(manager.New(as, manager.Options{
 		Scheme: operatorScheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	index, policies := addressindex.New(), steering.NewCache()
 	Expect(index.Watch(ctx, mgr.GetCache())).To(Succeed())
 	Expect(policies.Watch(ctx, mgr.GetCache())).To(Succeed())

@@ -49,18 +49,16 @@ func populate(ctx context.Context, cp *framework.ControlPlane, store *Store, ver
 func roundTrip(ctx context.Context, store *Store) (kinds map[string]int, unreadable map[string]error) {
 	GinkgoHelper()
 	kinds, unreadable = map[string]int{}, map[string]error{}
-	_, err := store.List(ctx, "", 0, func(v migration.Value) error {
+	suite.Must(store.List(ctx, "", 0, func(v migration.Value) error {
 		if v.Err != nil {
 			unreadable[v.Key] = v.Err
 			return nil
 		}
 		kinds[fmt.Sprintf("%T %s", v.Object, v.APIVersion)]++
-		again, err := encode(v.Object, v.APIVersion)
-		Expect(err).NotTo(HaveOccurred())
+		again := suite.Must(encode(v.Object, v.APIVersion))
 		Expect(again).To(Equal(v.Raw), "%s is encoded otherwise", v.Key)
 		return nil
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	return kinds, unreadable
 }
 
@@ -100,8 +98,7 @@ var _ = Describe("an API server beside us", func() {
 		args := []string{"--etcd-prefix=/other/place", "--storage-media-type=application/json"}
 		cp := suite.ControlPlane(ctx, framework.Options{Args: args})
 		store := open(ctx, Config{Endpoints: []string{cp.Etcd.URL()}, Prefix: "/other/place"})
-		service, err := cp.Client().CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		service := suite.Must(cp.Client().CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
 		v := get(ctx, store, "services/specs/default/kubernetes")
 		Expect(string(v.Raw)).To(HavePrefix("{"))
 		likeAPI(v, service)

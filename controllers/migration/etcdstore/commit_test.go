@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // outcome is what a Commit returned.
@@ -33,8 +34,7 @@ func committing(ctx context.Context, s *Store, writes ...migration.Write) <-chan
 
 func commit(ctx context.Context, s *Store, writes ...migration.Write) int64 {
 	GinkgoHelper()
-	revision, err := s.Commit(ctx, writes)
-	Expect(err).NotTo(HaveOccurred())
+	revision := suite.Must(s.Commit(ctx, writes))
 	return revision
 }
 
@@ -299,8 +299,7 @@ var _ = Describe("committing while etcd comes and goes", func() {
 // history returns all values that a key has had since it was created.
 func history(ctx context.Context, s *Store, key string) []string {
 	GinkgoHelper()
-	answer, err := s.client.Get(ctx, s.keys.absolute(key))
-	Expect(err).NotTo(HaveOccurred())
+	answer := suite.Must(s.client.Get(ctx, s.keys.absolute(key)))
 	Expect(answer.Kvs).To(HaveLen(1))
 	var values []string
 	for kv := answer.Kvs[0]; ; kv = answer.Kvs[0] {
@@ -308,7 +307,6 @@ func history(ctx context.Context, s *Store, key string) []string {
 		if kv.Version == 1 {
 			return values
 		}
-		answer, err = s.client.Get(ctx, s.keys.absolute(key), clientv3.WithRev(kv.ModRevision-1))
-		Expect(err).NotTo(HaveOccurred())
+		answer = suite.Must(s.client.Get(ctx, s.keys.absolute(key), clientv3.WithRev(kv.ModRevision-1)))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 var _ = Describe("reading", Ordered, func() {
@@ -67,7 +68,7 @@ var _ = Describe("reading", Ordered, func() {
 	It("lists 1,500 keys at one revision while they change", func(ctx SpecContext) {
 		putMany(ctx, store, "many", 1500, func(int) string { return "old" })
 		before, visited := revisionOf(ctx, store), 0
-		at, err := store.List(ctx, "many", 0, func(v migration.Value) error {
+		at := suite.Must(store.List(ctx, "many", 0, func(v migration.Value) error {
 			Expect(v.Key).To(Equal(numbered("many", visited)))
 			Expect(string(v.Raw)).To(Equal("old"))
 			if visited++; visited == 1 || visited == 1+pageSize {
@@ -77,8 +78,7 @@ var _ = Describe("reading", Ordered, func() {
 				put(ctx, store, "many/99999", "new")
 			}
 			return nil
-		})
-		Expect(err).NotTo(HaveOccurred())
+		}))
 		Expect(visited).To(Equal(1500))
 		Expect(at).To(Equal(before))
 
@@ -100,10 +100,9 @@ var _ = Describe("reading", Ordered, func() {
 	})
 
 	It("asks in vain after Close", func(ctx SpecContext) {
-		closed, err := Open(ctx, Config{Endpoints: []string{etcd.URL()}})
-		Expect(err).NotTo(HaveOccurred())
+		closed := suite.Must(Open(ctx, Config{Endpoints: []string{etcd.URL()}}))
 		Expect(closed.Close()).To(Succeed())
-		_, err = closed.Get(within(ctx, time.Minute), "get/a")
+		_, err := closed.Get(within(ctx, time.Minute), "get/a")
 		Expect(err).To(MatchError(ContainSubstring("closed")))
 		Expect(closed.Watch(within(ctx, time.Minute), "get", 0, nil)).To(MatchError(ContainSubstring("closed")))
 		_, err = closed.Commit(within(ctx, time.Minute), puts(1))
@@ -163,11 +162,10 @@ var _ = Describe("reading from an etcd that comes and goes", func() {
 func listed(ctx context.Context, s *Store, folder string, at int64) []string {
 	GinkgoHelper()
 	var all, keys []string
-	_, err := s.List(ctx, folder, at, func(v migration.Value) error {
+	suite.Must(s.List(ctx, folder, at, func(v migration.Value) error {
 		all, keys = append(all, v.Key+"="+string(v.Raw)), append(keys, s.keys.absolute(v.Key))
 		return nil
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	Expect(slices.IsSorted(keys)).To(BeTrue())
 	return all
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 func TestEtcd(t *testing.T) {
@@ -29,8 +30,7 @@ func TestEtcd(t *testing.T) {
 // startEtcd starts an etcd that ends with the calling node.
 func startEtcd(ctx context.Context) *framework.Etcd {
 	GinkgoHelper()
-	etcd, err := framework.StartEtcd(ctx, GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
+	etcd := suite.Must(framework.StartEtcd(ctx, GinkgoT().TempDir()))
 	DeferCleanup(func() { Expect(etcd.Kill()).To(Succeed()) })
 	return etcd
 }
@@ -57,8 +57,7 @@ func freeze(ctx context.Context, etcd *framework.Etcd, s *Store) {
 // open opens a store that is closed with the calling node.
 func open(ctx context.Context, c Config) *Store {
 	GinkgoHelper()
-	s, err := Open(ctx, c)
-	Expect(err).NotTo(HaveOccurred())
+	s := suite.Must(Open(ctx, c))
 	DeferCleanup(func() { Expect(s.Close()).To(Succeed()) })
 	return s
 }
@@ -72,16 +71,14 @@ func openAt(ctx context.Context, url string) *Store {
 // put writes without a guard, as another writer does, and returns the revision.
 func put(ctx context.Context, s *Store, key, value string) int64 {
 	GinkgoHelper()
-	answer, err := s.client.Put(ctx, s.keys.absolute(key), value)
-	Expect(err).NotTo(HaveOccurred())
+	answer := suite.Must(s.client.Put(ctx, s.keys.absolute(key), value))
 	return answer.Header.Revision
 }
 
 // remove deletes without a guard and returns the revision.
 func remove(ctx context.Context, s *Store, key string) int64 {
 	GinkgoHelper()
-	answer, err := s.client.Delete(ctx, s.keys.absolute(key))
-	Expect(err).NotTo(HaveOccurred())
+	answer := suite.Must(s.client.Delete(ctx, s.keys.absolute(key)))
 	Expect(answer.Deleted).To(BeEquivalentTo(1))
 	return answer.Header.Revision
 }
@@ -94,8 +91,7 @@ func putMany(ctx context.Context, s *Store, folder string, n int, value func(i i
 		for i := first; i < min(first+100, n); i++ {
 			ops = append(ops, clientv3.OpPut(s.keys.absolute(numbered(folder, i)), value(i)))
 		}
-		_, err := s.client.Txn(ctx).Then(ops...).Commit()
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(s.client.Txn(ctx).Then(ops...).Commit())
 	}
 }
 
@@ -106,22 +102,19 @@ func numbered(folder string, i int) string { return fmt.Sprintf("%s/%05d", folde
 // revisionOf is that of etcd at this moment.
 func revisionOf(ctx context.Context, s *Store) int64 {
 	GinkgoHelper()
-	answer, err := s.client.Get(ctx, "any")
-	Expect(err).NotTo(HaveOccurred())
+	answer := suite.Must(s.client.Get(ctx, "any"))
 	return answer.Header.Revision
 }
 
 // compact makes etcd forget what was before a revision.
 func compact(ctx context.Context, s *Store, revision int64) {
 	GinkgoHelper()
-	_, err := s.client.Compact(ctx, revision, clientv3.WithCompactPhysical())
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(s.client.Compact(ctx, revision, clientv3.WithCompactPhysical()))
 }
 
 func get(ctx context.Context, s *Store, key string) migration.Value {
 	GinkgoHelper()
-	v, err := s.Get(ctx, key)
-	Expect(err).NotTo(HaveOccurred())
+	v := suite.Must(s.Get(ctx, key))
 	return v
 }
 

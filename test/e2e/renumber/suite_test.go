@@ -105,8 +105,7 @@ func (env *fixture) renumber(ctx context.Context, args ...string) framework.Plug
 func (env *fixture) makePlan(ctx context.Context, keep string) {
 	GinkgoHelper()
 	env.plan = filepath.Join(GinkgoT().TempDir(), "plan.yaml")
-	result := env.renumber(ctx, "plan", "-n", env.Name, "--range=kubernetes", "--to=new", "--include-load-balancers", "--keep="+keep, "-o", env.plan)
-	Expect(result.ExitCode).To(BeZero(), result.String())
+	suite.Exits(0, env.renumber(ctx, "plan", "-n", env.Name, "--range=kubernetes", "--to=new", "--include-load-balancers", "--keep="+keep, "-o", env.plan))
 }
 
 // start starts `run` or `rollback`, slowly enough to interfere, and keeps old addresses at the end.

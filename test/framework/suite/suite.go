@@ -57,6 +57,13 @@ func Must[T any](value T, err error) T {
 	return value
 }
 
+// Exits expects a run of the plugin to end with a code, and returns what it left.
+func Exits(code int, run framework.PluginResult) framework.PluginResult {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(run.ExitCode).To(gomega.Equal(code), run.String())
+	return run
+}
+
 // ExpectNoCrash expects that a process logged no panic, recovered or not, and no data race.
 func ExpectNoCrash(process *framework.Process) {
 	ginkgo.GinkgoHelper()

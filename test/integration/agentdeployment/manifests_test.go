@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
@@ -108,8 +109,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 	// These are the lines that an admin is told to fill in.
 	It("let the address of the API server be named", func(ctx SpecContext) {
 		Expect(configMap(manifests.Render(ctx, base), "clusterip-operator-proxyagent-apiserver")).To(BeEmpty())
-		text, err := os.ReadFile(filepath.Join(base, "apiserver.env"))
-		Expect(err).NotTo(HaveOccurred())
+		text := suite.Must(os.ReadFile(filepath.Join(base, "apiserver.env")))
 		filled := regexp.MustCompile(`(?m)^# (KUBERNETES_[A-Z_]+=)`).ReplaceAllString(string(text), "$1")
 		m := manifests.Render(ctx, changed("apiserver.env", filled))
 		Expect(configMap(m, "clusterip-operator-proxyagent-apiserver")).To(Equal(map[string]string{
@@ -120,13 +120,12 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 	// Comments show settings to admins who will remove the #.
 	It("show settings in comments that exist", func() {
 		for _, path := range []string{base, beside} {
-			text, err := os.ReadFile(filepath.Join(path, "config.yaml"))
-			Expect(err).NotTo(HaveOccurred())
+			text := suite.Must(os.ReadFile(filepath.Join(path, "config.yaml")))
 			shown := regexp.MustCompile(`(?m)^# (( *)[a-zA-Z]+:( \S+| \[.*\])?$)`).ReplaceAllString(string(text), "$1")
 			Expect(shown).NotTo(Equal(string(text)))
 			var fields map[string]any
 			Expect(yaml.UnmarshalStrict([]byte(shown), &fields)).To(Succeed(), shown)
-			_, _, err = config.Parse([]byte(shown), "")
+			_, _, err := config.Parse([]byte(shown), "")
 			Expect(err).NotTo(HaveOccurred(), shown)
 		}
 	})
@@ -145,8 +144,7 @@ type podMonitor struct {
 
 func podMonitorOf(m manifests.Manifests) (p podMonitor) {
 	GinkgoHelper()
-	text, err := json.Marshal(manifests.Only[map[string]any](m, "PodMonitor"))
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(json.Marshal(manifests.Only[map[string]any](m, "PodMonitor")))
 	Expect(json.Unmarshal(text, &p)).To(Succeed())
 	return p
 }
@@ -168,10 +166,8 @@ func scraped(path string) string {
 	dir := GinkgoT().TempDir()
 	content := "resources: [%s]\ncomponents: [%s]\n"
 	for _, path := range []string{path, folder + "/components/proxyagent-prometheus"} {
-		absolute, err := filepath.Abs(path)
-		Expect(err).NotTo(HaveOccurred())
-		relative, err := filepath.Rel(dir, absolute)
-		Expect(err).NotTo(HaveOccurred())
+		absolute := suite.Must(filepath.Abs(path))
+		relative := suite.Must(filepath.Rel(dir, absolute))
 		content = strings.Replace(content, "%s", relative, 1)
 	}
 	Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600)).To(Succeed())

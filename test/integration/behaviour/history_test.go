@@ -36,8 +36,7 @@ func (h historian) ask(ctx context.Context, args ...string) framework.PluginResu
 // owners are the owners of an address, the latest first.
 func (h historian) owners(ctx context.Context, address string) (all []owned) {
 	GinkgoHelper()
-	result := h.ask(ctx, address, "-o", "json")
-	Expect(result.ExitCode).To(BeZero(), result.String())
+	result := suite.Exits(0, h.ask(ctx, address, "-o", "json"))
 	var told struct{ Items []owned }
 	Expect(json.Unmarshal([]byte(result.Stdout), &told)).To(Succeed())
 	return told.Items
@@ -209,9 +208,7 @@ var _ = Describe("The history of addresses", Ordered, func() {
 			Expect(result.ExitCode).To(Equal(2), question)
 			Expect(result.Stderr).To(ContainSubstring(want))
 		}
-		outside := h.ask(ctx, "192.0.2.7")
-		Expect(outside.ExitCode).To(BeZero())
-		Expect(outside.Stderr).To(ContainSubstring("No ServiceCIDR has 192.0.2.7"))
+		Expect(suite.Exits(0, h.ask(ctx, "192.0.2.7")).Stderr).To(ContainSubstring("No ServiceCIDR has 192.0.2.7"))
 		never := h.ask(ctx, "10.96.200.77")
 		Expect(never.Stdout).To(BeEmpty())
 		Expect(never.Stderr).To(ContainSubstring("No Service has had 10.96.200.77 since the history began"))
@@ -222,8 +219,7 @@ var _ = Describe("The history of addresses", Ordered, func() {
 		Eventually(func() string { // RBAC follows what is written
 			return suite.Must(h.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: viewer, Args: []string{"addresses", "history", "10.96.0.77", "-o", "name"}})).Stdout
 		}).Should(ContainSubstring("service/noisy/s19"))
-		tenant := suite.Must(h.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: h.viewer(ctx, "tenant"), Args: []string{"addresses", "history", "10.96.0.77"}}))
-		Expect(tenant.ExitCode).To(Equal(2))
+		tenant := suite.Exits(2, suite.Must(h.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: h.viewer(ctx, "tenant"), Args: []string{"addresses", "history", "10.96.0.77"}})))
 		Expect(tenant.Stderr).To(ContainSubstring("the ClusterRole clusterip-operator-view has what this command reads"))
 	})
 

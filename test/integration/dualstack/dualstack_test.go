@@ -52,9 +52,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 
 	run := func(ctx context.Context, code int, args ...string) framework.PluginResult {
 		GinkgoHelper()
-		result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: append([]string{"dual-stack"}, args...)}))
-		Expect(result.ExitCode).To(Equal(code), result.String())
-		return result
+		return suite.Exits(code, suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Race: true, Args: append([]string{"dual-stack"}, args...)})))
 	}
 	planned := func(ctx context.Context, code int, args ...string) (p plan) {
 		GinkgoHelper()

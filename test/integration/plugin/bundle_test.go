@@ -61,8 +61,7 @@ func containing(files map[string]string, words ...string) (found []string) {
 func bundled(ctx context.Context, kubeconfig string, args ...string) (map[string]string, framework.PluginResult) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "bundle.tar.gz")
-	result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: kubeconfig, Race: true, Args: append([]string{"bundle", "-o", file}, args...)}))
-	Expect(result.ExitCode).To(BeZero(), result.String())
+	result := suite.Exits(0, suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: kubeconfig, Race: true, Args: append([]string{"bundle", "-o", file}, args...)})))
 	Expect(result.Stdout).To(Equal(file + "\n"))
 	return unpacked(file), result
 }
@@ -232,17 +231,14 @@ var _ = Describe("bundle", Ordered, func() {
 	It("writes nothing where names cannot be known", func(ctx SpecContext) {
 		poor := cluster.KubeconfigOf(suite.Must(c.ConfigForUser("poor")))
 		file := filepath.Join(GinkgoT().TempDir(), "bundle.tar.gz")
-		result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: poor, Args: []string{"bundle", "-o", file}}))
-		Expect(result.ExitCode).To(Equal(2), result.String())
+		result := suite.Exits(2, suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: poor, Args: []string{"bundle", "-o", file}})))
 		Expect(result.Stderr).To(cluster.ContainAll("all names have to be known that are replaced", "--redact=false"))
 		Expect(filepath.Dir(file)).To(BeADirectory())
 		Expect(suite.Must(os.ReadDir(filepath.Dir(file)))).To(BeEmpty())
 	})
 
 	It("goes into a pipe", func(ctx SpecContext) {
-		result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Args: []string{"bundle", "-o", "-", "--agents=0"}}))
-		Expect(result.ExitCode).To(BeZero())
-		Expect(result.Stdout).To(HavePrefix("\x1f\x8b"))
+		Expect(suite.Exits(0, suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Args: []string{"bundle", "-o", "-", "--agents=0"}}))).Stdout).To(HavePrefix("\x1f\x8b"))
 	})
 })
 

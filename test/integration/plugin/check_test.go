@@ -94,8 +94,7 @@ var _ = Describe("check and repair", Ordered, func() {
 
 	It("is well for status in spite of findings, unless they are to count", func(ctx SpecContext) {
 		Expect(admin(ctx, "status").ExitCode).To(BeZero())
-		strict := admin(ctx, "status", "--strict")
-		Expect(strict.ExitCode).To(Equal(1), strict.String())
+		strict := suite.Exits(1, admin(ctx, "status", "--strict"))
 		Expect(strict.Stdout).To(MatchRegexp(`(?m)^finding +false +servicecidr/small: RangeDynamicBandFull`))
 		begin := time.Now()
 		Expect(admin(ctx, "status", "--wait=1m").ExitCode).To(BeZero())
@@ -145,14 +144,11 @@ var _ = Describe("check and repair", Ordered, func() {
 		Expect(damaged.Owner(ctx, lost[0])).To(BeEmpty(), "a dry run changes nothing")
 		moved := filepath.Join(GinkgoT().TempDir(), "moved.json")
 		Expect(os.WriteFile(moved, []byte(strings.ReplaceAll(string(content), `"resourceVersion": "`, `"resourceVersion": "9`)), 0o600)).To(Succeed())
-		result := admin(ctx, "repair", "--from", moved)
-		Expect(result.ExitCode).To(Equal(1), result.String())
+		result := suite.Exits(1, admin(ctx, "repair", "--from", moved))
 		Expect(result.Stdout).To(cluster.ContainAll(labelless+": refused, it is not as it was when the report was made", lost[0]+": did create"))
 		Expect(damaged.Labels(ctx, labelless)).NotTo(HaveKey("ipaddress.kubernetes.io/managed-by"))
 
-		result = admin(ctx, "repair", "--from", report)
-		Expect(result.ExitCode).To(BeZero(), result.String())
-		Expect(result.Stdout).To(cluster.ContainAll(lost[0]+": nothing is wrong any more", labelless+": did relabel"))
+		Expect(suite.Exits(0, admin(ctx, "repair", "--from", report)).Stdout).To(cluster.ContainAll(lost[0]+": nothing is wrong any more", labelless+": did relabel"))
 		Expect(damaged.Owner(ctx, lost[0])).To(Equal("default/victim-0"))
 		Expect(damaged.Owner(ctx, services[3].Spec.ClusterIP)).To(Equal("default/victim-3"))
 		Expect(admin(ctx, "repair", "--from", report).ExitCode).To(BeZero(), "again")
@@ -175,9 +171,7 @@ var _ = Describe("check and repair", Ordered, func() {
 		plugin := suite.Must(damaged.StartPlugin(ctx, framework.PluginOptions{Args: []string{"repair", "--from", report}}))
 		Expect(plugin.WaitPrinted(ctx, "did create")).To(Succeed())
 		Expect(plugin.Kill()).To(Succeed())
-		result := admin(ctx, "repair", "--from", report)
-		Expect(result.ExitCode).To(BeZero(), result.String())
-		Expect(result.Stdout).To(ContainSubstring("nothing is wrong any more"))
+		Expect(suite.Exits(0, admin(ctx, "repair", "--from", report)).Stdout).To(ContainSubstring("nothing is wrong any more"))
 		for _, address := range gone {
 			Expect(damaged.Owner(ctx, address)).To(HavePrefix("default/service-"), address)
 		}

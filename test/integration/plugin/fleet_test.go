@@ -41,15 +41,13 @@ var _ = It("lists the ranges of several clusters, and which overlap", Label("all
 		return suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Race: true, Kubeconfig: kubeconfig, Args: append([]string{"ranges", "--contexts=" + contexts}, args...)}))
 	}
 
-	both := ranges(ctx, "paris,berlin", "kubernetes")
-	Expect(both.ExitCode).To(Equal(1), both.String())
+	both := suite.Exits(1, ranges(ctx, "paris,berlin", "kubernetes"))
 	Expect(both.Stdout).To(And(MatchRegexp(`^CONTEXT +NAME .* READY +OVERLAPS\n`),
 		MatchRegexp(`(?m)^berlin +kubernetes +10\.96\.0\.0/25 +126 .* True +paris$`), MatchRegexp(`(?m)^paris +kubernetes +10\.96\.0\.0/24 +254 .* <unknown> +True +berlin$`),
 		MatchRegexp(`(?m)^berlin +kubernetes +fd00:10:96::/121 .* True +<none>$`), MatchRegexp(`(?m)^paris +kubernetes +fd00:10:98::/120 .* True +<none>$`)))
 	Expect(both.Stderr).To(Equal("10.96.0.0/25 of ServiceCIDR kubernetes in berlin overlaps 10.96.0.0/24 of ServiceCIDR kubernetes in paris.\n"))
 
-	away := ranges(ctx, "paris,away,berlin", "-o", "json")
-	Expect(away.ExitCode).To(Equal(2), away.String())
+	away := suite.Exits(2, ranges(ctx, "paris,away,berlin", "-o", "json"))
 	Expect(away.Stderr).To(cluster.ContainAll("Not shown: context away: ", "127.0.0.1:1", "error: not everything could be told: 1 of the clusters could not be asked"))
 	var told struct {
 		Kind  string
@@ -64,21 +62,17 @@ var _ = It("lists the ranges of several clusters, and which overlap", Label("all
 	Expect(told.Unknown).To(ConsistOf(HaveField("Context", "away")))
 	Expect(told.Items).To(ContainElement(And(HaveField("Context", "paris"), HaveField("CIDR", "10.96.0.0/24"), HaveField("Overlaps", ConsistOf(And(HaveField("Context", "berlin"), HaveField("CIDR", "10.96.0.0/25")))))))
 
-	same := ranges(ctx, "berlin,berlin-admin")
-	Expect(same.ExitCode).To(BeZero(), same.String())
+	same := suite.Exits(0, ranges(ctx, "berlin,berlin-admin"))
 	Expect(same.Stderr).To(Equal("Contexts berlin, berlin-admin are one cluster, which is shown for the first of them.\n"))
 	Expect(same.Stdout).NotTo(ContainSubstring("berlin-admin"))
 	Expect(ranges(ctx, "paris", "-o", "yaml").ExitCode).To(BeZero())
 
-	none := ranges(ctx, "away")
-	Expect(none.ExitCode).To(Equal(2))
-	Expect(none.Stdout).To(BeEmpty())
+	Expect(suite.Exits(2, ranges(ctx, "away")).Stdout).To(BeEmpty())
 	for args, words := range map[string]string{
 		"--contexts=paris,rome": `--contexts: the kubeconfig has no context "rome"`, "--contexts=paris --context=berlin": "--contexts and --context both say", "--contexts=paris --watch": "--watch follows one cluster",
 		"--contexts=paris -o name": "a name does not tell its cluster", "--contexts=paris kuberneets": "kuberneets",
 	} {
-		result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: kubeconfig, Args: append([]string{"ranges"}, strings.Fields(args)...)}))
-		Expect(result.ExitCode).To(Equal(2), result.String())
+		result := suite.Exits(2, suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: kubeconfig, Args: append([]string{"ranges"}, strings.Fields(args)...)})))
 		Expect(result.Stderr).To(ContainSubstring(words))
 	}
 	completed := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: kubeconfig, Args: []string{"__complete", "ranges", "--contexts", "paris,ber"}}))

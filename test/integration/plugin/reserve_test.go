@@ -34,9 +34,7 @@ var _ = Describe("Services whose addresses are reserved", Ordered, func() {
 
 	reserve := func(ctx context.Context, args ...string) framework.PluginResult {
 		GinkgoHelper()
-		result := suite.Must(r.RunPlugin(ctx, framework.PluginOptions{Args: append([]string{"reserve", "--from-services"}, args...)}))
-		Expect(result.ExitCode).To(BeZero(), result.String())
-		return result
+		return suite.Exits(0, suite.Must(r.RunPlugin(ctx, framework.PluginOptions{Args: append([]string{"reserve", "--from-services"}, args...)})))
 	}
 	// one is a Service of both families, in either order, or of one.
 	one := func(i int) *corev1.Service {

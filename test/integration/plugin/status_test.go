@@ -96,8 +96,7 @@ var _ = Describe("status", Ordered, func() {
 			`[{"op": "add", "path": "/webhooks/0/namespaceSelector/matchExpressions/-", "value": {"key": "control-plane", "operator": "NotIn", "values": ["true"]}}]`)
 		c.Kubectl(ctx, "delete", "validatingwebhookconfiguration", cluster.WebhookConfiguration)
 		for _, command := range []string{"status", "check"} {
-			result := run(ctx, command)
-			Expect(result.ExitCode).To(Equal(1), result.String())
+			result := suite.Exits(1, run(ctx, command))
 			Expect(result.Stdout).To(cluster.ContainAll("WebhooksMissing", "validatingwebhookconfiguration/clusterip-operator", "kubectl apply --server-side -k config/default",
 				"WebhooksChanged", "control-plane notin (true)", "admissions.enforcer/disabled"))
 		}

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
@@ -42,16 +43,14 @@ var _ = AfterSuite(func() { Expect(reader.Refused()).To(BeEmpty()) })
 // run runs the plugin as the reader.
 func run(ctx context.Context, args ...string) framework.PluginResult {
 	GinkgoHelper()
-	result, err := c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: reader.Kubeconfig, Args: args})
-	Expect(err).NotTo(HaveOccurred())
+	result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: reader.Kubeconfig, Args: args}))
 	return result
 }
 
 // tells runs the plugin and expects its answer to have all of the words.
 func tells(ctx context.Context, words []string, args ...string) string {
 	GinkgoHelper()
-	result := run(ctx, args...)
-	Expect(result.ExitCode).To(BeZero(), result.String())
+	result := suite.Exits(0, run(ctx, args...))
 	Expect(result.Stdout).To(cluster.ContainAll(words...))
 	return result.Stdout
 }
@@ -59,9 +58,7 @@ func tells(ctx context.Context, words []string, args ...string) string {
 // refuses runs the plugin and expects an error with these words.
 func refuses(ctx context.Context, words string, args ...string) {
 	GinkgoHelper()
-	result := run(ctx, args...)
-	Expect(result.ExitCode).To(Equal(2), result.String())
-	Expect(result.Stderr).To(ContainSubstring(words))
+	Expect(suite.Exits(2, run(ctx, args...)).Stderr).To(ContainSubstring(words))
 }
 
 // awaitList waits until RBAC knows that a user may list a resource. Until then kubectl ends with 1.

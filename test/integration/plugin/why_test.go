@@ -166,8 +166,7 @@ var _ = Describe("why", Ordered, func() {
 		config := suite.Must(c.ConfigForUser("stranger"))
 		stranger := cluster.KubeconfigOf(config)
 		for _, args := range [][]string{{"ranges"}, {"why", "10.96.0.1"}} {
-			result := suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: stranger, Args: args}))
-			Expect(result.ExitCode).To(Equal(2))
+			result := suite.Exits(2, suite.Must(c.RunPlugin(ctx, framework.PluginOptions{Kubeconfig: stranger, Args: args})))
 			Expect(result.Stderr).To(cluster.ContainAll("forbidden", "the ClusterRole clusterip-operator-view has what this command reads"))
 		}
 	})

@@ -22,9 +22,7 @@ import (
 // refused runs the command and expects that it says why it does not do it.
 func refused(ctx context.Context, code int, want string, args ...string) {
 	GinkgoHelper()
-	result := renumber(ctx, args...)
-	Expect(result.ExitCode).To(Equal(code), result.String())
-	Expect(result.Stderr).To(ContainSubstring(want))
+	Expect(suite.Exits(code, renumber(ctx, args...)).Stderr).To(ContainSubstring(want))
 }
 
 var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
@@ -109,8 +107,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 	It("an API server that allocates from the bitmap", Label("1.32"), func(ctx SpecContext) {
 		old := cluster.Start(ctx, cluster.Options{Options: framework.Options{Version: framework.V132}, WithoutOperator: true})
 		old.CreateServiceCIDR(ctx, "new", "10.200.0.0/22")
-		result := suite.Must(old.RunPlugin(ctx, framework.PluginOptions{Args: []string{"renumber", "plan", "--range=10.96.0.0/16", "--to=new", "--keep=none"}}))
-		Expect(result.ExitCode).To(Equal(2), result.String())
+		result := suite.Exits(2, suite.Must(old.RunPlugin(ctx, framework.PluginOptions{Args: []string{"renumber", "plan", "--range=10.96.0.0/16", "--to=new", "--keep=none"}})))
 		Expect(result.Stderr).To(ContainSubstring("the API server allocates from the bitmap in etcd"))
 	})
 
@@ -118,8 +115,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 	DescribeTable("to move where an admission policy forbids what it needs", func(ctx SpecContext, expression, want string) {
 		was, file := one(ctx, nil)
 		forbid(ctx, expression)
-		result := renumber(ctx, runOf(file)...)
-		Expect(result.ExitCode).To(Equal(1), result.String())
+		result := suite.Exits(1, renumber(ctx, runOf(file)...))
 		Expect(result.Stdout + result.Stderr).To(ContainSubstring(want))
 		now := get(ctx, was.Namespace, was.Name)
 		// Its resourceVersion is a later one: the proof in its status has come and gone.
@@ -163,8 +159,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 		file, _ := plan(ctx, namespace)
 		succeed(ctx, runOf(file)...)
 		await(ctx, namespace)
-		result := renumber(ctx, "rollback", "--from", file)
-		Expect(result.ExitCode).To(Equal(1), result.String())
+		result := suite.Exits(1, renumber(ctx, "rollback", "--from", file))
 		Expect(result.String()).To(ContainSubstring("judge refuses changes of Services"))
 		Expect(get(ctx, namespace, "s0").Spec.Type).NotTo(Equal(corev1.ServiceTypeExternalName))
 	})

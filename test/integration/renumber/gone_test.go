@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // former are Services of both families with addresses of a range of their own, from and to which
@@ -26,8 +27,7 @@ func former(ctx context.Context) (before []*corev1.Service, file string) {
 	}
 	file = filepath.Join(GinkgoT().TempDir(), "plan.yaml")
 	include := "--include=" + namespace + "/dual," + namespace + "/four," + namespace + "/six"
-	result := renumber(ctx, "plan", "-n", namespace, "--range=former", "--to=new", "--keep=externalIPs", include, "-o", file)
-	Expect(result.ExitCode).To(BeZero(), result.String())
+	suite.Exits(0, renumber(ctx, "plan", "-n", namespace, "--range=former", "--to=new", "--keep=externalIPs", include, "-o", file))
 	return before, file
 }
 
@@ -36,8 +36,7 @@ var formerRanges = []string{"10.202.0.0/26", "fd00:10:202::/122"}
 var _ = Describe("kubectl clusterip renumber, when a range has gone", func() {
 	It("refuses the way back to it before the first write, and takes it when there is such a range again", func(ctx SpecContext) {
 		before, file := former(ctx)
-		run := renumber(ctx, "run", "--from", file, "--wait=false")
-		Expect(run.ExitCode).To(Equal(1), run.String())
+		suite.Exits(1, renumber(ctx, "run", "--from", file, "--wait=false"))
 		c.DeleteServiceCIDRs(ctx, "former") // the kept addresses hold it
 		c.Untouched(ctx, func() {
 			refused(ctx, 2, "nothing was moved: Service "+before[0].Namespace+"/dual cannot have 10.202.0.5,fd00:10:202::5: ServiceCIDR former, which has 10.202.0.5, is being deleted",

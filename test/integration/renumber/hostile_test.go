@@ -26,8 +26,7 @@ var _ = Describe("A hostile owner of a second Service", func() {
 	}
 
 	It("takes no address from the first one by a finalizer, once that has it again", func(ctx SpecContext) {
-		was, file := one(ctx, selecting, bySecond)
-		renumber(ctx, "run", "--from", file, "--wait=false")
+		was, file := handedOver(ctx)
 		for a, second := range secondsIn(ctx, was.Namespace) {
 			Expect(a).To(BeElementOf(was.Spec.ClusterIPs))
 			edit(ctx, was.Namespace, second.Name, hold)
@@ -44,8 +43,7 @@ var _ = Describe("A hostile owner of a second Service", func() {
 	})
 
 	It("takes none from another tenant's Service by a finalizer, once the address was given up", func(ctx SpecContext) {
-		was, file := one(ctx, selecting, bySecond)
-		renumber(ctx, "run", "--from", file, "--wait=false")
+		was, _ := handedOver(ctx)
 		held := secondsIn(ctx, was.Namespace)
 		Expect(held).NotTo(BeEmpty())
 		for _, second := range held {

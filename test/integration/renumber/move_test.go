@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // kinds are a Service of each kind.
@@ -84,9 +85,7 @@ var _ = Describe("kubectl clusterip renumber", func() {
 			s = create(ctx, s)
 			if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.78", IPMode: new(corev1.LoadBalancerIPModeVIP)}}
-				var err error
-				s, err = c.Client().CoreV1().Services(namespace).UpdateStatus(ctx, s, metav1.UpdateOptions{})
-				Expect(err).NotTo(HaveOccurred())
+				s = suite.Must(c.Client().CoreV1().Services(namespace).UpdateStatus(ctx, s, metav1.UpdateOptions{}))
 			}
 			before = append(before, s)
 		}
@@ -116,16 +115,14 @@ var _ = Describe("kubectl clusterip renumber", func() {
 			}
 			Expect(heldIn(ctx, namespace)).To(HaveLen(held * count))
 		}
-		run := renumber(ctx, "run", "--from", file, "--wait=false")
-		Expect(run.ExitCode).To(Equal(1), run.String())
+		suite.Exits(1, renumber(ctx, "run", "--from", file, "--wait=false"))
 		expect("new", 1)
 		for _, was := range before {
 			now := get(ctx, namespace, was.Name)
 			Expect(now.Spec.ExternalIPs).To(ContainElements(was.Spec.ClusterIPs))
 		}
 
-		back := renumber(ctx, "rollback", "--from", file, "--wait=false")
-		Expect(back.ExitCode).To(Equal(1), back.String())
+		suite.Exits(1, renumber(ctx, "rollback", "--from", file, "--wait=false"))
 		expect("old", 1)
 		succeed(ctx, append([]string{"rollback", "--from", file}, quick...)...)
 		expect("old", 0)

@@ -13,13 +13,13 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // edit merges a patch into a Service.
 func edit(ctx context.Context, namespace, name, patch string) {
 	GinkgoHelper()
-	_, err := c.Client().CoreV1().Services(namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(c.Client().CoreV1().Services(namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
 }
 
 func remove(ctx context.Context, namespace, name string) {
@@ -39,6 +39,14 @@ func one(ctx context.Context, change func(*corev1.Service), args ...string) (was
 	offer(ctx)
 	file, result := plan(ctx, was.Namespace, args...)
 	Expect(result.ExitCode).To(BeZero(), result.String())
+	return was, file
+}
+
+// handedOver is one that has moved, and whose second Services keep its old addresses.
+func handedOver(ctx context.Context) (was *corev1.Service, file string) {
+	GinkgoHelper()
+	was, file = one(ctx, selecting, bySecond)
+	Expect(suite.Exits(1, renumber(ctx, "run", "--from", file, "--wait=false")).Stdout).To(ContainSubstring("0 were left as they are"))
 	return was, file
 }
 

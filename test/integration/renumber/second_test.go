@@ -84,16 +84,12 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 		offer(ctx)
 		file, result := plan(ctx, namespace, bySecond, "--include-load-balancers")
 		Expect(result.ExitCode).To(BeZero(), result.String())
-		dry := renumber(ctx, "run", "--from", file, "--dry-run")
-		Expect(dry.ExitCode).To(Equal(1), dry.String())
+		dry := suite.Exits(1, renumber(ctx, "run", "--from", file, "--dry-run"))
 		Expect(dry.Stdout).To(MatchRegexp(`Service %s/dual-former-[0-9a-f]{10} would keep %s of %s/dual`, namespace, before[0].Spec.ClusterIP, namespace))
 		Expect(secondsIn(ctx, namespace)).To(BeEmpty())
-		run := renumber(ctx, "run", "--from", file, "--wait=false")
-		Expect(run.ExitCode).To(Equal(1), run.String())
-		Expect(run.Stdout).To(ContainSubstring("0 were left as they are"))
+		Expect(suite.Exits(1, renumber(ctx, "run", "--from", file, "--wait=false")).Stdout).To(ContainSubstring("0 were left as they are"))
 		expectHandedOver(ctx)
-		status := renumber(ctx, "status", "--from", file)
-		Expect(status.ExitCode).To(Equal(1), status.String())
+		status := suite.Exits(1, renumber(ctx, "status", "--from", file))
 		Expect(status.Stdout).To(ContainSubstring(fmt.Sprintf("%d Moved", len(before))))
 		kept := secondsIn(ctx, namespace)
 		for _, was := range before {
@@ -120,8 +116,7 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 		}
 		Expect(kept).To(BeEmpty())
 
-		back := renumber(ctx, "rollback", "--from", file, "--wait=false")
-		Expect(back.ExitCode).To(Equal(1), back.String())
+		suite.Exits(1, renumber(ctx, "rollback", "--from", file, "--wait=false"))
 		expectHandedOver(ctx)
 		for a := range secondsIn(ctx, namespace) {
 			Expect(inRange(a)).To(Equal("new"))
@@ -167,10 +162,7 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 	})
 
 	It("adopts and deletes no Service of a tenant, whatever that says of itself", Label("all"), func(ctx SpecContext) {
-		was, file := one(ctx, selecting, bySecond)
-		run := renumber(ctx, "run", "--from", file, "--wait=false")
-		Expect(run.ExitCode).To(Equal(1), run.String())
-		Expect(run.Stdout).To(ContainSubstring("0 were left as they are"))
+		was, file := handedOver(ctx)
 		kept := secondsIn(ctx, was.Namespace)
 		edited, deleted := kept[was.Spec.ClusterIPs[0]], kept[was.Spec.ClusterIPs[1]]
 		edit(ctx, was.Namespace, edited.Name, `{"spec":{"type":"ExternalName","externalName":"theirs.example","clusterIP":null,"clusterIPs":null,"ipFamilies":null,"ipFamilyPolicy":null,"internalTrafficPolicy":null}}`)
@@ -184,34 +176,26 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 		Expect(get(ctx, was.Namespace, edited.Name).Spec.Type).To(Equal(corev1.ServiceTypeExternalName))
 		Expect(get(ctx, was.Namespace, deleted.Name).UID).To(Equal(claims.UID))
 		// Nor does it go back to an address that such a Service has.
-		back := renumber(ctx, append([]string{"rollback", "--from", file}, quick...)...)
-		Expect(back.ExitCode).To(Equal(1), back.String())
+		back := suite.Exits(1, renumber(ctx, append([]string{"rollback", "--from", file}, quick...)...))
 		Expect(back.Stdout).To(ContainSubstring("is taken by IPAddress of services " + was.Namespace + "/" + claims.Name))
 		expectHandedOver(ctx)
 	})
 
 	It("leaves a Service whose second one's name another Service has, or that the API server refuses", Label("all"), func(ctx SpecContext) {
-		was, file := one(ctx, selecting, bySecond)
-		run := renumber(ctx, "run", "--from", file, "--wait=false")
-		Expect(run.ExitCode).To(Equal(1), run.String())
-		Expect(run.Stdout).To(ContainSubstring("0 were left as they are"))
+		was, file := handedOver(ctx)
 		name := secondsIn(ctx, was.Namespace)[was.Spec.ClusterIPs[0]].Name
 		succeed(ctx, append([]string{"rollback", "--from", file}, quick...)...)
 		before := get(ctx, was.Namespace, was.Name)
 
 		squatter := create(ctx, framework.NewService(was.Namespace, name))
-		result := renumber(ctx, runOf(file)...)
-		Expect(result.ExitCode).To(Equal(1), result.String())
-		Expect(result.Stdout).To(ContainSubstring("Service %s/%s exists, and renumbering has not made it: rename or delete it", was.Namespace, name))
+		Expect(suite.Exits(1, renumber(ctx, runOf(file)...)).Stdout).To(ContainSubstring("Service %s/%s exists, and renumbering has not made it: rename or delete it", was.Namespace, name))
 		Expect(get(ctx, was.Namespace, name)).To(Equal(squatter))
 		Expect(get(ctx, was.Namespace, was.Name)).To(Equal(before))
 		expectHandedOver(ctx)
 		remove(ctx, was.Namespace, name)
 
 		forbid(ctx, `object.metadata.name != "probe" && !object.metadata.name.contains("-former-")`)
-		result = renumber(ctx, runOf(file)...)
-		Expect(result.ExitCode).To(Equal(1), result.String())
-		Expect(result.Stdout).To(ContainSubstring("no second Service could keep " + was.Spec.ClusterIPs[0]))
+		Expect(suite.Exits(1, renumber(ctx, runOf(file)...)).Stdout).To(ContainSubstring("no second Service could keep " + was.Spec.ClusterIPs[0]))
 		Expect(get(ctx, was.Namespace, was.Name)).To(Equal(before))
 		expectHandedOver(ctx)
 	})

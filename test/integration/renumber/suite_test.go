@@ -81,9 +81,7 @@ func plan(ctx context.Context, namespace string, args ...string) (file string, r
 // succeed runs the command and expects that nothing is left to be done.
 func succeed(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	result := renumber(ctx, args...)
-	Expect(result.ExitCode).To(BeZero(), result.String())
-	return result.Stdout
+	return suite.Exits(0, renumber(ctx, args...)).Stdout
 }
 
 // quick are flags that give old addresses up at once.

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // planned is where the first Service of a plan goes.
 func planned(file string) []string {
 	GinkgoHelper()
-	text, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(os.ReadFile(file))
 	var p struct {
 		Services []struct{ New []string }
 	}
@@ -42,8 +42,7 @@ var _ = Describe("kubectl clusterip renumber, when somebody has the new address"
 	It("leaves the Service where it is, if that was so before", func(ctx SpecContext) {
 		was, file := one(ctx, nil)
 		take(ctx, was.Namespace, planned(file)...)
-		result := renumber(ctx, runOf(file)...)
-		Expect(result.ExitCode).To(Equal(1), result.String())
+		result := suite.Exits(1, renumber(ctx, runOf(file)...))
 		Expect(result.Stderr + result.Stdout).To(And(ContainSubstring("web: "+planned(file)[0]+" is taken by IPAddress of services"), ContainSubstring("make a new plan")))
 		Expect(get(ctx, was.Namespace, was.Name)).To(Equal(was))
 		expectNothingLeaked(ctx)

@@ -68,8 +68,7 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 		lies := get(ctx, was.Namespace, was.Name)
 		Expect(lies.Status.Conditions).To(BeEmpty())
 		for _, verb := range []string{"run", "rollback"} {
-			result := renumber(ctx, append([]string{verb, "--from", file}, quick...)...)
-			Expect(result.ExitCode).To(Equal(1), result.String())
+			result := suite.Exits(1, renumber(ctx, append([]string{verb, "--from", file}, quick...)...))
 			Expect(result.Stdout + result.Stderr).To(ContainSubstring("its status does not prove that the annotation"))
 			Expect(get(ctx, was.Namespace, was.Name).Spec).To(Equal(lies.Spec))
 		}
@@ -113,8 +112,7 @@ var _ = Describe("kubectl clusterip renumber, of a Service whose owner lies", fu
 		// Then the address is free for another tenant.
 		edit(ctx, was.Namespace, was.Name, `{"spec":{"type":"ClusterIP"}}`)
 		edit(ctx, was.Namespace, was.Name, `{"spec":{"type":"LoadBalancer"},"metadata":{"annotations":{"`+v1alpha1.AnnotationRenumbering+`":"{}"}}}`)
-		again := renumber(ctx, runOf(file)...)
-		Expect(again.ExitCode).To(Equal(1), again.String())
+		again := suite.Exits(1, renumber(ctx, runOf(file)...))
 		Expect(again.Stdout + again.Stderr).To(ContainSubstring("another status than when the plan was made"))
 		Expect(get(ctx, was.Namespace, was.Name).Status.LoadBalancer.Ingress).To(BeEmpty())
 		expectNothingLeaked(ctx)

@@ -62,8 +62,7 @@ var _ = Describe("kubectl clusterip renumber, killed when two Services have an a
 			Expect(succeed(ctx, "kept")).To(MatchRegexp(`%s/web-former-[0-9a-f]{10}: the handover of %s from web is not finished: run the plan again`, was.Namespace, a))
 		}
 		for _, args := range [][]string{{"--dry-run"}, nil} {
-			result := renumber(ctx, append([]string{"kept", "--delete", "--older-than=1ms"}, args...)...)
-			Expect(result.ExitCode).To(Equal(1), result.String())
+			result := suite.Exits(1, renumber(ctx, append([]string{"kept", "--delete", "--older-than=1ms"}, args...)...))
 			Expect(result.Stdout).To(And(ContainSubstring("the handover of "+was.Spec.ClusterIPs[1]+" from web is not finished: run the plan again"), Not(ContainSubstring("deleted"))))
 		}
 		Expect(secondsIn(ctx, was.Namespace)).To(HaveLen(2))
@@ -93,9 +92,7 @@ var _ = Describe("kubectl clusterip renumber, with second Services of another ru
 	AfterEach(forget)
 
 	It("moves none of them", func(ctx SpecContext) {
-		was, file := one(ctx, selecting, bySecond)
-		run := renumber(ctx, "run", "--from", file, "--wait=false")
-		Expect(run.ExitCode).To(Equal(1), run.String())
+		was, file := handedOver(ctx)
 		result := renumber(ctx, "plan", "-n", was.Namespace, "--range=kubernetes", "--to=new", "--keep=none")
 		for _, a := range was.Spec.ClusterIPs {
 			Expect(result.Stdout).To(ContainSubstring("it keeps " + a + " of web: see `kubectl clusterip renumber kept`"))
@@ -108,12 +105,9 @@ var _ = Describe("kubectl clusterip renumber, with second Services of another ru
 	It("brings them up to what the first Service is now", func(ctx SpecContext) {
 		was, file := one(ctx, selecting, bySecond)
 		runPod(was.Namespace, "green", 2)
-		run := renumber(ctx, "run", "--from", file, "--wait=false")
-		Expect(run.ExitCode).To(Equal(1), run.String())
+		suite.Exits(1, renumber(ctx, "run", "--from", file, "--wait=false"))
 		edit(ctx, was.Namespace, was.Name, `{"spec":{"selector":{"app":"green"},"sessionAffinity":"ClientIP","internalTrafficPolicy":"Local","ports":[{"name":"http","port":80,"targetPort":8080},{"name":"more","port":81}]}}`)
-		run = renumber(ctx, "run", "--from", file, "--wait=false")
-		Expect(run.ExitCode).To(Equal(1), run.String())
-		Expect(run.Stdout).To(And(ContainSubstring("0 were left as they are"), ContainSubstring("2 addresses are still kept")))
+		Expect(suite.Exits(1, renumber(ctx, "run", "--from", file, "--wait=false")).Stdout).To(And(ContainSubstring("0 were left as they are"), ContainSubstring("2 addresses are still kept")))
 		now := get(ctx, was.Namespace, was.Name)
 		second := secondsIn(ctx, was.Namespace)
 		Expect(second).To(HaveLen(2))
