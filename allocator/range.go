@@ -50,6 +50,15 @@ func ParseRange(s string) (Range, error) {
 	return NewRange(p)
 }
 
+// MustParseRange is ParseRange of a prefix that is one. It panics otherwise, and is for tests.
+func MustParseRange(s string) Range {
+	r, err := ParseRange(s)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
 func refused(prefix, reason string) (Range, error) {
 	return Range{}, fmt.Errorf("%q cannot be a Service range: %s", prefix, reason)
 }

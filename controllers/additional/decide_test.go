@@ -41,10 +41,7 @@ func newCluster(t *testing.T) *cluster {
 
 func (s *cluster) offer(t *testing.T, name, cidr string) {
 	t.Helper()
-	r, err := allocator.ParseRange(cidr)
-	if err != nil {
-		t.Fatalf("parsing %s: %v", cidr, err)
-	}
+	r := allocator.MustParseRange(cidr)
 	tier, err := allocator.NewTier([]allocator.Span{r.Span()}, nil)
 	if err != nil {
 		t.Fatalf("making a tier of %s: %v", cidr, err)

@@ -391,10 +391,7 @@ func (c *cluster) expectAtRest(t *testing.T, left map[string]string) {
 
 // usableOf lists the addresses of a small range.
 func usableOf(text string) []string {
-	r, err := allocator.ParseRange(text)
-	if err != nil {
-		panic(err)
-	}
+	r := allocator.MustParseRange(text)
 	var out []string
 	for a := r.Span().First; r.Contains(a); a = a.Next() {
 		out = append(out, a.String())

@@ -48,11 +48,7 @@ func ranges(t *testing.T) []addressindex.ServiceCIDR {
 	} {
 		c := addressindex.ServiceCIDR{Name: name, Ready: true, Terminating: name == "going"}
 		for _, text := range cidrs {
-			r, err := allocator.ParseRange(text)
-			if err != nil {
-				t.Fatalf("parsing %s: %v", text, err)
-			}
-			c.Ranges = append(c.Ranges, r)
+			c.Ranges = append(c.Ranges, allocator.MustParseRange(text))
 		}
 		out = append(out, c)
 	}
@@ -169,11 +165,7 @@ func TestClosing(t *testing.T) {
 	defaults := func(cidrs ...string) addressindex.ServiceCIDR {
 		c := addressindex.ServiceCIDR{Name: v1alpha1.DefaultServiceCIDR, Ready: true}
 		for _, text := range cidrs {
-			r, err := allocator.ParseRange(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Ranges = append(c.Ranges, r)
+			c.Ranges = append(c.Ranges, allocator.MustParseRange(text))
 		}
 		return c
 	}

@@ -78,11 +78,7 @@ func table(ranges int) map[string]string {
 
 func rangesOf(cidrs ...string) (out []allocator.Range) {
 	for _, text := range cidrs {
-		r, err := allocator.ParseRange(text)
-		if err != nil {
-			panic(err)
-		}
-		out = append(out, r)
+		out = append(out, allocator.MustParseRange(text))
 	}
 	return out
 }

@@ -17,10 +17,7 @@ import (
 
 // use is a range of which some addresses of the dynamic band are free.
 func use(prefix string, free uint64, perDay ...int64) rangeUse {
-	r, err := allocator.ParseRange(prefix)
-	if err != nil {
-		panic(err)
-	}
+	r := allocator.MustParseRange(prefix)
 	out := rangeUse{prefix: r.Prefix(), usage: allocator.Usage{Size: r.Band(allocator.Dynamic).Size(), Free: free}}
 	for _, n := range perDay {
 		out.perDay = n

@@ -17,10 +17,7 @@ import (
 
 // aRange is a range of a policy with so many addresses allocated in its dynamic band.
 func aRange(cidr string, allocated uint64) rangeUse {
-	r, err := allocator.ParseRange(cidr)
-	if err != nil {
-		panic(err)
-	}
+	r := allocator.MustParseRange(cidr)
 	use := func(b allocator.Band) bandUse {
 		return bandUse{Usage: allocator.Usage{Size: r.Band(b).Size(), Free: r.Band(b).Size()}}
 	}

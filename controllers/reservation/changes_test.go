@@ -39,17 +39,9 @@ func coolingFor(p *v1alpha1.ServiceCIDRPolicy, d time.Duration) *v1alpha1.Servic
 func readyRange(name string, cidrs ...string) addressindex.ServiceCIDR {
 	c := addressindex.ServiceCIDR{Name: name, Ready: true}
 	for _, text := range cidrs {
-		c.Ranges = append(c.Ranges, mustRange(text))
+		c.Ranges = append(c.Ranges, allocator.MustParseRange(text))
 	}
 	return c
-}
-
-func mustRange(text string) allocator.Range {
-	r, err := allocator.ParseRange(text)
-	if err != nil {
-		panic(err)
-	}
-	return r
 }
 
 // observe compiles ServiceCIDRs and policies.

@@ -37,7 +37,7 @@ type fixture struct {
 func newFixture(t *testing.T, a netip.Addr) *fixture {
 	clock := clocktesting.NewFakePassiveClock(now)
 	f := &fixture{T: t, Reconciler: &Reconciler{Index: addressindex.NewWithClock(clock), Clock: clock, APIVersion: "networking.k8s.io/v1"}}
-	f.Index.Declare([]allocator.Range{mustRange("10.0.0.0/24"), mustRange("fd00::/120")})
+	f.Index.Declare([]allocator.Range{allocator.MustParseRange("10.0.0.0/24"), allocator.MustParseRange("fd00::/120")})
 	f.Policies = steering.NewCache()
 	f.Policies.Set(steering.Inputs{Policies: []*v1alpha1.ServiceCIDRPolicy{reserving(policyOn("p"), a.String())}})
 	f.Client = interceptor.NewClient(nil, interceptor.Funcs{

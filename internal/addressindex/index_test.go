@@ -245,11 +245,7 @@ func TestDeclaredRangesHold(t *testing.T) {
 }
 
 func mustRange(text string) allocator.Range {
-	r, err := allocator.ParseRange(text)
-	if err != nil {
-		panic(err)
-	}
-	return r
+	return allocator.MustParseRange(text)
 }
 
 // Whatever the order of events on the two watches, the index must end up as if it had been kept:

@@ -50,11 +50,7 @@ func reserves(name, address, service string) func(*v1alpha1.ServiceCIDRPolicySpe
 func ready(name string, cidrs ...string) addressindex.ServiceCIDR {
 	c := addressindex.ServiceCIDR{Name: name, Ready: true}
 	for _, text := range cidrs {
-		r, err := allocator.ParseRange(text)
-		if err != nil {
-			panic(err)
-		}
-		c.Ranges = append(c.Ranges, r)
+		c.Ranges = append(c.Ranges, allocator.MustParseRange(text))
 	}
 	return c
 }

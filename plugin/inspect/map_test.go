@@ -15,10 +15,7 @@ import (
 
 func chartOf(t *testing.T, cidr, part string) Chart {
 	t.Helper()
-	r, err := allocator.ParseRange(cidr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := allocator.MustParseRange(cidr)
 	pool := allocator.NewPool()
 	for a, state := range map[string]allocator.State{"10.96.0.1": allocator.Allocated, "10.96.0.2": allocator.Reserved, "10.96.0.40": allocator.Allocated, "fd00::5": allocator.Allocated} {
 		pool.Observe(netip.MustParseAddr(a), state)

@@ -45,7 +45,7 @@ func TestPlanOfDefaultRange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Inputs{
-				From: []allocator.Range{rangeOf(t, "10.96.0.0/24")}, To: []Target{{Range: rangeOf(t, "10.200.0.0/29"), Ready: true}}, Keep: KeepAgent,
+				From: []allocator.Range{allocator.MustParseRange("10.96.0.0/24")}, To: []Target{{Range: allocator.MustParseRange("10.200.0.0/29"), Ready: true}}, Keep: KeepAgent,
 				Services: test.services, Taken: sets.New[netip.Addr](),
 			}
 			for _, text := range test.taken {
@@ -75,13 +75,4 @@ func serviceAt(name, address string) corev1.Service {
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, UID: types.UID(name)},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: address, ClusterIPs: []string{address}},
 	}
-}
-
-func rangeOf(t *testing.T, text string) allocator.Range {
-	t.Helper()
-	r, err := allocator.ParseRange(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }

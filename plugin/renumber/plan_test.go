@@ -33,11 +33,7 @@ func addrs(text string) []netip.Addr { return parse(strings.Split(text, ",")) }
 func ranges(t *testing.T, texts string) (all []allocator.Range) {
 	t.Helper()
 	for text := range strings.SplitSeq(texts, ",") {
-		r, err := allocator.ParseRange(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, r)
+		all = append(all, allocator.MustParseRange(text))
 	}
 	return all
 }

@@ -89,7 +89,7 @@ func TestNewPlan(t *testing.T) {
 		"by labels": {services: []corev1.Service{web, db}, change: label("name=db"), want: []string{"services: 10.96.0.10 for shop/db"}},
 		"by range": {
 			services: []corev1.Service{web, db}, want: []string{"services: fd00::9 for shop/web"},
-			change: func(in *inputs) { r, _ := allocator.ParseRange("fd00::/120"); in.ranges = []allocator.Range{r} },
+			change: func(in *inputs) { in.ranges = []allocator.Range{allocator.MustParseRange("fd00::/120")} },
 		},
 		"what is reserved already stays, where it is and as it is called": {
 			services: []corev1.Service{web, db},
@@ -111,8 +111,7 @@ func TestNewPlan(t *testing.T) {
 		"nor in another range": {
 			policies: []v1alpha1.ServiceCIDRPolicy{reserving("services", "services", "10.96.0.9 for shop/web")}, want: []string{"services: 10.96.0.9 for shop/web"},
 			change: func(in *inputs) {
-				r, _ := allocator.ParseRange("fd00::/120")
-				in.prune, in.ranges = true, []allocator.Range{r}
+				in.prune, in.ranges = true, []allocator.Range{allocator.MustParseRange("fd00::/120")}
 			},
 		},
 		"nor is one that has not the labels": {
