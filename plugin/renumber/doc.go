@@ -37,6 +37,6 @@
 //
 // Start with stage.go; plan.go chooses addresses, judge.go says what is not moved, record.go what
 // is believed, spec.go has the two updates, and mover.go carries them out; second.go is what second
-// Services are, give.go and settle.go how they come and go; elsewhere.go finds who else knows the
-// range. New returns the command.
+// Services are, endpoints.go their endpoints, give.go and settle.go how they come and go;
+// elsewhere.go finds who else knows the range. New returns the command.
 package renumber
