@@ -56,7 +56,7 @@ var _ = Describe("Fair: nobody else pays for what a tenant sends", Ordered, Cont
 
 	// The neighbour has one Service at a time, so it has room however many of the creations fail.
 	DescribeTable("creations that fail, 14 a second, leave a neighbour its addresses in a range of 14", func(ctx SpecContext, fails func(string) hostile.Service) {
-		newPlace(ctx, "small", 4)
+		small := newPlace(ctx, "small", 4)
 		program(ctx, "small", "{serviceCIDRs: [small], namespaceSelector: {matchLabels: {pool: small}}, onFull: Fail}")
 		var failed atomic.Int64
 		stop := every(ctx, time.Second/14, func(ctx context.Context, i int) {
@@ -66,7 +66,7 @@ var _ = Describe("Fair: nobody else pays for what a tenant sends", Ordered, Cont
 		})
 		defer stop()
 		Eventually(failed.Load).Should(BeNumerically(">", 20), "so that they fill the range")
-		refusals, longest := neighbour(ctx, "alice", 12)
+		refusals, longest := neighbour(ctx, "alice", 20, small)
 		AddReportEntry("the longest creation of the neighbour", fmt.Sprintf("%s, beside %d failed ones of the tenant", longest, failed.Load()))
 		Expect(refusals).To(BeEmpty())
 	},

@@ -132,8 +132,8 @@ func inFlight(ctx context.Context) (most float64) {
 }
 
 // neighbour creates Services of both families one by one, deletes each at once, and returns the
-// refusals and the longest time that one took.
-func neighbour(ctx context.Context, namespace string, n int) (refusals []string, longest time.Duration) {
+// refusals and the longest time that one took. All get addresses of the place, if one is named.
+func neighbour(ctx context.Context, namespace string, n int, in ...place) (refusals []string, longest time.Duration) {
 	GinkgoHelper()
 	for i := range n {
 		start := time.Now()
@@ -142,6 +142,9 @@ func neighbour(ctx context.Context, namespace string, n int) (refusals []string,
 		if err != nil {
 			refusals = append(refusals, err.Error())
 			continue
+		}
+		for _, p := range in {
+			Expect(p.four.Contains(netip.MustParseAddr(s.Spec.ClusterIPs[0])) && p.six.Contains(netip.MustParseAddr(s.Spec.ClusterIPs[1]))).To(BeTrue(), "%q", s.Spec.ClusterIPs)
 		}
 		c.DeleteServices(ctx, s)
 		c.WaitFreed(ctx, s)
