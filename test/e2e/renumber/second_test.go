@@ -55,8 +55,7 @@ func openFew(ctx context.Context, mode string) *fixture {
 	}
 	offerNew(ctx)
 	env.plan = filepath.Join(GinkgoT().TempDir(), "plan.yaml")
-	result := env.renumber(ctx, "plan", "-n", env.Name, "--range=kubernetes", "--to=new", "--keep=service", "-o", env.plan)
-	Expect(result.ExitCode).To(BeZero(), result.String())
+	suite.Exits(0, env.renumber(ctx, "plan", "-n", env.Name, "--range=kubernetes", "--to=new", "--keep=service", "-o", env.plan))
 	return env
 }
 
@@ -133,8 +132,7 @@ func (env *fixture) moves(ctx context.Context) (traffic, *witness) {
 	all, sources := env.useOld(), env.watchSources()
 	for _, verb := range []string{"run", "rollback", "run"} {
 		By(verb)
-		result := env.renumber(ctx, verb, "--from", env.plan, "--wait=false", "--qps=0", "--workers=4")
-		Expect(result.ExitCode).To(Equal(1), result.String())
+		result := suite.Exits(1, env.renumber(ctx, verb, "--from", env.plan, "--wait=false", "--qps=0", "--workers=4"))
 		Expect(result.Stdout).To(ContainSubstring(fmt.Sprintf("%d of %d Services have the addresses of the plan, 0 were left as they are", few, few)))
 		Expect(env.secondServices(ctx)).To(Equal(2 * few))
 		for _, t := range all {
@@ -165,8 +163,7 @@ var _ = Describe("With --keep=service", Label("soak"), func() {
 			DeferCleanup(func() error { return proxy.Stop() })
 			all, sources := env.moves(ctx)
 			env.judge("kube-proxy, "+mode, all, sources)
-			result := env.renumber(ctx, "run", "--from", env.plan, "--dns-ttl=0s", "--quiet=0s", "--drain=1ms")
-			Expect(result.ExitCode).To(BeZero(), result.String())
+			suite.Exits(0, env.renumber(ctx, "run", "--from", env.plan, "--dns-ttl=0s", "--quiet=0s", "--drain=1ms"))
 			Expect(env.secondServices(ctx)).To(BeZero())
 		})
 	}
