@@ -5,17 +5,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clusterip-operator/clusterip-operator/cmd/proxyagent-trace/trace"
+	"github.com/clusterip-operator/clusterip-operator/internal/program"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
@@ -26,20 +24,7 @@ counters, a client that session affinity remembers, and the answer that SRC gets
   proxyagent-trace 10.244.1.7 10.96.0.10:53 --protocol udp
   proxyagent-trace node [2001:db8::7]:443`
 
-func main() { os.Exit(run(os.Args[1:])) }
-
-// run returns 0 when it did what was asked and 1 when it could not.
-func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	root := newRoot()
-	root.SetArgs(args)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		return 1
-	}
-	return 0
-}
+func main() { os.Exit(program.Run(newRoot(), os.Args[1:])) }
 
 func newRoot() *cobra.Command {
 	var protocol, in, agent string

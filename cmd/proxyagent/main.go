@@ -4,31 +4,16 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/clusterip-operator/clusterip-operator/internal/program"
 	"github.com/clusterip-operator/clusterip-operator/internal/version"
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
-
-// run returns 0 when it did what was asked and 1 when it could not.
-func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	root := newRoot()
-	root.SetArgs(args)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		return 1
-	}
-	return 0
-}
+func main() { os.Exit(program.Run(newRoot(), os.Args[1:])) }
 
 func newRoot() *cobra.Command {
 	root := newRun()

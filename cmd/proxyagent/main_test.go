@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/program"
 	"github.com/clusterip-operator/clusterip-operator/internal/version"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
 )
@@ -33,7 +34,7 @@ func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, problems func() string
 	os.Stdout, out = collect(t)
 	os.Stderr, problems = collect(t)
-	code = run(args)
+	code = program.Run(newRoot(), args)
 	return code, out(), problems()
 }
 

@@ -122,6 +122,7 @@ var arrows = []arrow{
 	{"cmd/proxyagent", module + "/cmd/proxyagent-trace", "a process that runs on every node for ever makes no raw packets: cmd/proxyagent-trace does"},
 
 	{"internal/batch", module + "/*", "items of all kinds are done in batches, and none is known here"},
+	{"internal/program", module + "/*", "a program is handed in"},
 	{"internal/plain", module + "/*", "it looks at characters, and knows no object"},
 	{"internal/plain", "k8s.io/*", "it looks at characters, and knows no object"},
 	{"internal/batch", "k8s.io/client-go", "it repeats what it is handed, and sends no request itself"},
