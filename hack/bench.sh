@@ -21,3 +21,5 @@ hack/tools/build.sh etcd kubernetes-1.37:kube-apiserver,kubectl,kube-controller-
 go run ./test/bench
 echo "== a world of thousands"
 go run ./test/bench --only scale
+echo "== a million Services, without a cluster"
+go run ./test/bench --only million

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -79,12 +79,44 @@ func (s *Cluster) View(ctx context.Context) (*view.View, error) {
 	if s.opened != nil {
 		return s.opened, nil
 	}
-	late := time.AfterFunc(2*time.Second, func() { Write(s.progress, "Listing Services and IPAddresses ...\n") })
-	defer late.Stop()
-	v, err := view.Open(ctx, s.Config, s, s.Policies)
+	v, err := s.reading(func(c view.Cluster) (*view.View, error) { return view.Open(ctx, c) })
+	s.opened = v
+	return v, err
+}
+
+// ViewFor reads what a question needs, unless View has read all.
+func (s *Cluster) ViewFor(ctx context.Context, q view.Question) (*view.View, error) {
+	if s.opened != nil {
+		return s.opened, nil
+	}
+	return s.reading(func(c view.Cluster) (*view.View, error) { return view.OpenFor(ctx, c, q) })
+}
+
+// reading opens a view, and tells on a terminal how far it is.
+func (s *Cluster) reading(open func(view.Cluster) (*view.View, error)) (*view.View, error) {
+	line := newReading(s.progress)
+	defer line.end()
+	v, err := open(view.Cluster{Config: s.Config, Live: s, Policies: s.Policies, Progress: line.tell})
 	if err != nil {
 		return nil, Permission(err)
 	}
-	s.opened = v
 	return v, nil
+}
+
+// EachPage lists objects by pages into list, calls each for every one, and says which permission is
+// missing. anew is called when the list begins: what each has noted before does not count.
+func (s *Cluster) EachPage(ctx context.Context, list client.ObjectList, what string, anew func(), each func() error, options ...client.ListOption) error {
+	line := newReading(s.progress)
+	defer line.end()
+	err := view.Pages(ctx, s, list, 0, func(p view.Page) error {
+		if p.Before == 0 {
+			anew()
+		}
+		line.tell(what, p.Before+meta.LenList(list), p.Before+meta.LenList(list)+p.Left)
+		return each()
+	}, options...)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", what, Permission(err))
+	}
+	return nil
 }

@@ -1,13 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
 
 	"k8s.io/cli-runtime/pkg/printers"
-
-	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 )
 
 // parsePath reads a JSONPath template. What a value lacks prints nothing.
@@ -45,23 +44,29 @@ func parseColumns(spec string) (c columns, err error) {
 
 // Execute implements printer.
 func (c columns) Execute(out io.Writer, value any) error {
-	w := printers.GetNewTabWriter(out)
-	_, _ = fmt.Fprintln(w, strings.Join(c.heads, "\t")) // Flush tells
+	t := textTable{head: c.heads}
 	for _, item := range itemsOf(value) {
-		cells := make([]string, len(c.paths))
-		for i, p := range c.paths {
-			var text strings.Builder
-			if err := p.Execute(&text, item); err != nil {
-				return err
-			}
-			cells[i] = plain.Text(text.String())
-			if cells[i] == "" {
-				cells[i] = "<none>"
-			}
+		row, err := c.row(item)
+		if err != nil {
+			return err
 		}
-		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+		t.add(row...)
 	}
-	return w.Flush()
+	t.print(out, true)
+	return nil
+}
+
+// row are the cells of an item.
+func (c columns) row(item any) ([]any, error) {
+	cells := make([]any, len(c.paths))
+	for i, p := range c.paths {
+		var text strings.Builder
+		if err := p.Execute(&text, item); err != nil {
+			return nil, err
+		}
+		cells[i] = cmp.Or(text.String(), "<none>")
+	}
+	return cells, nil
 }
 
 // itemsOf are the items of a list, or the value itself.

@@ -41,23 +41,36 @@ type address struct {
 
 // listed lists addresses. All pages that ask within a second are sent one body: to write JSON of
 // 100,000 rows takes longer than to gather them.
-func listed(ctx context.Context, addresses func() ([]view.Address, error)) Source {
+func listed(ctx context.Context, addresses func() (addresses, error)) Source {
 	last := remembered(ctx, time.Second, func(context.Context) (body, error) {
 		all, err := addresses()
 		if err != nil {
 			return body{}, err
 		}
-		return newBody(newAddressList(all, mostAddresses))
+		return newBody(all.list)
 	})
 	return func(context.Context, url.Values) (any, error) { return last() }
 }
 
-func newAddressList(all []view.Address, most int) addressList {
-	out := addressList{Of: len(all), Rows: []address{}}
-	for _, a := range all[:min(len(all), most)] {
-		out.Rows = append(out.Rows, newAddress(a))
-	}
-	return out
+// addresses are what the page is sent of all addresses, and those with which something is wrong.
+type addresses struct {
+	list  addressList
+	wrong []netip.Addr
+}
+
+// newAddresses goes through all addresses by each, and keeps rows of the first.
+func newAddresses(ctx context.Context, most int, each func(context.Context, func(view.Address) error) error) (addresses, error) {
+	out := addresses{list: addressList{Rows: []address{}}}
+	err := each(ctx, func(a view.Address) error {
+		if out.list.Of++; out.list.Of <= most {
+			out.list.Rows = append(out.list.Rows, newAddress(a))
+		}
+		if len(a.Wrong) > 0 {
+			out.wrong = append(out.wrong, a.Address)
+		}
+		return nil
+	})
+	return out, err
 }
 
 func newAddress(a view.Address) address {
@@ -94,14 +107,4 @@ func parent(ref *networkingv1.ParentReference) string {
 		return kind + "/" + ref.Name
 	}
 	return strings.Join([]string{kind, ref.Namespace, ref.Name}, "/")
-}
-
-// wrong are the addresses with which something is wrong.
-func wrong(all []view.Address) (out []netip.Addr) {
-	for _, a := range all {
-		if len(a.Wrong) > 0 {
-			out = append(out, a.Address)
-		}
-	}
-	return out
 }

@@ -73,7 +73,7 @@ func run(ctx context.Context, a *cli.Session, port uint16, namespace string, bro
 func newSources(ctx context.Context, s *cli.Cluster, v *view.View, namespace string) map[string]Source {
 	d := &data{
 		session: s, view: v,
-		addresses: remembered(ctx, 5*time.Second, v.Addresses),
+		addresses: remembered(ctx, 5*time.Second, func(ctx context.Context) (addresses, error) { return newAddresses(ctx, mostAddresses, v.EachAddress) }),
 		allocations: remembered(ctx, 10*time.Second, func(ctx context.Context) (allocations, error) {
 			all, err := v.Allocations(ctx)
 			return allocations{all, time.Now()}, err

@@ -26,7 +26,7 @@ type data struct {
 	session *cli.Cluster
 	view    *view.View
 
-	addresses   func() ([]view.Address, error)
+	addresses   func() (addresses, error)
 	allocations func() (allocations, error)
 	report      func() (check.Report, error)
 	status      func() (health.Installation, error)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
@@ -45,23 +47,36 @@ func TestAddressesOfThePage(t *testing.T) {
 		{Address: "10.96.0.2", State: "allocated", Parents: []string{"service/shop/lost"}},
 	}}
 	all := []view.Address{claimed, cooling, reserved, strange, lost, lost}
-	if diff := cmp.Diff(want, newAddressList(all, 5)); diff != "" {
+	got, err := newAddresses(t.Context(), 5, through(all...))
+	if diff := cmp.Diff(want, got.list); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if diff := cmp.Diff([]netip.Addr{claimed.Address}, got.wrong, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]netip.Addr{claimed.Address}, wrong(all), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
-		t.Error(diff)
+}
+
+// through goes through addresses as a view does.
+func through(all ...view.Address) func(context.Context, func(view.Address) error) error {
+	return func(_ context.Context, f func(view.Address) error) error {
+		for _, a := range all {
+			if err := f(a); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 
 func TestManyPagesAreSentOneList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		source := listed(t.Context(), func() ([]view.Address, error) {
+		source := listed(t.Context(), func() (addresses, error) {
 			asked++
 			if asked == 2 {
-				return nil, errors.New("not now")
+				return addresses{}, errors.New("not now")
 			}
-			return []view.Address{{Address: netip.MustParseAddr("10.96.0.1"), State: "allocated"}, {Address: netip.MustParseAddr("fd00::1"), State: "cooling"}}, nil
+			return newAddresses(t.Context(), 5, through(view.Address{Address: netip.MustParseAddr("10.96.0.1"), State: "allocated"}, view.Address{Address: netip.MustParseAddr("fd00::1"), State: "cooling"}))
 		})
 		const want = `{"of":2,"rows":[{"address":"10.96.0.1","state":"allocated"},{"address":"fd00::1","state":"cooling"}]}`
 		first := only1(source(t.Context(), nil)).(body)
@@ -91,12 +106,24 @@ func TestRenumberings(t *testing.T) {
 	}
 	forged := service("forged", corev1.ServiceTypeExternalName)
 	forged.Annotations = map[string]string{v1alpha1.AnnotationRenumbering: "{}", v1alpha1.AnnotationFormerIPs: "10.96.0.1"}
-	got := renumberings([]corev1.Service{
+	services := []corev1.Service{
 		service("web", corev1.ServiceTypeClusterIP, "10.200.0.1", "fd00:200::1"), service("next", corev1.ServiceTypeClusterIP, "10.96.0.2"),
 		service("between", corev1.ServiceTypeExternalName), service("other", corev1.ServiceTypeClusterIP, "10.96.0.9"), forged,
-	}, []networkingv1.IPAddress{
+	}
+	all := heldFor{}
+	for _, ip := range []networkingv1.IPAddress{
 		kept("fd00:96::1", "web"), kept("10.96.0.1", "web"), ipOf("10.96.0.2", "services", "shop", "next", v1alpha1.FinalizerFormer), kept("10.96.0.3", "between"), kept("10.96.0.4", "deleted"),
 		ipOf("10.96.0.9", "services", "shop", "other"),
+	} {
+		all.note(&ip)
+	}
+	got, err := all.renumberings(func(name types.NamespacedName) (*corev1.Service, error) {
+		for i := range services {
+			if services[i].Name == name.Name && services[i].Namespace == name.Namespace {
+				return &services[i], nil
+			}
+		}
+		return nil, nil
 	})
 	want := []renumbering{
 		{Service: "shop/between", Stage: between, Now: []string{}, Held: []held{{"10.96.0.3", 2000}}},
@@ -104,8 +131,8 @@ func TestRenumberings(t *testing.T) {
 		{Service: "shop/next", Stage: waiting, Now: []string{"10.96.0.2"}, Held: []held{{"10.96.0.2", 0}}},
 		{Service: "shop/web", Stage: moved, Now: []string{"10.200.0.1", "fd00:200::1"}, Held: []held{{"10.96.0.1", 2000}, {"fd00:96::1", 2000}}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
 	}
 }
 

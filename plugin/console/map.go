@@ -63,7 +63,7 @@ func (d *data) chart(ctx context.Context, query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDrawing(inspect.NewChart(parts[0], mostBits, d.view.Usage, wrong(addresses)), parts[0].Of, all), nil
+	return newDrawing(inspect.NewChart(parts[0], mostBits, d.view.Usage, addresses.wrong), parts[0].Of, all), nil
 }
 
 func mapRanges(cidrs []networkingv1.ServiceCIDR) (all []mapRange) {

@@ -40,43 +40,51 @@ type held struct {
 }
 
 func (d *data) renumberings(ctx context.Context, _ url.Values) (any, error) {
-	services, ips := &corev1.ServiceList{}, &networkingv1.IPAddressList{}
-	if err := d.view.List(ctx, services); err != nil {
-		return nil, fmt.Errorf("reading Services: %w", err)
-	}
-	if err := d.view.List(ctx, ips); err != nil {
+	all := heldFor{}
+	err := d.view.EachIPAddress(ctx, func(ip *networkingv1.IPAddress) error {
+		all.note(ip)
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("reading IPAddresses: %w", err)
 	}
-	return renumberings(services.Items, ips.Items), nil
+	return all.renumberings(func(name types.NamespacedName) (*corev1.Service, error) { return d.view.Service(ctx, name) })
+}
+
+// heldFor are the addresses that renumbering holds, by Service.
+type heldFor map[types.NamespacedName][]held
+
+// note notes an IPAddress, if it is one of those.
+func (all heldFor) note(ip *networkingv1.IPAddress) {
+	a, err := netip.ParseAddr(ip.Name)
+	if err != nil || !upstream.HeldAsFormer(ip) {
+		return
+	}
+	one := held{Address: a.String()}
+	if at := ip.DeletionTimestamp; at != nil {
+		one.Since = at.Unix()
+	}
+	name := upstream.Service(ip)
+	all[name] = append(all[name], one)
 }
 
 // renumberings are those in progress, by what IPAddresses say: the owner of a Service, who may
-// write anything into its annotations, writes none.
-func renumberings(services []corev1.Service, ips []networkingv1.IPAddress) []renumbering {
-	all := map[types.NamespacedName][]held{}
-	for i := range ips {
-		if a, err := netip.ParseAddr(ips[i].Name); err == nil && upstream.HeldAsFormer(&ips[i]) {
-			one := held{Address: a.String()}
-			if at := ips[i].DeletionTimestamp; at != nil {
-				one.Since = at.Unix()
-			}
-			name := upstream.Service(&ips[i])
-			all[name] = append(all[name], one)
-		}
-	}
+// write anything into its annotations, writes none. read returns a Service, nil if it is gone.
+func (all heldFor) renumberings(read func(types.NamespacedName) (*corev1.Service, error)) ([]renumbering, error) {
 	out := []renumbering{}
-	for i := range services {
-		name := types.NamespacedName{Namespace: services[i].Namespace, Name: services[i].Name}
-		if has := all[name]; len(has) > 0 {
-			out = append(out, newRenumbering(name, stageOf(&services[i], has), services[i].Spec.ClusterIPs, has))
-			delete(all, name)
-		}
-	}
 	for name, has := range all {
-		out = append(out, newRenumbering(name, gone, nil, has))
+		s, err := read(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case s == nil:
+			out = append(out, newRenumbering(name, gone, nil, has))
+		default:
+			out = append(out, newRenumbering(name, stageOf(s, has), s.Spec.ClusterIPs, has))
+		}
 	}
 	slices.SortFunc(out, func(a, b renumbering) int { return cmp.Compare(a.Service, b.Service) })
-	return out
+	return out, nil
 }
 
 func newRenumbering(name types.NamespacedName, stage string, now []string, has []held) renumbering {

@@ -28,18 +28,15 @@ type names struct {
 }
 
 func (d *data) names(ctx context.Context) (out names, err error) {
-	services, namespaces, cidrs := &corev1.ServiceList{}, &corev1.NamespaceList{}, &networkingv1.ServiceCIDRList{}
-	if err := d.view.List(ctx, services); err != nil {
-		return out, fmt.Errorf("reading Services: %w", err)
-	}
+	namespaces, cidrs := &corev1.NamespaceList{}, &networkingv1.ServiceCIDRList{}
 	if err := d.view.List(ctx, namespaces); err != nil {
 		return out, fmt.Errorf("reading namespaces: %w", err)
 	}
 	if err := d.view.List(ctx, cidrs); err != nil {
 		return out, fmt.Errorf("reading ServiceCIDRs: %w", err)
 	}
-	for i := range services.Items {
-		out.services = append(out.services, services.Items[i].Namespace+"/"+services.Items[i].Name)
+	for _, name := range d.view.Services() {
+		out.services = append(out.services, name.String())
 	}
 	for i := range namespaces.Items {
 		out.namespaces = append(out.namespaces, namespaces.Items[i].Name)

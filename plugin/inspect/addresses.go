@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
@@ -104,33 +102,35 @@ func printAddresses(ctx context.Context, a *cli.Session, f filter, out cli.Outpu
 	if err := f.known(ctx, s); err != nil {
 		return err
 	}
-	all, err := v.Addresses(ctx)
+	now := time.Now()
+	list, err := newAddressList(a, out)
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(one view.Address) bool { return !f.matches(one) })
-	return out.List(a.Streams, listAddresses(all, time.Now(), "<none>"))
+	err = v.EachAddress(ctx, func(one view.Address) error {
+		if !f.matches(one) {
+			return nil
+		}
+		return addAddress(list, one, now, "<none>")
+	})
+	if err != nil {
+		return err
+	}
+	return list.End()
 }
 
-// listAddresses lists addresses; nothing stands for what is not there, or not known.
-func listAddresses(all []view.Address, now time.Time, nothing string) cli.Listing {
-	l := cli.Listing{
-		Value: struct {
-			Kind  string         `json:"kind"`
-			Items []view.Address `json:"items"`
-		}{"AddressList", append([]view.Address{}, all...)}, // programs find a list
-		Table: metav1.Table{ColumnDefinitions: cli.Columns("ADDRESS", "STATE", "PARENT", "RANGE", "BAND", "POLICY", "+PROBLEM", "+AGE")},
+func newAddressList(a *cli.Session, out cli.Output) (*cli.Long[view.Address], error) {
+	return cli.NewLong[view.Address](a.Streams, out, "AddressList", cli.Columns("ADDRESS", "STATE", "PARENT", "RANGE", "BAND", "POLICY", "+PROBLEM", "+AGE"))
+}
+
+// addAddress adds an address to a list; nothing stands for what is not there, or not known.
+func addAddress(list *cli.Long[view.Address], a view.Address, now time.Time, nothing string) error {
+	age := "<unknown>"
+	if a.IPAddress != nil {
+		age = duration.HumanDuration(now.Sub(a.IPAddress.CreationTimestamp.Time))
 	}
-	for _, a := range all {
-		age := "<unknown>"
-		if a.IPAddress != nil {
-			age = duration.HumanDuration(now.Sub(a.IPAddress.CreationTimestamp.Time))
-		}
-		l.Names = append(l.Names, "ipaddress.networking.k8s.io/"+a.Address.String())
-		l.Table.Rows = append(l.Table.Rows, metav1.TableRow{Cells: []any{
-			a.Address, a.State, parentOf(a), cmp.Or(strings.Join(a.ServiceCIDRs, ","), nothing), cmp.Or(a.Band, nothing), cmp.Or(a.Policy, nothing),
-			cmp.Or(strings.Join(problems(a), "; "), nothing), age,
-		}})
-	}
-	return l
+	return list.Add(a, "ipaddress.networking.k8s.io/"+a.Address.String(), []any{
+		a.Address, a.State, parentOf(a), cmp.Or(strings.Join(a.ServiceCIDRs, ","), nothing), cmp.Or(a.Band, nothing), cmp.Or(a.Policy, nothing),
+		cmp.Or(strings.Join(problems(a), "; "), nothing), age,
+	})
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
-	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
 
 // A map has at most 2^mapBits cells, in lines of mapWidth that each begin with their first address.
@@ -153,7 +152,7 @@ func chartsOf(ctx context.Context, s *cli.Cluster, what string) (charts []Chart,
 	if err != nil {
 		return nil, err
 	}
-	wrong, err := WrongAddresses(ctx, v)
+	wrong, err := v.Wrong(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -191,17 +190,6 @@ func RangesToDraw(what string, all []networkingv1.ServiceCIDR) (out []Part, err 
 		return nil, absent("ServiceCIDR", what, cidrNames(all), "kubectl clusterip ranges")
 	}
 	return nil, fmt.Errorf("%s: %w: no ServiceCIDR has all of it; `kubectl clusterip ranges` lists all", what, ErrNothing)
-}
-
-// WrongAddresses are those with which something is wrong.
-func WrongAddresses(ctx context.Context, v *view.View) (wrong []netip.Addr, err error) {
-	all, err := v.Addresses(ctx)
-	for _, a := range all {
-		if len(a.Wrong) > 0 {
-			wrong = append(wrong, a.Address)
-		}
-	}
-	return wrong, err
 }
 
 // NewChart parts a range into cells of equal size, a power of two: 2^most at most.

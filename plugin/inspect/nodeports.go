@@ -128,16 +128,19 @@ func openNodePorts(ctx context.Context, a *cli.Session, namespace string, of nod
 
 // nodePortsIn are the node ports in use in a namespace, "" for all, in order.
 func nodePortsIn(ctx context.Context, s *cli.Cluster, namespace string, of nodeports.Range) ([]NodePort, error) {
-	list := &corev1.ServiceList{}
-	if err := s.ListNamed(ctx, list, "Services", client.InNamespace(namespace)); err != nil {
-		return nil, err
-	}
-	return usedNodePorts(list.Items, of), nil
+	list, uses := &corev1.ServiceList{}, portUses{}
+	err := s.EachPage(ctx, list, "Services", func() { clear(uses) }, func() error {
+		uses.note(list.Items)
+		return nil
+	}, client.InNamespace(namespace))
+	return uses.all(of), err
 }
 
-// usedNodePorts are those of Services, in order.
-func usedNodePorts(services []corev1.Service, of nodeports.Range) []NodePort {
-	uses := map[uint16][]PortUse{}
+// portUses are the ports of Services that use a node port.
+type portUses map[uint16][]PortUse
+
+// note notes those of Services.
+func (uses portUses) note(services []corev1.Service) {
 	for i := range services {
 		s := &services[i]
 		name := s.Namespace + "/" + s.Name
@@ -152,6 +155,10 @@ func usedNodePorts(services []corev1.Service, of nodeports.Range) []NodePort {
 			}
 		}
 	}
+}
+
+// all are the node ports in use, in order.
+func (uses portUses) all(of nodeports.Range) []NodePort {
 	all := make([]NodePort, 0, len(uses)) // programs find a list
 	for number := range uses {
 		all = append(all, NodePort{NodePort: number, Band: bandOf(number, of), Uses: uses[number]})

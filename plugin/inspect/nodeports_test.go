@@ -16,14 +16,23 @@ func withNodePorts(name string, health int32, ports ...corev1.ServicePort) corev
 	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{HealthCheckNodePort: health, Ports: ports}}
 }
 
+// usedNodePorts are those of Services, each on a page of its own.
+func usedNodePorts(services ...corev1.Service) []NodePort {
+	uses := portUses{}
+	for i := range services {
+		uses.note(services[i : i+1])
+	}
+	return uses.all(newNodePortRange().Range)
+}
+
 // someNodePorts are of a DNS with one number for both protocols, of a load balancer with a health
 // check, of a Service without any, and of one from before the range was changed.
 func someNodePorts() []NodePort {
-	return usedNodePorts([]corev1.Service{
+	return usedNodePorts(
 		withNodePorts("kube-system/dns", 0, corev1.ServicePort{Name: "dns-tcp", Port: 53, NodePort: 30053}, corev1.ServicePort{Name: "dns", Port: 53, Protocol: "UDP", NodePort: 30053}),
 		withNodePorts("shop/web", 32100, corev1.ServicePort{Port: 80, Protocol: "TCP", NodePort: 31080}, corev1.ServicePort{Port: 443}),
 		withNodePorts("shop/db", 0, corev1.ServicePort{Port: 5432}), withNodePorts("old/api", 0, corev1.ServicePort{Port: 80, Protocol: "TCP", NodePort: 8080}),
-	}, newNodePortRange().Range)
+	)
 }
 
 func TestNodePorts(t *testing.T) {
@@ -88,7 +97,7 @@ No Service of yours has 30090; another one may.
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
-			answerOf(usedNodePorts(tc.services, of), tc.number, of).describe(&b, tc.own)
+			answerOf(usedNodePorts(tc.services...), tc.number, of).describe(&b, tc.own)
 			plugintest.MustPrint(t, b.String(), tc.want)
 		})
 	}

@@ -43,15 +43,17 @@ func openFor(ctx context.Context, a *cli.Session, namespace string) (s *cli.Clus
 }
 
 // ownAddresses are the ClusterIPs of the Services of a namespace, in order.
-func ownAddresses(ctx context.Context, s *cli.Cluster, namespace string) ([]view.Address, error) {
+func ownAddresses(ctx context.Context, s *cli.Cluster, namespace string) (all []view.Address, err error) {
 	list := &corev1.ServiceList{}
-	if err := s.ListNamed(ctx, list, "Services of namespace "+namespace, client.InNamespace(namespace)); err != nil {
-		return nil, err
-	}
-	return claimed(list.Items), nil
+	err = s.EachPage(ctx, list, "Services of namespace "+namespace, func() { all = nil }, func() error {
+		all = append(all, claimed(list.Items)...)
+		return nil
+	}, client.InNamespace(namespace))
+	slices.SortFunc(all, func(a, b view.Address) int { return a.Address.Compare(b.Address) })
+	return all, err
 }
 
-// claimed are the ClusterIPs of Services, in order.
+// claimed are the ClusterIPs of Services.
 func claimed(services []corev1.Service) (all []view.Address) {
 	for i := range services {
 		for _, text := range services[i].Spec.ClusterIPs {
@@ -60,7 +62,6 @@ func claimed(services []corev1.Service) (all []view.Address) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b view.Address) int { return a.Address.Compare(b.Address) })
 	return all
 }
 
@@ -82,9 +83,17 @@ func printOwnAddresses(ctx context.Context, a *cli.Session, s *cli.Cluster, f fi
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(one view.Address) bool { return !f.matches(one) })
 	cli.Write(a.ErrOut, "These are the ClusterIPs of Services; more is told by %s\n", unread)
-	return out.List(a.Streams, listAddresses(all, time.Now(), "<unknown>"))
+	list, err := newAddressList(a, out)
+	for _, one := range all {
+		if err == nil && f.matches(one) {
+			err = addAddress(list, one, time.Now(), "<unknown>")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return list.End()
 }
 
 // ownAnswer is what `why` tells of a subject by the Services of a namespace.

@@ -44,7 +44,9 @@ func NewWhy(a *cli.Session) *cobra.Command {
   ADDRESS           who has the address, and who may have it
   nodeport/NUMBER   which Service has the node port, or that it is free, and in which band
 
-What would happen is computed by the function by which the admission webhook decides. Nothing is changed.`,
+What would happen is computed by the function by which the admission webhook decides. Nothing is changed.
+
+Of an address that is in use its IPAddress and Service are read, and of the rest of the cluster little. That two Services have one address as their second, which is a fault, is found by ` + "`check`" + `.`,
 		Example: `  kubectl clusterip why service/shop/web
   kubectl clusterip why svc/web -n shop
   kubectl clusterip why namespace/shop --labels=tier=web
@@ -193,10 +195,6 @@ func answer(ctx context.Context, s *cli.Cluster, of cli.Subject, set labels.Set,
 }
 
 func whyService(ctx context.Context, s *cli.Cluster, name types.NamespacedName, set labels.Set) (out Answer, err error) {
-	v, err := s.View(ctx)
-	if err != nil {
-		return out, err
-	}
 	service := &corev1.Service{}
 	switch err := s.Get(ctx, name, service); {
 	case apierrors.IsNotFound(err):
@@ -205,11 +203,18 @@ func whyService(ctx context.Context, s *cli.Cluster, name types.NamespacedName, 
 	case err != nil:
 		return out, fmt.Errorf("reading Service %s: %w", name, cli.Permission(err))
 	}
+	byAPIServer := name.Namespace == metav1.NamespaceDefault && name.Name == "kubernetes"
+	question := view.Question{Explains: !byAPIServer}
 	for _, text := range service.Spec.ClusterIPs {
-		a, err := netip.ParseAddr(text)
-		if err != nil {
-			continue // headless, or something that is no address
+		if a, err := netip.ParseAddr(text); err == nil { // headless, or something that is no address
+			question.Addresses = append(question.Addresses, a)
 		}
+	}
+	v, err := s.ViewFor(ctx, question)
+	if err != nil {
+		return out, err
+	}
+	for _, a := range question.Addresses {
 		one, err := v.Address(ctx, a)
 		if err != nil {
 			return out, err
@@ -222,8 +227,8 @@ func whyService(ctx context.Context, s *cli.Cluster, name types.NamespacedName, 
 	if out.Refusals, err = refusals(ctx, s, name.String()); err != nil {
 		return out, err
 	}
-	if name.Namespace == metav1.NamespaceDefault && name.Name == "kubernetes" {
-		out.ByAPIServer, err = givenByAPIServer(ctx, s, v)
+	if byAPIServer {
+		out.ByAPIServer, err = givenByAPIServer(ctx, s)
 		return out, err
 	}
 	return out, explainAnew(ctx, v, service, &out)
@@ -231,7 +236,7 @@ func whyService(ctx context.Context, s *cli.Cluster, name types.NamespacedName, 
 
 // givenByAPIServer is the first address of the API server's primary range, as the default
 // ServiceCIDR tells it; nil without one.
-func givenByAPIServer(ctx context.Context, s *cli.Cluster, v *view.View) (*view.Address, error) {
+func givenByAPIServer(ctx context.Context, s *cli.Cluster) (*view.Address, error) {
 	ranges, _, err := s.RangesAndPolicies(ctx)
 	if err != nil {
 		return nil, err
@@ -239,6 +244,10 @@ func givenByAPIServer(ctx context.Context, s *cli.Cluster, v *view.View) (*view.
 	first := check.FirstAddress(ranges.Items)
 	if !first.IsValid() {
 		return nil, nil
+	}
+	v, err := s.ViewFor(ctx, view.Question{Addresses: []netip.Addr{first}})
+	if err != nil {
+		return nil, err
 	}
 	a, err := v.Address(ctx, first)
 	return &a, err
@@ -256,7 +265,7 @@ func explainAnew(ctx context.Context, v *view.View, service *corev1.Service, out
 }
 
 func whyNamespace(ctx context.Context, s *cli.Cluster, namespace string, set labels.Set) (out Answer, err error) {
-	v, err := s.View(ctx)
+	v, err := s.ViewFor(ctx, view.Question{Explains: true})
 	if err != nil {
 		return out, err
 	}
@@ -291,7 +300,7 @@ func refusals(ctx context.Context, s *cli.Cluster, of string) (all []pastRefusal
 }
 
 func whyAddress(ctx context.Context, s *cli.Cluster, address netip.Addr) (out Answer, err error) {
-	v, err := s.View(ctx)
+	v, err := s.ViewFor(ctx, view.Question{Addresses: []netip.Addr{address}})
 	if err != nil {
 		return out, err
 	}

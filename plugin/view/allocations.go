@@ -25,33 +25,43 @@ type Allocation struct {
 // Service, because a migration or a repair writes the IPAddress anew; any other since that of its
 // IPAddress. No object tells of addresses released since.
 func (v *View) Allocations(ctx context.Context) ([]Allocation, error) {
-	services, ips := &corev1.ServiceList{}, &networkingv1.IPAddressList{}
-	if err := v.List(ctx, services); err != nil {
-		return nil, fmt.Errorf("reading Services: %w", err)
-	}
-	if err := v.List(ctx, ips); err != nil {
+	uses := since{times: map[netip.Addr]time.Time{}, state: v.index.State}
+	err := v.EachIPAddress(ctx, func(ip *networkingv1.IPAddress) error {
+		uses.note(ip.CreationTimestamp, ip.Name)
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("reading IPAddresses: %w", err)
 	}
-	return allocations(services.Items, ips.Items, v.index.State), nil
+	err = v.EachService(ctx, func(s *corev1.Service) error {
+		uses.note(s.CreationTimestamp, s.Spec.ClusterIPs...)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading Services: %w", err)
+	}
+	return uses.all(), nil
 }
 
-func allocations(services []corev1.Service, ips []networkingv1.IPAddress, state func(netip.Addr) allocator.State) []Allocation {
-	since := make(map[netip.Addr]time.Time, len(ips))
-	note := func(text string, created metav1.Time) {
-		if a, err := netip.ParseAddr(text); err == nil && state(a) == allocator.Allocated {
-			since[a] = created.Time
+// since is since when addresses are in use.
+type since struct {
+	times map[netip.Addr]time.Time
+	state func(netip.Addr) allocator.State
+}
+
+// note notes a time of those of the addresses that are allocated. A later note wins.
+func (s since) note(created metav1.Time, addresses ...string) {
+	for _, text := range addresses {
+		if a, err := netip.ParseAddr(text); err == nil && s.state(a) == allocator.Allocated {
+			s.times[a] = created.Time
 		}
 	}
-	for i := range ips {
-		note(ips[i].Name, ips[i].CreationTimestamp)
-	}
-	for i := range services {
-		for _, text := range services[i].Spec.ClusterIPs {
-			note(text, services[i].CreationTimestamp)
-		}
-	}
-	all := make([]Allocation, 0, len(since))
-	for a, t := range since {
+}
+
+// all are the allocations, in order.
+func (s since) all() []Allocation {
+	all := make([]Allocation, 0, len(s.times))
+	for a, t := range s.times {
 		all = append(all, Allocation{a, t})
 	}
 	slices.SortFunc(all, func(a, b Allocation) int { return a.Address.Compare(b.Address) })

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"runtime"
@@ -141,16 +142,14 @@ func (v *View) driftOf(ctx context.Context, a netip.Addr) (out Drift, err error)
 
 // suspectedServices are those with an address that is out of every range, or none.
 func (v *View) suspectedServices(ctx context.Context) (out []client.ObjectKey, err error) {
-	list := &corev1.ServiceList{}
-	if err := v.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		if len(service.Judge(&list.Items[i], v.offered)) > 0 {
-			out = append(out, client.ObjectKeyFromObject(&list.Items[i]))
+	err = v.EachService(ctx, func(s *corev1.Service) error {
+		if len(service.Judge(s, v.offered)) > 0 {
+			out = append(out, client.ObjectKeyFromObject(s))
 		}
-	}
-	return out, nil
+		return nil
+	})
+	slices.SortFunc(out, func(a, b client.ObjectKey) int { return cmp.Compare(a.String(), b.String()) })
+	return out, err
 }
 
 // offered reports whether some ServiceCIDR has an address. Where the bitmap allocates and the

@@ -4,5 +4,10 @@
 // It promises to change nothing but what Repair is asked for, and to take what the API server alone
 // knows from there. What only the leader's memory has does not show.
 //
-// Start with Open.
+// Of Services and IPAddresses there may be hundreds of thousands. They are read a page at a time
+// (pages.go), and kept as bytes without what is not read (mirror.go), so that a command occupies
+// some hundred bytes for each, whatever is in them. A question about few addresses reads few
+// objects (narrow.go).
+//
+// Start with Open, and OpenFor.
 package view

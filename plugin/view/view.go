@@ -38,45 +38,96 @@ type View struct {
 	index    *addressindex.Index
 	policies *steering.Cache
 	webhook  *admission.ServiceSteerer
-	cache    cache.Cache
+	cache    *store
 	live     client.Client
 	bitmap   bool // the API server allocates from the bitmap, and a Service without an IPAddress is no drift
 	failed   chan error
 }
 
+// Cluster is where a View reads.
+type Cluster struct {
+	// Config and Live reach one API server; Live has a scheme of kube.NewScheme.
+	Config *rest.Config
+	Live   client.WithWatch
+	// Policies: the API server serves ServiceCIDRPolicies.
+	Policies bool
+	// Page is how many Services or IPAddresses are read at once; 0 for as many as kubectl reads.
+	Page int64
+	// Progress is told how many objects of a kind are read, and of how many as far as that is known.
+	// It may be called concurrently. It may be nil.
+	Progress func(what string, read, of int)
+}
+
+func (c Cluster) tell(what string, p Page, on int) {
+	if c.Progress != nil {
+		c.Progress(what, p.Before+on, p.Before+on+p.Left)
+	}
+}
+
+// source is where a mirror reads the kind of a list.
+func (c Cluster) source(list client.ObjectList, v *View) source {
+	what := "Services"
+	if _, ok := list.(*networkingv1.IPAddressList); ok {
+		what = "IPAddresses"
+	}
+	return source{live: c.Live, list: list, page: c.Page, read: func(p Page, on int) { c.tell(what, p, on) }, failed: v.couldNotRead}
+}
+
 // Open lists ServiceCIDRs, IPAddresses, Services and Namespaces, and ServiceCIDRPolicies where
-// they are served, and follows them until ctx ends. live is a client of that API server with a
-// scheme of kube.NewScheme. The error says what could not be listed, and wraps the API server's.
-func Open(ctx context.Context, config *rest.Config, live client.Client, policies bool) (*View, error) {
-	v := &View{index: addressindex.New(), policies: steering.NewCache(), live: live, failed: make(chan error, 1)}
-	o := kube.CacheOptions(policies)
-	o.Scheme, o.Mapper, o.DefaultWatchErrorHandler = live.Scheme(), live.RESTMapper(), v.couldNotList
-	o.DefaultUnsafeDisableDeepCopy = new(true) // nothing here changes what it reads, and an audit reads every object
+// they are served, and follows them until ctx ends. The error says what could not be listed, and
+// wraps the API server's.
+func Open(ctx context.Context, c Cluster) (*View, error) {
+	v, err := newView(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return v.open(ctx, c)
+}
+
+// newView returns a View that has read nothing.
+func newView(ctx context.Context, c Cluster) (*View, error) {
+	v := &View{index: addressindex.New(), policies: steering.NewCache(), live: c.Live, failed: make(chan error, 1)}
+	o := kube.CacheOptions(c.Policies)
+	o.Scheme, o.Mapper = c.Live.Scheme(), c.Live.RESTMapper()
+	o.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) { v.couldNotRead(err) }
+	o.DefaultUnsafeDisableDeepCopy = new(true) // nothing here changes what it reads
 	o.NewInformer = func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
 		return toolscache.NewSharedIndexInformer(listed{lw, toolscache.ToListerWatcherWithContext(lw)}, o, resync, by)
 	}
-	d, err := discovery.NewDiscoveryClientForConfig(config)
+	d, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
 		return nil, fmt.Errorf("making a discovery client: %w", err)
 	}
-	if v.bitmap, err = kube.AllocatesFromBitmap(ctx, d, live); err != nil {
+	if v.bitmap, err = kube.AllocatesFromBitmap(ctx, d, c.Live); err != nil {
 		return nil, fmt.Errorf("finding out who allocates: %w", err)
 	}
-	if v.cache, err = cache.New(config, o); err != nil {
+	others, err := cache.New(c.Config, o)
+	if err != nil {
 		return nil, fmt.Errorf("making a cache: %w", err)
 	}
-	v.webhook = &admission.ServiceSteerer{Namespaces: v.cache, Live: live, Index: v.index, Policies: v.policies, Clock: clock.RealClock{}}
-	if err := v.watch(ctx, policies); err != nil {
+	v.cache = newStore(others)
+	v.webhook = &admission.ServiceSteerer{Namespaces: v.cache, Live: c.Live, Index: v.index, Policies: v.policies, Clock: clock.RealClock{}}
+	return v, nil
+}
+
+// open reads everything, and follows it.
+func (v *View) open(ctx context.Context, c Cluster) (*View, error) {
+	_, err := v.cache.GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watching namespaces: %w", err)
+	}
+	if err := v.watch(ctx, c.Policies); err != nil {
 		return nil, err
 	}
 	go func() { _ = v.cache.Start(ctx) }()
-	return v, v.await(ctx, policies)
+	go v.cache.services.follow(ctx, c.source(&corev1.ServiceList{}, v))
+	go v.cache.addresses.follow(ctx, c.source(&networkingv1.IPAddressList{}, v))
+	return v, v.await(ctx, c.Policies)
 }
 
 // listed is what an informer reads by a list and a watch. By default it has the objects streamed,
 // one event for each, which spares the memory of an API server with many clients; a program that
-// reads all once waits for it: of 65,000 Services a list takes half the processor time here, and
-// less than half of it there.
+// reads all once waits for it.
 type listed struct {
 	toolscache.ListerWatcher
 	toolscache.ListerWatcherWithContext
@@ -85,18 +136,18 @@ type listed struct {
 // IsWatchListSemanticsUnSupported is by what informers ask.
 func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 
-// couldNotList keeps the first error. An informer goes on trying; the caller waits for an answer.
-func (v *View) couldNotList(_ context.Context, _ *toolscache.Reflector, err error) {
+// couldNotRead keeps the first error. What failed is tried again; the caller waits for an answer.
+func (v *View) couldNotRead(err error) {
 	select {
 	case v.failed <- err:
 	default:
 	}
 }
 
+// watch connects the address index and the policies to what they follow.
 func (v *View) watch(ctx context.Context, policies bool) error {
 	v.policies.Subscribe(func(_, after *steering.Compiled) { v.index.SetRules(after) })
-	_, err := v.cache.GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
-	err = errors.Join(err, v.index.WatchAddresses(ctx, v.cache))
+	err := v.index.WatchAddresses(ctx, v.cache)
 	if policies {
 		err = errors.Join(err, v.policies.Watch(ctx, v.cache))
 	}
@@ -132,10 +183,28 @@ func (v *View) Explain(ctx context.Context, s *corev1.Service) (admission.Explan
 	return v.webhook.Explain(ctx, s)
 }
 
-// List reads what the view follows: Services (names, ages, addresses), IPAddresses, ServiceCIDRs,
-// Namespaces, ServiceCIDRPolicies. It calls no API server. Do not change what the list refers to.
+// List reads what the view follows and what are few: ServiceCIDRs, Namespaces, ServiceCIDRPolicies.
+// It calls no API server. Do not change what the list refers to.
 func (v *View) List(ctx context.Context, into client.ObjectList) error {
 	return v.cache.List(ctx, into, client.UnsafeDisableDeepCopy)
+}
+
+// Service returns a Service as EachService has it, nil if there is none.
+func (v *View) Service(ctx context.Context, name types.NamespacedName) (*corev1.Service, error) {
+	return objects.Get(ctx, v.cache, name, &corev1.Service{})
+}
+
+// Services are the names of all Services, in no order.
+func (v *View) Services() []types.NamespacedName { return v.cache.services.names() }
+
+// EachService calls f for every Service, with name, age and addresses, in no order.
+func (v *View) EachService(ctx context.Context, f func(*corev1.Service) error) error {
+	return v.cache.services.each(ctx, f)
+}
+
+// EachIPAddress calls f for every IPAddress, in no order.
+func (v *View) EachIPAddress(ctx context.Context, f func(*networkingv1.IPAddress) error) error {
+	return v.cache.addresses.each(ctx, f)
 }
 
 // Bitmap reports whether the API server allocates from the bitmap in etcd.
@@ -196,11 +265,31 @@ type Address struct {
 	Wrong []string `json:"wrong,omitempty"`
 }
 
-// Addresses are all that have an IPAddress or a Service, in order.
-func (v *View) Addresses(ctx context.Context) ([]Address, error) {
-	return forEach(ctx, v.index.Known(), func(ctx context.Context, a netip.Addr) (Address, bool, error) {
-		one, err := v.Address(ctx, a)
-		return one, true, err
+// EachAddress calls f for all addresses that have an IPAddress or a Service, in order.
+func (v *View) EachAddress(ctx context.Context, f func(Address) error) error {
+	const together = 4096 // what is held at once
+	for part := range slices.Chunk(v.index.Known(), together) {
+		all, err := forEach(ctx, part, func(ctx context.Context, a netip.Addr) (Address, bool, error) {
+			one, err := v.Address(ctx, a)
+			return one, true, err
+		})
+		if err != nil {
+			return err
+		}
+		for _, one := range all {
+			if err := f(one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Wrong are the addresses with which something seems to be wrong, in order.
+func (v *View) Wrong(ctx context.Context) ([]netip.Addr, error) {
+	return forEach(ctx, v.index.Known(), func(ctx context.Context, a netip.Addr) (netip.Addr, bool, error) {
+		d, err := v.driftOf(ctx, a)
+		return a, len(d.Addresses)+len(d.Services) > 0, err
 	})
 }
 

@@ -83,7 +83,7 @@ func parse(args []string) (command, error) {
 	flags.Var((*numbers)(&c.ipvs.SizesV6), "servers-v6", "ipvs: the same with IPv6")
 	flags.DurationVar(&c.ipvs.Timeout, "deadline", c.ipvs.Timeout, "ipvs: how long a start may take")
 	flags.StringVar(&c.prepared, "prepared", "", "ipvs: measure here, with the control planes of this folder, as it does in the machine that it starts")
-	flags.BoolFunc("quick", "upgrade, proxy and what begins with it, steering, plugin, renumber, scale, ipvs: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
+	flags.BoolFunc("quick", "upgrade, proxy and what begins with it, steering, plugin, million, renumber, scale, ipvs: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
 		if quick, err := strconv.ParseBool(text); err != nil || !quick {
 			return err
 		}

@@ -12,6 +12,7 @@
 //	go run ./test/bench --only steering --quick         the admission webhooks, small
 //	go run ./test/bench --only plugin --quick           the kubectl plugin, small
 //	go run ./test/bench --only scale --quick            a world of thousands, small
+//	go run ./test/bench --only million --quick          the arithmetic alone, small
 //	go run ./test/bench --only renumber --quick         Services change ClusterIPs, small (root)
 //
 // Start with parts, the list of what can be measured.
@@ -30,6 +31,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/allocation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/micro"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/million"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/operation"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/plugin"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
@@ -45,6 +47,9 @@ import (
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == probe.Name {
 		os.Exit(probe.Main(os.Args[2:]))
+	}
+	if len(os.Args) > 2 && os.Args[1] == plugin.Name {
+		os.Exit(plugin.Main(os.Args[2:]))
 	}
 	os.Exit(run(os.Args[1:]))
 }
@@ -149,6 +154,14 @@ var parts = append([]part{
 	}},
 	{"plugin", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
 		r, err := plugin.Run(ctx, c.plugin, log)
+		return r, r.Versions, err
+	}},
+	{"million", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		o := million.Full()
+		if c.quick {
+			o = million.Quick()
+		}
+		r, err := million.Run(ctx, o, log)
 		return r, r.Versions, err
 	}},
 	{"renumber", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {

@@ -47,18 +47,24 @@ func (c *console) close() error {
 
 // paint opens the page and asks the browser when it first painted something of it.
 func (c *console) paint() (time.Duration, error) {
-	return c.when("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
+	return c.when("", "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
 }
 
 // ranges opens the page and waits until the ranges are on it.
 func (c *console) ranges() (time.Duration, error) {
-	return c.when("document.querySelector('clusterip-ranges table') ? performance.now() : 0")
+	return c.when("", "document.querySelector('clusterip-ranges table') ? performance.now() : 0")
 }
 
-// when opens the page and returns what an expression says in milliseconds, as soon as it is not 0.
-func (c *console) when(expression string) (time.Duration, error) {
+// addresses opens the view of all addresses and waits until there are some.
+func (c *console) addresses() (time.Duration, error) {
+	return c.when("#addresses", "document.querySelector('clusterip-addresses [data-address]') ? performance.now() : 0")
+}
+
+// when opens a view of the page and returns what an expression says in milliseconds, as soon as it
+// is not 0.
+func (c *console) when(view, expression string) (time.Duration, error) {
 	var ms float64
-	err := chromedp.Run(c.window, chromedp.Navigate("about:blank"), chromedp.Navigate(c.url), chromedp.Poll(expression, &ms, chromedp.WithPollingInterval(5*time.Millisecond)))
+	err := chromedp.Run(c.window, chromedp.Navigate("about:blank"), chromedp.Navigate(c.url+view), chromedp.Poll(expression, &ms, chromedp.WithPollingInterval(5*time.Millisecond)))
 	if err != nil {
 		return 0, fmt.Errorf("opening the console: %w", err)
 	}
