@@ -11,7 +11,7 @@ import (
 	"github.com/go-logr/logr"
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/proxyagent"
+	agentbackend "github.com/clusterip-operator/clusterip-operator/proxyagent/backend"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/ipset"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/iptables"
@@ -113,7 +113,7 @@ func auto(n node) choice {
 	}
 }
 
-func (b backend) open(o iptables.Options, c v1alpha1.ProxyAgentConfiguration) (proxyagent.Backend, error) {
+func (b backend) open(o iptables.Options, c v1alpha1.ProxyAgentConfiguration) (agentbackend.Backend, error) {
 	if !b.tables() {
 		o.Mode = iptables.Mode(b)
 		return iptables.New(o)

@@ -15,6 +15,7 @@ import (
 
 	v1alpha1 "github.com/clusterip-operator/clusterip-operator/api/config/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent"
+	agentbackend "github.com/clusterip-operator/clusterip-operator/proxyagent/backend"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/config"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/sysctl"
@@ -100,7 +101,7 @@ func trim(ctx context.Context) error {
 }
 
 // waitServed waits until the first rules are written.
-func waitServed(ctx context.Context, b proxyagent.Backend) {
+func waitServed(ctx context.Context, b agentbackend.Backend) {
 	for ctx.Err() == nil {
 		if total, _ := b.Counts(); len(total) > 0 {
 			return

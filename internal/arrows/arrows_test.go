@@ -70,6 +70,7 @@ var arrows = []arrow{
 
 	{"proxyagent/model", "k8s.io/*", "plain values are what all parts of the agent share"},
 	{"proxyagent/model", "github.com/*", "plain values are what all parts of the agent share"},
+	{"proxyagent/backend", "k8s.io/*", "what backends have in common knows no cluster"},
 	{"proxyagent/compile", "k8s.io/*", "what a node has to do follows from plain values"},
 	{"proxyagent/compile", "os/exec", "compiling touches no kernel"},
 	{"proxyagent/compile", "net/http", "compiling reaches no network"},

@@ -14,6 +14,7 @@ import (
 	"github.com/cloudflare/ipvs"
 	"github.com/vishvananda/netlink"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/backend"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
@@ -83,7 +84,7 @@ func (k *fake) RemoveDestination(s ipvs.Service, d ipvs.Destination) error {
 
 // plain is a backend that notes the ports that it was given.
 type plain struct {
-	backend
+	backend.Backend
 	ports map[model.PortName]*model.ServicePort
 	seen  []*model.ServicePort
 }

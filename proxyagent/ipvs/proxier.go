@@ -15,24 +15,15 @@ import (
 
 	"github.com/cloudflare/ipvs"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/backend"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
-
-// backend is a proxyagent.Backend, whose package this one must not import.
-type backend interface {
-	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
-	Check(ctx context.Context, now time.Time) ([]string, error)
-	Served() []model.ServicePort
-	Counts() (total, written map[string]int)
-	Degraded() []model.Degradation
-	Describe(n model.PortName) []string
-}
 
 // Options make a [Proxier].
 type Options struct {
 	Family model.Family
 	// Rules is the backend that does all but to choose endpoints. It has to know Balanced.
-	Rules backend
+	Rules backend.Backend
 	// Scheduler is that of Services that ask for none; empty: rr.
 	Scheduler model.Scheduler
 	// Exclude are networks in which virtual servers are not taken away.

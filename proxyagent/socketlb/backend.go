@@ -13,19 +13,10 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/clusterip-operator/clusterip-operator/proxyagent/backend"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/socketlb/fronts"
 )
-
-// backend is a proxyagent.Backend, whose package this one must not import.
-type backend interface {
-	Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error)
-	Check(ctx context.Context, now time.Time) ([]string, error)
-	Served() []model.ServicePort
-	Counts() (total, written map[string]int)
-	Degraded() []model.Degradation
-	Describe(n model.PortName) []string
-}
 
 // limits bound what the maps of a family take: 20 MB with IPv4 and 50 MB with IPv6, at most twice
 // as much while much changes.
@@ -35,7 +26,7 @@ var limits = fronts.Limits{Fronts: 1 << 18, Places: 1 << 19}
 // to what can be. It takes nothing from Next, whose rules serve what is not translated, and all if
 // the agent ends. Its methods may be called concurrently.
 type Backend struct {
-	Next       backend
+	Next       backend.Backend
 	translator *Translator
 	memory     *memory
 
@@ -53,7 +44,7 @@ type Backend struct {
 }
 
 // Backend returns one that decorates another of the same family.
-func (t *Translator) Backend(f model.Family, next backend) *Backend {
+func (t *Translator) Backend(f model.Family, next backend.Backend) *Backend {
 	return &Backend{Next: next, translator: t, memory: t.memories[f], table: fronts.NewTable(limits, t.turns)}
 }
 
