@@ -186,18 +186,22 @@ var topologyScenarios = []scenario{
 		t.chooses("all terminating", []endpoint{terminating(here), terminating(there)}, here, there)
 		t.chooses("those for this zone terminating", []endpoint{terminating(here), there}, there)
 	}},
-	{number: "101", name: "hints: internal traffic policy Local ignores them", run: func(t *T) {
+	{number: "101", name: "hints: internal traffic policy Local ignores them", run: ignoresHints(spec{nodePort: true, iTPLocal: true})},
+	{number: "102", name: "hints: external traffic policy Local ignores them", run: ignoresHints(spec{nodePort: true, eTPLocal: true})},
+}
+
+// ignoresHints has what a policy keeps on the node lead to both endpoints there, and all else to
+// those of the zone.
+func ignoresHints(policy spec) func(*T) {
+	return func(t *T) {
 		a, b := inZone(on(t.Pod2, 1), environment.Zone), inZone(on(t.Pod2, 2), "zone-b")
 		there := inZone(on(t.RemotePod, 1), environment.Zone)
-		s := t.create(spec{nodePort: true, iTPLocal: true}, a, b, there)
-		t.expect("the ClusterIP", flow(t.Pod1, s.clusterIP(), 80), reaches(a, b))
-		t.expect("the node port", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(a, there))
-	}},
-	{number: "102", name: "hints: external traffic policy Local ignores them", run: func(t *T) {
-		a, b := inZone(on(t.Pod2, 1), environment.Zone), inZone(on(t.Pod2, 2), "zone-b")
-		there := inZone(on(t.RemotePod, 1), environment.Zone)
-		s := t.create(spec{nodePort: true, eTPLocal: true}, a, b, there)
-		t.expect("the ClusterIP", flow(t.Pod1, s.clusterIP(), 80), reaches(a, there))
-		t.expect("the node port", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(a, b))
-	}},
+		inside, outside := reaches(a, b), reaches(a, there)
+		if policy.eTPLocal {
+			inside, outside = outside, inside
+		}
+		s := t.create(policy, a, b, there)
+		t.expect("the ClusterIP", flow(t.Pod1, s.clusterIP(), 80), inside)
+		t.expect("the node port", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), outside)
+	}
 }
