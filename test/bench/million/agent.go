@@ -92,9 +92,9 @@ func (m *measuring) agent(ctx context.Context, f allocator.Family) error {
 	return m.sockets(ctx, f, first, compiler)
 }
 
-// mostRules is up to how many Services rules of iptables are measured: of a million the text alone
-// takes minutes, and no kernel would be given it.
-const mostRules = 100_000
+// mostRules is up to how many Services rules of iptables are measured: of more the text alone
+// takes minutes here.
+const mostRules = 10_000
 
 // iptables measures rules, sets and the text for iptables-restore.
 func (m *measuring) iptables(f allocator.Family, first model.Delta, compiler *compile.Compiler) {

@@ -14,15 +14,19 @@ import (
 type Options struct {
 	// Sizes are numbers of Services, in ascending order.
 	Sizes []int
+	// Agent is up to how many Services the agent's parts are measured, in minutes.
+	Agent int
 	// Repeats is of how many single operations one is the average.
 	Repeats int
 }
 
 // Full are the options of what is written down.
-func Full() Options { return Options{Sizes: []int{10_000, 100_000, 1_000_000}, Repeats: 2000} }
+func Full() Options {
+	return Options{Sizes: []int{10_000, 100_000, 1_000_000}, Agent: 100_000, Repeats: 500}
+}
 
 // Quick are those of a try.
-func Quick() Options { return Options{Sizes: []int{1_000, 10_000}, Repeats: 200} }
+func Quick() Options { return Options{Sizes: []int{1_000, 5_000, 10_000}, Agent: 5_000, Repeats: 100} }
 
 // Part is something that is filled with all Services.
 type Part struct {
@@ -66,12 +70,20 @@ func Run(ctx context.Context, o Options, log *progress.Log) (r Result, err error
 			return r, err
 		}
 		for _, f := range allocator.Families {
+			if n > o.Agent {
+				continue
+			}
 			log.Step("%d Services: the agent, %s", n, f)
 			if err := m.agent(ctx, f); err != nil {
 				return r, err
 			}
 		}
-		r.Parts, r.Operations, r.Sizes = m.parts, m.operations, append(r.Sizes, m.size)
+		if len(r.Sizes) == 0 {
+			r.Parts, r.Operations = m.parts, m.operations
+		}
+		m.size.Filled = append(m.size.Filled, make([]Filled, len(r.Parts)-len(m.size.Filled))...)
+		m.size.Each = append(m.size.Each, make([]time.Duration, len(r.Operations)-len(m.size.Each))...)
+		r.Sizes = append(r.Sizes, m.size)
 	}
 	return r, nil
 }

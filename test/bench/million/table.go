@@ -29,7 +29,7 @@ func (r Result) Tables() []report.Table {
 			row = append(row, known(s.Filled[i].Took.Seconds()), known(float64(s.Filled[i].Bytes)/(1<<20)))
 		}
 		bytes, micros := r.slope(i)
-		filled.Add(append(row, stats.Number(bytes), stats.Number(micros))...)
+		filled.Add(append(row, known(bytes), known(micros))...)
 	}
 	for i, o := range r.Operations {
 		row := []string{o.Name}

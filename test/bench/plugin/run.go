@@ -28,7 +28,7 @@ type Options struct {
 }
 
 // Full are the options of what is written down.
-func Full() Options { return Options{Sizes: []int{10_000, 100_000}, Rounds: 3} }
+func Full() Options { return Options{Sizes: []int{10_000, 100_000}, Rounds: 2} }
 
 // Quick are those of a try.
 func Quick() Options { return Options{Sizes: []int{500, 1_000}, Rounds: 1} }
