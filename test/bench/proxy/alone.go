@@ -100,6 +100,8 @@ func ignoreTimeout(err error) error {
 // changeTimeout is how long a change may take.
 var changeTimeout = time.Minute * network.Slowness
 
+var errNotArrived = errors.New("a change did not arrive within")
+
 const (
 	// fewChanges are enough of those that take long.
 	fewChanges = 3
@@ -115,6 +117,11 @@ func (b *bench) changes(ctx context.Context, s *testNode) error {
 	begin := time.Now()
 	for i := 0; i < b.Changes && (i < fewChanges || time.Since(begin) < b.ChangesLimit); i++ {
 		took, err := b.counted(ctx, s, i/2, population.State(1-i%2))
+		if errors.Is(err, errNotArrived) && !s.who.Ours {
+			b.log.Step("%s: a change did not arrive within %s", s.who.Name, changeTimeout)
+			s.Stuck = changeTimeout
+			return b.people.Set(ctx, b.scattered(i/2), population.Open, time.Now())
+		}
 		if err != nil {
 			return err
 		}
@@ -181,7 +188,7 @@ func (b *bench) change(ctx context.Context, s *testNode, i int, to population.St
 	}
 	end, reached, err := s.client.Until(services[i], outcome, streak, changeTimeout)
 	if err == nil && !reached {
-		err = fmt.Errorf("%s: a change did not arrive within %s; the end of its log:\n%s", s.who.Name, changeTimeout, s.proxy.LogTail(20))
+		err = fmt.Errorf("%s: %w %s; the end of its log:\n%s", s.who.Name, errNotArrived, changeTimeout, s.proxy.LogTail(20))
 	}
 	return max(0, end.Since(start)), err
 }

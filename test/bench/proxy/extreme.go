@@ -60,8 +60,8 @@ var Extremes = []Extreme{
 	},
 	{
 		"proxy-socketlb",
-		socketOptions([]int{10_000}, []int{1_000}, 60, 10_000),
-		socketOptions([]int{1_000}, []int{100}, 4, 1_000),
+		socketOptions([]int{10_000}, []int{1_000}, 60, 150, 10_000),
+		socketOptions([]int{1_000}, []int{100}, 4, 20, 1_000),
 		func(r Result) []report.Table {
 			changes := []report.Table{r.compare(coldStart, (*Figures).cold), r.compare("one EndpointSlice change to rules, ms", (*Figures).change), r.ownWords()}
 			return slices.Concat(changes, r.atConnect(), []report.Table{r.translation(), r.memory()})
@@ -69,17 +69,17 @@ var Extremes = []Extreme{
 	},
 	{
 		"proxy-large",
-		largeOptions(socketOptions([]int{100_000}, nil, 40, 10_000), 3*time.Minute),
-		largeOptions(socketOptions([]int{1_000}, nil, 4, 1_000), time.Minute),
+		largeOptions(socketOptions([]int{100_000}, nil, 30, 150, 10_000), 3*time.Minute),
+		largeOptions(socketOptions([]int{1_000}, nil, 4, 20, 1_000), time.Minute),
 		func(r Result) []report.Table { return slices.Concat(r.atOnce(), r.atConnect()) },
 	},
 }
 
 // socketOptions are about what is translated at connect(), beside the same without, and kube-proxy.
-func socketOptions(sizes, sizesV6 []int, rounds, tracked int) Options {
+func socketOptions(sizes, sizesV6 []int, rounds, rateRounds, tracked int) Options {
 	return Options{
 		Sizes: sizes, SizesV6: sizesV6, Proxies: []string{oursNative, oursSocket, theirsNFTable}, Timeout: 4 * time.Minute, Changes: 7,
-		Rounds: rounds, Count: 500, Requests: 1_000, RateRounds: 5 * rounds, Tracked: tracked,
+		Rounds: rounds, Count: 500, Requests: 1_000, RateRounds: rateRounds, Tracked: tracked,
 	}
 }
 

@@ -56,6 +56,8 @@ type Figures struct {
 	// Changes are milliseconds from the API server's answer to the rules, Syncs what the proxy itself
 	// says its syncs of each took, and InMaps what the maps of connect() took of them.
 	Changes, Syncs, InMaps stats.Sample
+	// Stuck is how long we waited in vain for a change of kube-proxy's.
+	Stuck time.Duration
 
 	// Messages are those to IPVS for the last change, of ours.
 	Messages int

@@ -79,6 +79,9 @@ func (f *Figures) start(took time.Duration, tried bool) reading {
 
 // change is in milliseconds.
 func (f *Figures) change() reading {
+	if f.Stuck > 0 {
+		return reading{value: f.Stuck.Seconds() * 1e3, known: true, bound: true}
+	}
 	return reading{value: f.Changes.Median(), known: len(f.Changes) > 0, words: f.Absent}
 }
 
