@@ -1,0 +1,174 @@
+package history
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// limit is how long the search may take for one address.
+const limit = time.Minute
+
+// Verdict says what is wrong in a history.
+type Verdict struct {
+	// Addresses and Operations are how many were judged, by kind.
+	Addresses  int
+	Operations map[Kind]int
+	// Told are writes of which no answer tells but the state in the end.
+	Told int
+	// Faults are to be read: each has an address, and what cannot have been in any order.
+	Faults []string
+	// Excused are operations that the caller has excused.
+	Excused []Operation
+}
+
+// String is for the report of a spec.
+func (v Verdict) String() string {
+	text := fmt.Sprintf("%d addresses, operations %v, %d told by the state in the end, %d excused", v.Addresses, v.Operations, v.Told, len(v.Excused))
+	return strings.Join(append([]string{text}, v.Faults...), "\n")
+}
+
+// Check judges operations. excuse, which may be nil, is asked about an operation that cannot have
+// been granted, and says why it is no fault, or nothing.
+func Check(operations []Operation, excuse func(Operation) string) Verdict {
+	v, byAddress := Verdict{Operations: map[Kind]int{}}, map[netip.Addr][]Operation{}
+	for _, o := range operations {
+		byAddress[o.Address] = append(byAddress[o.Address], o)
+		v.Operations[o.Kind]++
+	}
+	v.Addresses = len(byAddress)
+	for _, a := range slices.SortedFunc(maps.Keys(byAddress), netip.Addr.Compare) {
+		v.judge(byAddress[a], excuse)
+	}
+	return v
+}
+
+// Judge makes operations of requests, with some more, and judges them.
+func Judge(requests []Request, end *Final, windows Windows, more []Operation, excuse func(Operation) string) Verdict {
+	operations, told, faults := Operations(requests, end, windows)
+	v := Check(append(operations, more...), excuse)
+	v.Told, v.Faults = told, append(faults, v.Faults...)
+	return v
+}
+
+// judge judges the operations of one address.
+func (v *Verdict) judge(of []Operation, excuse func(Operation) string) {
+	for {
+		result, longest := search(of)
+		if result == porcupine.Ok {
+			return
+		}
+		next := -1
+		if result == porcupine.Illegal {
+			next = due(of, longest)
+		}
+		if next >= 0 && excuse != nil && of[next].Excused == "" {
+			if of[next].Excused = excuse(of[next]); of[next].Excused != "" {
+				v.Excused = append(v.Excused, of[next])
+				continue
+			}
+		}
+		v.Faults = append(v.Faults, explain(of, longest, next))
+		return
+	}
+}
+
+// search looks for an order of the operations. Without one it returns the longest beginning of
+// one that it found, as places in of.
+func search(of []Operation) (porcupine.CheckResult, []int) {
+	history := make([]porcupine.Operation, len(of))
+	for i, o := range of {
+		ret := int64(math.MaxInt64)
+		if !o.Return.IsZero() {
+			ret = o.Return.UnixMicro()
+		}
+		history[i] = porcupine.Operation{Input: o, Call: o.Call.UnixMicro(), Return: ret, Metadata: i}
+	}
+	result, info := porcupine.CheckOperationsVerbose(model, history, limit)
+	var longest []int
+	for _, partition := range info.PartialLinearizations() {
+		for _, order := range partition {
+			if len(order) > len(longest) {
+				longest = order
+			}
+		}
+	}
+	return result, longest
+}
+
+// due is the operation that should come next: the one that returns first of those left.
+func due(of []Operation, done []int) int {
+	next := -1
+	for i, o := range of {
+		if !slices.Contains(done, i) && !o.Return.IsZero() && (next < 0 || o.Return.Before(of[next].Return)) {
+			next = i
+		}
+	}
+	return next
+}
+
+// told is how many operations a counterexample has before the one that cannot be.
+const told = 12
+
+// explain is a counterexample for its reader.
+func explain(of []Operation, longest []int, next int) string {
+	var b strings.Builder
+	s := state{}
+	for i, at := range longest {
+		if after := s.steps(of[at]); len(after) > 0 {
+			s = after[0].(state)
+		}
+		if i == max(0, len(longest)-told) {
+			fmt.Fprintf(&b, "%s: after\n", of[at].Address)
+		}
+		if i >= len(longest)-told {
+			fmt.Fprintf(&b, "  %s\n", of[at])
+		}
+	}
+	if next < 0 {
+		return fmt.Sprintf("%sno order was found in %s", b.String(), limit)
+	}
+	fmt.Fprintf(&b, "%s: %s, and this cannot be:\n  %s", of[next].Address, s, of[next])
+	for i, o := range of {
+		if i != next && !slices.Contains(longest, i) && !o.Call.After(of[next].Return) {
+			fmt.Fprintf(&b, "\n  nor after: %s", o)
+		}
+	}
+	return b.String()
+}
+
+// String is a line of a counterexample.
+func (o Operation) String() string {
+	until := "?"
+	if !o.Return.IsZero() {
+		until = clock(o.Return)
+	}
+	what := string(o.Kind)
+	for _, more := range []string{o.Service, strings.Join(o.Services, " "), o.Parent} {
+		if more != "" {
+			what += " " + more
+		}
+	}
+	return fmt.Sprintf("%s..%s %s (%s)", clock(o.Call), until, what, o.Text)
+}
+
+// String is a state for the reader.
+func (s state) String() string {
+	parts := []string{"free"}
+	if s.owners != "" {
+		parts[0] = "had by " + strings.TrimSpace(s.owners)
+	}
+	if s.ipAddress != "" {
+		parts = append(parts, "an IPAddress names "+s.parent)
+	}
+	if s.kept != "" {
+		parts = append(parts, "kept for "+strings.TrimSpace(s.kept))
+	}
+	return strings.Join(parts, ", ")
+}
