@@ -18,13 +18,25 @@ type Log string
 // rules are those of an audit policy in YAML. What none of them is about is left out.
 func New(rules string) (log Log, flags []string) {
 	GinkgoHelper()
+	return create("omitStages: [RequestReceived]", rules)
+}
+
+// NewWithBeginnings is New with an event for each request when it comes, too: what an API server
+// that is killed has not answered is there.
+func NewWithBeginnings(rules string) (log Log, flags []string) {
+	GinkgoHelper()
+	return create("", rules)
+}
+
+func create(omit, rules string) (log Log, flags []string) {
+	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
 	Expect(os.WriteFile(policy, []byte(`
 apiVersion: audit.k8s.io/v1
 kind: Policy
-omitStages: [RequestReceived]
 omitManagedFields: true
+`+omit+`
 rules: [`+rules+`, {level: None}]
 `), 0o600)).To(Succeed())
 	log = Log(filepath.Join(dir, "audit.log"))

@@ -28,6 +28,7 @@ type story struct {
 	more     []Operation
 	end      *Final
 	version  uint64
+	failOpen bool
 }
 
 func split(service string) (namespace, name string) {
@@ -78,6 +79,13 @@ func (s *story) put(uid, parent string, received, done int) *story {
 func (s *story) drop(uid string, received, done int) *story {
 	s.requests = append(s.requests, Request{Received: at(received), Done: at(done), Verb: "delete", Resource: "ipaddresses", Name: s.a.String(), User: apiServer, Code: 200,
 		Answer: &Object{UID: uid, Ends: true}})
+	return s
+}
+
+// dropBy has a user delete an IPAddress.
+func (s *story) dropBy(who, uid string, moment int) *story {
+	s.drop(uid, moment, moment)
+	s.requests[len(s.requests)-1].User = who
 	return s
 }
 
@@ -236,7 +244,7 @@ func TestHistories(t *testing.T) {
 func TestWhatIsExcusedIsToldAndTheRestIsJudged(t *testing.T) {
 	s := &story{a: netip.MustParseAddr("10.96.0.7")}
 	s.wrote("create", "a/web", 1, 2, s.a).wrote("create", "a/api", 3, 4, s.a).wrote("delete", "a/web", 5, 6).wrote("create", "a/third", 7, 8, s.a)
-	v := Judge(s.requests, nil, Windows{}, nil, func(o Operation) string {
+	v := Judge(s.requests, nil, Windows{}, nil, func(o Operation, _ []string) string {
 		return map[bool]string{true: "an outage"}[o.Service == "a/api#uid-api"]
 	})
 	if len(v.Excused) != 1 || v.Excused[0].Service != "a/api#uid-api" {
@@ -244,5 +252,36 @@ func TestWhatIsExcusedIsToldAndTheRestIsJudged(t *testing.T) {
 	}
 	if len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "had by a/api#uid-api, and this cannot be:\n  00:00:07.000..00:00:08.000 take a/third") {
 		t.Errorf("found %s", v)
+	}
+}
+
+func TestCauseOfADuplicate(t *testing.T) {
+	const operator = "system:serviceaccount:clusterip-operator-system:clusterip-operator-manager"
+	for name, tc := range map[string]struct {
+		tell func(*story)
+		want string
+	}{
+		"the API server took it from a living Service": {func(s *story) { s.dropBy(apiServer, "one", 5) }, ByAPIServer},
+		"a user did, and the webhook was asked":        {func(s *story) { s.dropBy(user, "one", 5) }, ""},
+		"a user did, and the webhook was away": {func(s *story) {
+			s.dropBy(user, "one", 5)
+			s.failOpen = true
+		}, ByOutage},
+		"the operator did": {func(s *story) { s.dropBy(operator, "one", 5) }, ""},
+		"the API server took what named another": {func(s *story) {
+			s.dropBy(user, "one", 4).put("two", "a/third", 4, 5).dropBy(apiServer, "two", 6)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &story{a: netip.MustParseAddr("fd00:10:96::7")}
+			s.put("one", "a/web", 1, 2).wrote("create", "a/web", 1, 3, s.a)
+			tc.tell(s)
+			s.put("again", "a/api", 8, 8).wrote("create", "a/api", 7, 9, s.a)
+			s.requests[len(s.requests)-1].FailedOpen = s.failOpen
+			v := Judge(s.requests, nil, Windows{}, nil, Excuses(s.requests))
+			if tc.want == "" && len(v.Faults) != 1 || tc.want != "" && (len(v.Faults) > 0 || len(v.In(tc.want)) != 1) {
+				t.Errorf("want %q, found %s, excused %v", tc.want, v, v.Excused)
+			}
+		})
 	}
 }

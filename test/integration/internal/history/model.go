@@ -51,6 +51,11 @@ type Operation struct {
 	Excused string
 }
 
+// Kept keeps an address for Services, by their names, from the beginning.
+func Kept(address string, services ...string) Operation {
+	return Operation{Address: netip.MustParseAddr(address), Kind: Keep, Services: services, Call: time.Unix(1, 0), Return: time.Unix(2, 0), Text: "a policy"}
+}
+
 // unknown is the parent of an IPAddress whose creation no answer shows.
 const unknown = "?"
 

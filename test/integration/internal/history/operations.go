@@ -277,7 +277,9 @@ func (g *gatherer) final() {
 	}
 	for _, ip := range g.end.Addresses {
 		if a, err := netip.ParseAddr(ip.Name); err == nil && found[a] != nil {
-			found[a].IPAddress, found[a].Beside = string(ip.UID), beside(ip.ObjectMeta)
+			// An API server that is killed leaves the IPAddress, which the operator believes for a minute.
+			_, left := g.open("services", parent(ip.Spec.ParentRef), true, g.end.From, g.end.To)
+			found[a].IPAddress, found[a].Beside = string(ip.UID), left || beside(ip.ObjectMeta)
 		}
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(found), netip.Addr.Compare) {

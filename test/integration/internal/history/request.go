@@ -35,6 +35,8 @@ type Request struct {
 	Message string
 	// Asked are the addresses that the Service in the request has, or was given by a webhook.
 	Asked []netip.Addr
+	// FailedOpen says that a webhook did not answer, and that the API server went on without it.
+	FailedOpen bool
 	// Answer is the object that was answered with, nil if there was none.
 	Answer *Object
 }
@@ -157,6 +159,7 @@ func (r record) request() Request {
 	out := Request{
 		Received: r.RequestReceivedTimestamp.Time, Verb: r.Verb, Resource: r.ObjectRef.Resource,
 		Namespace: r.ObjectRef.Namespace, Name: r.ObjectRef.Name, User: r.User.Username, Code: r.ResponseStatus.Code, Message: r.ResponseStatus.Message,
+		FailedOpen: failedOpen(r.Annotations),
 	}
 	if r.Stage == "RequestReceived" {
 		out.Code = 0
@@ -236,6 +239,18 @@ func given(annotations map[string]string) (out []netip.Addr) {
 		}
 	}
 	return out
+}
+
+// failedOpen reads the annotations that an API server makes for mutating webhooks: of one that had
+// written into the Service, and was asked once more without an answer, it is false.
+func failedOpen(annotations map[string]string) (is bool) {
+	for name, text := range annotations {
+		if strings.HasPrefix(name, "mutation.webhook.admission.k8s.io/") && strings.Contains(text, `"mutated":true`) {
+			return false
+		}
+		is = is || strings.HasPrefix(name, "failed-open.mutation.webhook.admission.k8s.io/")
+	}
+	return is
 }
 
 // addresses are the clusterIPs that are addresses: none of a headless Service.

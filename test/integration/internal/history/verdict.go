@@ -34,9 +34,12 @@ func (v Verdict) String() string {
 	return strings.Join(append([]string{text}, v.Faults...), "\n")
 }
 
-// Check judges operations. excuse, which may be nil, is asked about an operation that cannot have
-// been granted, and says why it is no fault, or nothing.
-func Check(operations []Operation, excuse func(Operation) string) Verdict {
+// Excuse is asked about an operation that cannot have been, with the other Services that have the
+// address, and says why it is no fault of the operator, or nothing.
+type Excuse func(o Operation, others []string) string
+
+// Check judges operations. excuse may be nil.
+func Check(operations []Operation, excuse Excuse) Verdict {
 	v, byAddress := Verdict{Operations: map[Kind]int{}}, map[netip.Addr][]Operation{}
 	for _, o := range operations {
 		byAddress[o.Address] = append(byAddress[o.Address], o)
@@ -50,7 +53,7 @@ func Check(operations []Operation, excuse func(Operation) string) Verdict {
 }
 
 // Judge makes operations of requests, with some more, and judges them.
-func Judge(requests []Request, end *Final, windows Windows, more []Operation, excuse func(Operation) string) Verdict {
+func Judge(requests []Request, end *Final, windows Windows, more []Operation, excuse Excuse) Verdict {
 	operations, told, faults := Operations(requests, end, windows)
 	v := Check(append(operations, more...), excuse)
 	v.Told, v.Faults = told, append(faults, v.Faults...)
@@ -58,7 +61,7 @@ func Judge(requests []Request, end *Final, windows Windows, more []Operation, ex
 }
 
 // judge judges the operations of one address.
-func (v *Verdict) judge(of []Operation, excuse func(Operation) string) {
+func (v *Verdict) judge(of []Operation, excuse Excuse) {
 	for {
 		result, longest := search(of)
 		if result == porcupine.Ok {
@@ -69,7 +72,7 @@ func (v *Verdict) judge(of []Operation, excuse func(Operation) string) {
 			next = due(of, longest)
 		}
 		if next >= 0 && excuse != nil && of[next].Excused == "" {
-			if of[next].Excused = excuse(of[next]); of[next].Excused != "" {
+			if of[next].Excused = excuse(of[next], after(of, longest).others(of[next].Service)); of[next].Excused != "" {
 				v.Excused = append(v.Excused, of[next])
 				continue
 			}
@@ -113,21 +116,28 @@ func due(of []Operation, done []int) int {
 	return next
 }
 
-// told is how many operations a counterexample has before the one that cannot be.
-const told = 12
+// after is the address after some operations, in an order that can be.
+func after(of []Operation, order []int) (s state) {
+	for _, at := range order {
+		if next := s.steps(of[at]); len(next) > 0 {
+			s = next[0].(state)
+		}
+	}
+	return s
+}
+
+// shown is how many operations a counterexample has before the one that cannot be.
+const shown = 12
 
 // explain is a counterexample for its reader.
 func explain(of []Operation, longest []int, next int) string {
 	var b strings.Builder
-	s := state{}
+	s := after(of, longest)
 	for i, at := range longest {
-		if after := s.steps(of[at]); len(after) > 0 {
-			s = after[0].(state)
-		}
-		if i == max(0, len(longest)-told) {
+		if i == max(0, len(longest)-shown) {
 			fmt.Fprintf(&b, "%s: after\n", of[at].Address)
 		}
-		if i >= len(longest)-told {
+		if i >= len(longest)-shown {
 			fmt.Fprintf(&b, "  %s\n", of[at])
 		}
 	}

@@ -1,0 +1,43 @@
+package history
+
+import (
+	"context"
+	"os"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
+)
+
+// NewLog makes a log for the calling node, and returns the flags by which an API server writes it.
+// It also has what [Requests] needs after that API server was killed.
+func NewLog() (log audit.Log, flags []string) {
+	GinkgoHelper()
+	return audit.NewWithBeginnings(Rules)
+}
+
+// Requests are those that API servers have logged.
+func Requests(logs ...audit.Log) (all []Request) {
+	GinkgoHelper()
+	for _, log := range logs {
+		file := suite.Must(os.Open(string(log)))
+		all = append(all, suite.Must(Read(file))...)
+		Expect(file.Close()).To(Succeed())
+	}
+	return all
+}
+
+// End is the state of a cluster that no client changes any more.
+func End(ctx context.Context, api *framework.Access) *Final {
+	GinkgoHelper()
+	end := &Final{From: time.Now()}
+	end.Services = suite.Must(api.Client().CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})).Items
+	end.Addresses = suite.Must(api.Client().NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})).Items
+	end.To = time.Now()
+	return end
+}
