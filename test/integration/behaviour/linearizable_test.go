@@ -157,7 +157,7 @@ var _ = It("An address belongs to one Service at every moment, whatever fails", 
 	all.Wait()
 
 	requests := history.Requests(c.logs...)
-	v := history.Judge(requests, history.End(ctx, c.Access), history.Windows{InFlight: inFlight}, keeping, history.Excuses(requests))
+	v := history.Judge(requests, history.End(ctx, c.Access), history.Windows{InFlight: inFlight, Believed: time.Minute}, keeping, history.Excuses(requests))
 	AddReportEntry("history", v.String())
 	Expect(v.Faults).To(BeEmpty())
 	Expect(v.Operations).To(And(HaveKeyWithValue(history.Take, BeNumerically(">", 30)), HaveKeyWithValue(history.Refuse, BeNumerically(">", 30))), "there was hardly any traffic")

@@ -255,6 +255,20 @@ func TestWhatIsExcusedIsToldAndTheRestIsJudged(t *testing.T) {
 	}
 }
 
+func TestAnIPAddressWithoutAServiceIsBelievedForATime(t *testing.T) {
+	s := &story{a: netip.MustParseAddr("fd00:10:96::7")}
+	s.put("one", "a/web", 1, 2).wrote("create", "a/web", 1, 2, s.a).wrote("delete", "a/web", 3, 4).failed("a/api", 5, 6, 409, s.a).ends(9).holds("one", "a/web")
+	for believed, want := range map[time.Duration]int{5 * time.Second: 1, 6 * time.Second: 0} {
+		v := Judge(s.requests, s.end, Windows{Believed: believed}, nil, nil)
+		if len(v.Faults) != want {
+			t.Errorf("believed for %s: %s", believed, v)
+		}
+		if want > 0 && !strings.Contains(v.Faults[0], "asked: 00:00:05.000..00:00:06.000 create service a/api by alice: 409 exceeded quota") {
+			t.Errorf("the requests about the address are not told: %s", v)
+		}
+	}
+}
+
 func TestCauseOfADuplicate(t *testing.T) {
 	const operator = "system:serviceaccount:clusterip-operator-system:clusterip-operator-manager"
 	for name, tc := range map[string]struct {

@@ -22,12 +22,14 @@ type Final struct {
 	Addresses []networkingv1.IPAddress
 }
 
-// Windows are how long the operator may refuse an address that no Service has.
+// Windows are how long the operator may take an address for that of a Service which has it not.
 type Windows struct {
 	// InFlight is how long an address is kept that was drawn for a Service which never came.
 	InFlight time.Duration
 	// Cooling is how long an address is kept after a Service had it.
 	Cooling time.Duration
+	// Believed is how long an IPAddress is left alone whose Service is not there.
+	Believed time.Duration
 	// Lag is how late the operator may hear of a write.
 	Lag time.Duration
 }
@@ -277,14 +279,19 @@ func (g *gatherer) final() {
 	}
 	for _, ip := range g.end.Addresses {
 		if a, err := netip.ParseAddr(ip.Name); err == nil && found[a] != nil {
-			// An API server that is killed leaves the IPAddress, which the operator believes for a minute.
-			_, left := g.open("services", parent(ip.Spec.ParentRef), true, g.end.From, g.end.To)
-			found[a].IPAddress, found[a].Beside = string(ip.UID), left || beside(ip.ObjectMeta)
+			found[a].IPAddress, found[a].Beside = string(ip.UID), g.believed(a) || beside(ip.ObjectMeta)
 		}
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(found), netip.Addr.Compare) {
 		g.all = append(g.all, *found[a])
 	}
+}
+
+// believed reports whether an IPAddress without its Service may stand at an address in the end.
+func (g *gatherer) believed(a netip.Addr) bool {
+	return slices.ContainsFunc(g.all, func(o Operation) bool {
+		return o.Address == a && o.Kind != Refuse && o.Return.Add(g.windows.Believed).After(g.end.From)
+	})
 }
 
 func uids(lives map[string][]version, last map[string]*Object) []string {

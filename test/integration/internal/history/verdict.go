@@ -56,8 +56,27 @@ func Check(operations []Operation, excuse Excuse) Verdict {
 func Judge(requests []Request, end *Final, windows Windows, more []Operation, excuse Excuse) Verdict {
 	operations, told, faults := Operations(requests, end, windows)
 	v := Check(append(operations, more...), excuse)
+	for i, f := range v.Faults {
+		v.Faults[i] = f + about(requests, f)
+	}
 	v.Told, v.Faults = told, append(faults, v.Faults...)
 	return v
+}
+
+// about lists the last requests about the address of a counterexample, those without effect too.
+func about(requests []Request, counterexample string) string {
+	text, _, _ := strings.Cut(counterexample, ": ")
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return ""
+	}
+	var lines []string
+	for _, r := range byAnswer(requests) {
+		if r.Name == text || slices.Contains(r.Asked, a) || r.Answer != nil && slices.Contains(r.Answer.Addresses, a) {
+			lines = append(lines, fmt.Sprintf("\n  asked: %s..%s %s %s", clock(r.Received), clock(r.Done), r, r.Message))
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-shown):], "")
 }
 
 // judge judges the operations of one address.
