@@ -42,7 +42,7 @@ var features = []feature{
 		in(behaviour, "growth", "finalizer", "recording"), in(defects, "deletion", "suite", "ranges", "warnings"),
 	}},
 	{name: "Repair: drift, outages, several API servers, leader election", on: native, sources: []source{
-		in(behaviour, "race", "outage", "leader", "misspelt", "refused", "restore", "history", "linearizable"), in(defects, "repair", "update", "drift", "dualwrite"),
+		in(behaviour, "race", "outage", "leader", "misspelt", "refused", "restore", "history", "linearizable", "precondition"), in(defects, "repair", "update", "drift", "dualwrite"),
 	}},
 	{name: "ServiceCIDRPolicy: what the API server takes, refuses and shows", on: every, sources: []source{in("test/integration/policyapi")}},
 	{name: "Policies: who gets which addresses", on: native, sources: []source{
