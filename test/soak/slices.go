@@ -82,6 +82,7 @@ func all() []slice {
 		specs("updates", "updates of the operator under load, replicas of two versions, a leader that dies in a full range", "test/integration/soak").only("rolling update|two neighbouring versions|Thirty-two clients"),
 		hour("chaos-webhook", "an hour of faults, with policies that the webhook keeps", "whatever goes wrong with policies that the webhook keeps"),
 		hour("chaos-apiserver", "an hour of faults, with policies that the API server enforces", "whatever goes wrong with policies that the API server enforces"),
+		hour("churn", "an hour of churn: memory and queues stay as they are, nothing drifts", "An hour of churn"),
 		hour("hostile-tenants", "an hour of hostile tenants of the operator", "A hostile hour"),
 		specs("hostile-nodes", "hostile parties beside the agent", "test/e2e/hostile"),
 		specs("agent", "the agent under load, faults and bad input, as it follows the API server", "test/e2e/robustness", "test/e2e/badinput", "test/e2e/cleanup", "test/e2e/allocations", "test/integration/agentwatch"),

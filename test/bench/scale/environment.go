@@ -139,13 +139,13 @@ func (e *environment) grow(ctx context.Context, to Level) error {
 	if err := e.growRanges(ctx, e.level.Ranges, to.Ranges); err != nil {
 		return err
 	}
+	if err := e.growBlocks(ctx, to.Services); err != nil {
+		return err
+	}
 	e.level.Ranges = to.Ranges
 	e.log.Step("writing %d Services with their IPAddresses", to.Services-e.level.Services)
 	for e.level.Services < to.Services {
 		n := min(to.Services, e.level.Services+portion)
-		if n > block && e.level.Services < n-n%block {
-			n -= n % block
-		}
 		if err := e.growServices(ctx, e.level.Services, n); err != nil {
 			return err
 		}
@@ -154,15 +154,16 @@ func (e *environment) grow(ctx context.Context, to Level) error {
 	return e.Settle(ctx, time.Minute)
 }
 
-// growServices writes Services and, before them, their IPAddresses and maybe a further range.
+// growBlocks writes the IPv6 ranges of so many Services, and of those that events add.
+func (e *environment) growBlocks(ctx context.Context, services int) error {
+	last := (services + e.options.Events) / block
+	return e.objects.Write(ctx, 1, last+1, 0, func(k int) seed.Object {
+		return e.world.serviceCIDR('m', k, fmt.Sprint("more-", k), rangesOf(k * block)[1].String())
+	})
+}
+
+// growServices writes Services and, before them, their IPAddresses.
 func (e *environment) growServices(ctx context.Context, from, to int) error {
-	if more := rangesOf(from)[1]; from > 0 && from%block == 0 {
-		if err := e.objects.Write(ctx, from/block, from/block+1, 0, func(i int) seed.Object {
-			return e.world.serviceCIDR('m', i, fmt.Sprint("more-", i), more.String())
-		}); err != nil {
-			return err
-		}
-	}
 	if err := e.objects.Write(ctx, 2*from, 2*to, seed.Pace, e.world.ipAddressAt); err != nil {
 		return err
 	}
@@ -239,12 +240,16 @@ func (e *environment) stopReplicas() (err error) {
 	return err
 }
 
-// kept is how many IPAddresses the operator keeps for reservations.
-func (e *environment) kept(ctx context.Context) (n int, err error) {
+// waitKept waits until the operator keeps an IPAddress for each reservation. Each list of thousands
+// keeps the API server from what is waited for.
+func (e *environment) waitKept(ctx context.Context) error {
 	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelPurpose + "=" + v1alpha1.PurposeReservation, ResourceVersion: "0"}
-	list, err := e.Client.NetworkingV1().IPAddresses().List(ctx, options)
+	err := wait.PollUntilContextTimeout(ctx, 2*time.Second, timeout, true, func(ctx context.Context) (bool, error) {
+		list, err := e.Client.NetworkingV1().IPAddresses().List(ctx, options)
+		return err == nil && len(list.Items) >= e.level.Ranges*reserved, err
+	})
 	if err != nil {
-		return 0, fmt.Errorf("listing reservations: %w", err)
+		return fmt.Errorf("waiting for the IPAddresses of reservations: %w", err)
 	}
-	return len(list.Items), nil
+	return nil
 }

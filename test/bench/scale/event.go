@@ -38,8 +38,8 @@ var kinds = []kind{
 	{name: "a namespace changes its labels", share: .5, do: (*environment).relabels},
 	{name: "an EndpointSlice changes", share: 1, do: (*environment).redirects},
 	{name: "a ServiceCIDR is annotated", share: .1, do: (*environment).annotates},
-	{name: "a policy changes", share: .01, rare: true, do: (*environment).restates},
-	{name: "a ServiceCIDR comes and goes that concerns no policy", share: .005, rare: true, do: (*environment).offers},
+	{name: "a policy changes", share: .007, rare: true, do: (*environment).restates},
+	{name: "a ServiceCIDR comes and goes that concerns no policy", share: .0025, rare: true, do: (*environment).offers},
 }
 
 // Cost is the processor time of the manager for each of N events, beyond that when nothing happens.
@@ -51,7 +51,7 @@ type Cost struct {
 // measureCosts lets everything happen that may, one kind after the other.
 func (e *environment) measureCosts(ctx context.Context, idle Idle) (map[string]Cost, error) {
 	costs := map[string]Cost{}
-	if err := e.waitQuiet(ctx, e.replicas[0]); err != nil {
+	if _, err := e.waitQuiet(ctx, e.replicas[0]); err != nil {
 		return costs, err
 	}
 	for _, k := range kinds {
@@ -75,10 +75,7 @@ func (e *environment) measureCost(ctx context.Context, idle Idle, n int, k kind)
 	if err := k.do(e, ctx, n); err != nil {
 		return Cost{}, err
 	}
-	if err := e.waitQuiet(ctx, m); err != nil {
-		return Cost{}, err
-	}
-	after, err := m.CPUTime()
+	after, err := e.waitQuiet(ctx, m)
 	used := (after - before).Seconds() - idle.CPU*time.Since(began).Seconds()
 	return Cost{N: n, Each: time.Duration(max(0, used) / float64(n) * 1e9).Round(100 * time.Nanosecond)}, err
 }
@@ -222,7 +219,11 @@ func (e *environment) measureSweep(ctx context.Context) (s Sweep, err error) {
 	})
 	s.Took, s.Looked, s.Worked = time.Since(began), after.looks-between.looks, after.took-between.took
 	e.log.Step("growing policies: %d; %d looks for a change that concerns none, %d for one that concerns all, within %s (work: %s)", s.Growing, s.Idle, s.Looked, s.Took, s.Worked)
-	return s, errors.Join(err, e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return seed.Object{Key: common.Key} }), e.waitQuiet(ctx, m))
+	if err := errors.Join(err, e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return seed.Object{Key: common.Key} })); err != nil {
+		return s, err
+	}
+	_, err = e.waitQuiet(ctx, m)
+	return s, err
 }
 
 // looks are those of the controller growth until now.

@@ -24,9 +24,9 @@ type Handover struct {
 	// answer, Unsteered those with addresses of no policy of the tenant; Longest the longest answer.
 	Asked, Unanswered, Unsteered int
 	Longest                      time.Duration
-	// Created are Services created through the API server, Stray those with addresses that their
-	// policy does not have.
-	Created, Stray int
+	// Created are Services created through the API server, Refused those that it refused, and Stray
+	// those with addresses that their policy does not have.
+	Created, Refused, Stray int
 }
 
 // measureHandovers has the leader leave as in an update, and then be killed.
@@ -63,11 +63,10 @@ func (e *environment) measureHandover(ctx context.Context, end func(*framework.M
 	life, stop := context.WithCancel(ctx)
 	defer stop()
 	var clients sync.WaitGroup
-	var failed error
 	clients.Go(func() {
 		h.questions(life, newAsker(fmt.Sprintf("127.0.0.1:%d", e.balancer.Port()), min(e.level.Ranges, e.options.Namespaces)))
 	})
-	clients.Go(func() { failed = e.creations(life, &h) })
+	clients.Go(func() { e.creations(life, &h) })
 	_, err = e.churn(ctx, func(ctx context.Context) error {
 		defer clients.Wait()
 		defer stop()
@@ -85,7 +84,7 @@ func (e *environment) measureHandover(ctx context.Context, end func(*framework.M
 	})
 	e.balancer.Remove(leader.WebhookAddress())
 	e.replicas = []*framework.Manager{other}
-	return h, errors.Join(err, failed)
+	return h, err
 }
 
 func leads(f framework.Metrics) bool {
@@ -127,20 +126,23 @@ func (h *Handover) questions(ctx context.Context, a *asker) {
 }
 
 // creations creates Services of tenants with exclusive ranges, one after the other, until ctx ends.
-func (e *environment) creations(ctx context.Context, h *Handover) error {
+func (e *environment) creations(ctx context.Context, h *Handover) {
 	began := time.Now().Unix()
-	for ctx.Err() == nil {
-		i := h.Created * 10 % min(e.level.Ranges, e.options.Namespaces) // every tenth policy is exclusive
-		o := framework.NewService(e.world.namespaceOf(i), fmt.Sprintf("created-%d-%d", began, h.Created), framework.RequireDualStack())
+	for n := 0; ctx.Err() == nil; n++ {
+		i := n * 10 % min(e.level.Ranges, e.options.Namespaces) // every tenth policy is exclusive
+		o := framework.NewService(e.world.namespaceOf(i), fmt.Sprintf("created-%d-%d", began, n), framework.RequireDualStack())
 		o, err := e.Client.CoreV1().Services(o.Namespace).Create(context.WithoutCancel(ctx), o, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("creating a Service: %w", err)
-		}
-		if h.Created++; !inRange(i, o.Spec.ClusterIPs) {
+		switch {
+		case err != nil:
+			h.Refused++
+			e.log.Step("a creation is refused: %v", err)
+		case !inRange(i, o.Spec.ClusterIPs):
 			h.Stray++
+			h.Created++
+		default:
+			h.Created++
 		}
 	}
-	return nil
 }
 
 // inRange reports whether a Service has all its addresses from the i-th range.

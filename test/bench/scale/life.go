@@ -21,7 +21,7 @@ type Start struct {
 	RSS int64
 }
 
-// Idle is a program while nothing happens in the cluster.
+// Idle is the manager while nothing happens in the cluster.
 type Idle struct {
 	// RSS is its resident memory at the end, in bytes, CPU the share of a processor that it used.
 	RSS int64
@@ -36,13 +36,10 @@ func (e *environment) settleIn(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := e.until(ctx, "reservations", func(ctx context.Context) (bool, error) {
-		n, err := e.kept(ctx)
-		return n >= e.level.Ranges*reserved, err
-	}); err != nil {
+	if err := e.waitKept(ctx); err != nil {
 		return 0, err
 	}
-	if err := e.waitQuiet(ctx, m); err != nil {
+	if _, err := e.waitQuiet(ctx, m); err != nil {
 		return 0, err
 	}
 	took := time.Since(began)
@@ -84,7 +81,8 @@ func (e *environment) restart(ctx context.Context) (s Start, err error) {
 	if s.RSS, err = m.RSS(); err != nil {
 		return s, err
 	}
-	return s, e.waitQuiet(ctx, m)
+	_, err = e.waitQuiet(ctx, m)
+	return s, err
 }
 
 // metric waits until the metrics of a manager say so.
@@ -114,39 +112,32 @@ func queued(f framework.Metrics, controller ...string) float64 {
 
 // waitQuiet waits until a manager has nothing in its queues and takes hardly any processor time,
 // as long as the options say: what is held back, as looks at a range are, comes within two seconds.
-func (e *environment) waitQuiet(ctx context.Context, m *framework.Manager) error {
+// It returns the processor time until then, without that of being asked for metrics.
+func (e *environment) waitQuiet(ctx context.Context, m *framework.Manager) (used time.Duration, err error) {
 	const step, idle = 250 * time.Millisecond, 20 * time.Millisecond
-	moment := int(e.options.Still / step)
-	before, quiet := time.Duration(0), 0
-	err := wait.PollUntilContextTimeout(ctx, step, timeout, true, func(ctx context.Context) (bool, error) {
+	moment, quiet := int(e.options.Still/step), 0
+	err = wait.PollUntilContextTimeout(ctx, step, timeout, true, func(ctx context.Context) (bool, error) {
 		now, err := m.CPUTime()
 		if err != nil {
 			return false, err
 		}
-		if quiet++; now-before > idle {
+		if quiet++; now-used > idle {
 			quiet = 0
 		}
-		before = now
-		if quiet < moment {
+		if used = now; quiet < moment {
 			return false, nil
 		}
-		figures, err := m.Metrics(ctx) // which costs it some milliseconds
+		figures, err := m.Metrics(ctx)
 		return err == nil && queued(figures) == 0, err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for the manager to be quiet: %w", err)
+		err = fmt.Errorf("waiting for the manager to be quiet: %w", err)
 	}
-	return nil
+	return used, err
 }
 
-// process is what is measured of a program: a framework.Process.
-type process interface {
-	RSS() (int64, error)
-	CPUTime() (time.Duration, error)
-}
-
-// watchIdle watches one program while nothing happens.
-func (e *environment) watchIdle(ctx context.Context, p process) (idle Idle, err error) {
+// watchIdle watches a manager while nothing happens.
+func (e *environment) watchIdle(ctx context.Context, p *framework.Manager) (idle Idle, err error) {
 	before, err := p.CPUTime()
 	if err != nil {
 		return idle, err
@@ -172,16 +163,20 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// measurePeer measures kube-controller-manager with its one controller for our job, ServiceCIDRs.
-func (e *environment) measurePeer(ctx context.Context) (idle Idle, err error) {
+// measurePeer returns the memory of kube-controller-manager with its one controller for our job,
+// ServiceCIDRs.
+func (e *environment) measurePeer(ctx context.Context) (rss int64, err error) {
 	e.log.Step("starting kube-controller-manager with %s alone", framework.ServiceCIDRController)
 	peer, err := e.StartControllerManager(ctx, framework.ServiceCIDRController)
 	if err != nil {
-		return idle, err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, peer.Stop()) }()
 	if err := e.Settle(ctx, 30*time.Second); err != nil {
-		return idle, err
+		return 0, err
 	}
-	return e.watchIdle(ctx, peer)
+	if rss, err = peer.RSS(); err == nil {
+		e.log.Step("resident %d MiB", rss>>20)
+	}
+	return rss, err
 }

@@ -45,7 +45,7 @@ type Options struct {
 func Full() Options {
 	return Options{
 		Levels: []Level{{10_000, 10}, {10_000, 1_000}, {100_000, 1_000}},
-		Nodes:  5_000, Namespaces: 5_000, Events: 3_000, Quiet: 20 * time.Second, Asked: 20 * time.Second, Pause: 8 * time.Second, Still: 2500 * time.Millisecond,
+		Nodes:  5_000, Namespaces: 5_000, Events: 3_000, Quiet: 15 * time.Second, Asked: 20 * time.Second, Pause: 8 * time.Second, Still: 2500 * time.Millisecond,
 	}
 }
 
@@ -76,8 +76,8 @@ type Stage struct {
 	// quiet, in the level in which it writes them.
 	Placed time.Duration
 	Idle   Idle
-	Peer   Idle
-	Peak   int64
+	// Peak is the most resident memory of the manager, Peer that of kube-controller-manager, in bytes.
+	Peak, Peer int64
 	// Costs are by the name of a kind of event.
 	Costs map[string]Cost
 	Sweep Sweep

@@ -52,7 +52,7 @@ func (r Result) lives() report.Table {
 	row("resident memory then, MiB", mebibytes(func(s Stage) int64 { return s.Start.RSS }))
 	row("resident memory when idle, MiB", mebibytes(func(s Stage) int64 { return s.Idle.RSS }))
 	row("at its peak, with all events, MiB", mebibytes(func(s Stage) int64 { return s.Peak }))
-	row("kube-controller-manager, idle, MiB", mebibytes(func(s Stage) int64 { return s.Peer.RSS }))
+	row("kube-controller-manager, idle, MiB", mebibytes(func(s Stage) int64 { return s.Peer }))
 	row("idle, ms of a processor in a second", func(s Stage) string { return stats.Number(1000 * s.Idle.CPU) })
 	row("growing policies", func(s Stage) string { return stats.Count(s.Sweep.Growing) })
 	row("looks at them after changes of a range that concerns none", func(s Stage) string { return stats.Count(s.Sweep.Idle) })
@@ -124,10 +124,10 @@ func (r Result) answers() report.Table {
 
 func (r Result) handovers() report.Table {
 	table := report.Table{Header: []string{
-		"the leader, with churn, is", "another one leads after, s", "webhooks asked", "without an answer", "unsteered", "longest answer, s", "Services created", "unsteered",
+		"the leader, with churn, is", "another one leads after, s", "webhooks asked", "without an answer", "unsteered", "longest answer, s", "Services created", "refused", "unsteered",
 	}}
 	for _, h := range r.Handovers {
-		table.Add(h.How, stats.Seconds(h.Leads), stats.Count(h.Asked), stats.Count(h.Unanswered), stats.Count(h.Unsteered), stats.Seconds(h.Longest), stats.Count(h.Created), stats.Count(h.Stray))
+		table.Add(h.How, stats.Seconds(h.Leads), stats.Count(h.Asked), stats.Count(h.Unanswered), stats.Count(h.Unsteered), stats.Seconds(h.Longest), stats.Count(h.Created), stats.Count(h.Refused), stats.Count(h.Stray))
 	}
 	return table
 }
