@@ -49,6 +49,17 @@ func Full() Options {
 	}
 }
 
+// Sized are the options with so many Services and ranges in the last level. The first has a tenth
+// of the Services and ten ranges, and what is less than Full is watched for a shorter time.
+func Sized(services, ranges, events int) Options {
+	o := Full()
+	o.Levels, o.Events = []Level{{services / 10, 10}, {services / 10, ranges}, {services, ranges}}, events
+	if services < Full().Levels[2].Services {
+		o.Quiet, o.Asked, o.Pause, o.Still = 5*time.Second, 8*time.Second, 4*time.Second, 2*time.Second
+	}
+	return o
+}
+
 // Quick is for a look at whether the benchmark itself works.
 func Quick() Options {
 	return Options{

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
 )
@@ -75,11 +76,13 @@ func (w *world) serviceAt(i int, touch string) seed.Object {
 	return seed.Object{Key: "/registry/services/specs/" + o.Namespace + "/" + o.Name, Kind: corev1.SchemeGroupVersion.WithKind("Service"), Value: o}
 }
 
-// ipAddressAt is an IPAddress of the n/2-th Service: the IPv4 one if n is even.
+// ipAddressAt is an IPAddress of the n/2-th Service: the IPv4 one if n is even. The operator has
+// labelled it: it labels 50 a second, which would go on for more than an hour.
 func (w *world) ipAddressAt(n int) seed.Object {
 	i, family := n/2, n%2
 	o := w.addresses[family].DeepCopy()
 	o.Name, o.UID, o.CreationTimestamp = addressesOf(i)[family], uid('a', n), w.began
+	metav1.SetMetaDataLabel(&o.ObjectMeta, v1alpha1.LabelBand, allocator.Dynamic.String())
 	o.Spec.ParentRef.Namespace, o.Spec.ParentRef.Name = w.namespaceOf(i), fmt.Sprintf("service-%06d", i)
 	return seed.Object{Key: "/registry/ipaddresses/" + o.Name, Kind: networkingv1.SchemeGroupVersion.WithKind("IPAddress"), Value: o}
 }
