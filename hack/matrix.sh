@@ -2,7 +2,8 @@
 # Tests what the node agent writes with programs and kernels unlike this machine's: hack/matrix.sh [nft|kernels]
 #
 #   nft      the tests of proxyagent/nftables here, with the program nft of each release of Debian, unpacked into the cache and not installed
-#   kernels  those of proxyagent/nftables and proxyagent/iptables/rules in virtual machines with the kernels of these releases (hack/vm.sh)
+#   kernels  those of proxyagent/nftables, proxyagent/iptables/rules and proxyagent/socketlb in virtual machines with the kernels of these releases
+#            (hack/vm.sh), the last on that of Debian 11, too, which is the oldest that it takes
 # RELEASES limits them. The rows for docs/proxyagent.md are printed at the end; the output of each is in bin/matrix.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -49,8 +50,10 @@ kernels() {
 	local release package
 	go test -c -o "$out/nftables.test" ./proxyagent/nftables
 	go test -c -o "$out/rules.test" ./proxyagent/iptables/rules
-	for release in ${RELEASES:-bookworm bookworm-backports trixie}; do
-		for package in nftables iptables/rules; do
+	go test -c -o "$out/socketlb.test" ./proxyagent/socketlb
+	for release in ${RELEASES:-bullseye bookworm bookworm-backports trixie}; do
+		for package in nftables iptables/rules socketlb; do
+			[[ $release != bullseye || $package = socketlb ]] || continue
 			local log=$out/kernel-$release-${package##*/}.log
 			CLUSTERIP_SLOWNESS=5 RELEASE=$([ "$release" = bookworm ] || echo "$release") hack/vm.sh bash -c "uname -r; cd proxyagent/$package && $out/${package##*/}.test -test.v -test.short -test.timeout 60m" >"$log" 2>&1 || true
 			rows+=("| proxyagent/$package, Debian $release | $(grep -m1 -oaE '[0-9]+\.[0-9]+\.[0-9]+\S*-amd64' "$log" || echo '?') | $(verdict "$log") |")

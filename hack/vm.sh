@@ -43,7 +43,7 @@ initramfs() {
 	local root=$work/root modules=$work/root/lib/modules/$kernel
 	mkdir -p "$root"/{bin,proc,sys,dev,files,written,merged} "$modules/kernel"
 	cp "$cache/bin/busybox" "$root/bin/"
-	(cd "$booted/lib/modules/$kernel" && shopt -s nullglob && cp --parents -r kernel/{net/9p,fs/9p,fs/netfs,fs/fscach[e],fs/overlayfs,drivers/virtio} modules.{order,builtin,builtin.modinfo} "$modules/")
+	(cd "$booted/lib/modules/$kernel" && shopt -s nullglob && cp --parents -r kernel/{net/9p,fs/9p,fs/netf[s],fs/fscach[e],fs/overlayfs,drivers/virtio} modules.{order,builtin,builtin.modinfo} "$modules/")
 	"$cache/bin/busybox" depmod -b "$root" "$kernel"
 	cat >"$root/init" <<-'INIT'
 		#!/bin/busybox sh

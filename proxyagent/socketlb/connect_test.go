@@ -54,6 +54,9 @@ func TestEachEndpointIsReached(t *testing.T) {
 			}
 			return nil
 		})
+		if !h.lb.turns {
+			return // the kernel is older than 5.12
+		}
 		p = port("web", vip(f, 1), one.at, two.at)
 		p.Scheduler, p.Weights = model.WeightedRoundRobin, model.Weights{one.at: 3}
 		h.sync(set(p))
@@ -165,10 +168,14 @@ func TestWhatIsLeftToRules(t *testing.T) {
 // TestWithoutRoomForANoteNothingIsTranslated fills the memory that a socket may have for it.
 func TestWithoutRoomForANoteNothingIsTranslated(t *testing.T) {
 	each(t, func(h *host, f model.Family) {
+		t := h.t
 		s := h.serve(f, 1)
 		h.sync(set(port("web", vip(f, 1), s.at)))
 		const path = "/proc/sys/net/core/optmem_max"
 		before, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			t.Skip("the kernel has one limit for all network namespaces, and tells that in the first alone")
+		}
 		h.must(err)
 		h.must(os.WriteFile(path, []byte("1"), 0))
 		h.leaves(front(f, 1))

@@ -40,7 +40,9 @@ const (
 	noteSize     = 40
 )
 
-// Offsets on the stack, of a key, of the number of a slot or place, and of an endpoint.
+// Offsets on the stack, of a key, of the number of a slot or place, and of an endpoint. Of eight
+// bytes those that come last are written first: kernels before 6.8 take a word at the beginning of
+// eight bytes for a register that was saved, which without PERFMON no program may write into.
 const (
 	onKey      = -24
 	onNumber   = -28
@@ -136,12 +138,12 @@ func (c code) lead(f model.Family, at int16) asm.Instructions {
 	port := onKey + 4*words(f)
 	all := onLoopback(f)
 	begin := len(all)
-	for i := range words(f) {
+	all = append(all,
+		asm.StoreImm(asm.RFP, port+3, 0, asm.Byte), asm.StoreImm(asm.RFP, port+2, int64(model.TCP), asm.Byte),
+		asm.LoadMem(asm.R1, asm.R6, inPort, asm.Word), asm.StoreMem(asm.RFP, port, asm.R1, asm.Half))
+	for i := words(f) - 1; i >= 0; i-- {
 		all = append(all, asm.LoadMem(asm.R1, asm.R6, at+4*i, asm.Word), asm.StoreMem(asm.RFP, onKey+4*i, asm.R1, asm.Word))
 	}
-	all = append(all,
-		asm.LoadMem(asm.R1, asm.R6, inPort, asm.Word), asm.StoreMem(asm.RFP, port, asm.R1, asm.Half),
-		asm.StoreImm(asm.RFP, port+2, int64(model.TCP), asm.Byte), asm.StoreImm(asm.RFP, port+3, 0, asm.Byte))
 	if f == model.IPv6 {
 		all[begin] = all[begin].WithSymbol("routed")
 	}
@@ -181,7 +183,7 @@ func (c code) choose(f model.Family) asm.Instructions {
 		asm.Add.Reg32(asm.R7, asm.R0), asm.StoreMem(asm.RFP, onNumber, asm.R7, asm.Word))
 	all = append(all, lookUp(maps.places, onNumber, "clear")...)
 	size := 4 * (words(f) + 1)
-	for i := int16(0); i < size; i += 4 { // first the endpoint, which is written after the front
+	for i := size - 4; i >= 0; i -= 4 { // first the endpoint, which is written after the front
 		all = append(all, asm.LoadMem(asm.R1, asm.R0, size+i, asm.Word), asm.StoreMem(asm.RFP, onEndpoint+i, asm.R1, asm.Word))
 	}
 	for i := int16(0); i < size; i += 4 {
