@@ -104,7 +104,7 @@ var _ = Describe("The operator in pods", Ordered, func() {
 			return inNamespace(ctx, "get", "pod", killed.Name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
 		}
 		Eventually(restarts, "60s").Should(Equal("1"))
-		Eventually(holder, "60s").WithArguments(ctx).ShouldNot(Equal(before)) // the other pod, or the next process of the same one
+		Eventually(holder, "60s").WithArguments(ctx).ShouldNot(Equal(before)) // the other pod, or the next process of the same one, which may win the election: the name of the pod tells nothing
 		rolledOut(ctx)
 		// While the Service still names a pod whose process is gone, calls fail open.
 		Expect(len(created.end())).To(BeNumerically("<", created.made/2))

@@ -80,6 +80,8 @@ var _ = Describe("bundle", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		k.start(ctx, "machine-berlin")
+		// The range is no other spec's. With one of theirs, in another order, the policy had a part of it
+		// alone, or the range was still being deleted.
 		c.CreateNamespace(ctx, "acquisition", map[string]string{"example.org/cost-center": "cc-4711"})
 		c.Apply(ctx, `{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: berlin-range}, spec: {cidrs: [10.111.0.0/26, "fd00:10:111::/122"]}}`)
 		c.Program(ctx, "berlin-policy", `{serviceCIDRs: [berlin-range], namespaceSelector: {matchLabels: {example.org/cost-center: cc-4711}}, reservations: [{name: berlin-spare, address: 10.111.0.20, for: acquisition/gone-already}]}`)

@@ -157,6 +157,8 @@ func (c *churn) client(namespace string) corev1client.ServiceInterface {
 }
 
 // tolerate notes that API servers do not agree, or did not, on what is free: specs look at it.
+// 1.33 asks its bitmap, in which an address stays that 1.34 has freed, until a repair: its refusals
+// go on after the last 1.34 has ended.
 func (c *churn) tolerate(err error) error {
 	if err != nil && strings.Contains(err.Error(), "provided IP is already allocated") {
 		c.taken = append(c.taken, err.Error())

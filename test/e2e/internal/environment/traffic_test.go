@@ -58,17 +58,26 @@ func TestLossesAreSeen(t *testing.T) {
 	traffic.connect("new", dial, address, 20*time.Millisecond)
 	traffic.stay("kept", dial, "tcp", address, 8)
 	traffic.stay("UDP", dial, "udp", address, 8)
-	time.Sleep(time.Second)
+	gomega.Eventually(func(g gomega.Gomega) {
+		for name, stream := range traffic.streams {
+			tried, _ := stream.soFar()
+			g.Expect(tried).To(gomega.BeNumerically(">=", 5), name)
+		}
+	}).WithTimeout(Soon).Should(gomega.Succeed())
 	for name, stream := range traffic.streams {
 		if tried, losses := stream.soFar(); tried < 5 || len(losses) > 0 {
 			t.Errorf("%s: tried %d, lost %q", name, tried, losses)
 		}
 	}
 	fault.Store(true)
-	time.Sleep(time.Second)
-	for name, stream := range traffic.streams {
-		if _, losses := stream.soFar(); len(losses) < 5 || name == "kept" && len(losses) != 8 { // each of the eight once
-			t.Errorf("%s: lost %q", name, losses)
+	gomega.Eventually(func(g gomega.Gomega) {
+		for name, stream := range traffic.streams {
+			_, losses := stream.soFar()
+			if name == "kept" {
+				g.Expect(losses).To(gomega.HaveLen(8), "each of the eight once")
+			} else {
+				g.Expect(len(losses)).To(gomega.BeNumerically(">=", 5), name)
+			}
 		}
-	}
+	}).WithTimeout(Soon).Should(gomega.Succeed())
 }
