@@ -3,7 +3,6 @@ package steering_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -148,8 +147,9 @@ var _ = inOrder("A reserved address", func() {
 
 	It("is kept as soon as whoever has it is gone", func(ctx SpecContext) {
 		squatter := c.Create(ctx, cluster.Asking("red", "squatter", "10.96.0.77", "fd00:10:96::4d"))
-		c.ApplyPolicy(ctx, "late", `{reservations: [{name: a, address: 10.96.0.77, for: blue/late}, {name: b, address: "fd00:10:96::4d", for: blue/late}]}`)
-		Consistently(c.Owner).WithArguments(ctx, "10.96.0.77").WithTimeout(2 * time.Second).Should(Equal("red/squatter"))
+		c.ApplyPolicy(ctx, "late", `{reservations: [{name: a, address: 10.96.0.77, for: blue/late}, {name: b, address: "fd00:10:96::4d", for: blue/late}, {name: free, address: 10.96.0.78}]}`)
+		Eventually(c.Purpose).WithArguments(ctx, "10.96.0.78").Should(Equal(cluster.Reservation), "so the policy is carried out")
+		Expect(c.Owner(ctx, "10.96.0.77")).To(Equal("red/squatter"))
 		c.DeleteServices(ctx, squatter)
 		for _, address := range squatter.Spec.ClusterIPs {
 			Eventually(c.Purpose).WithArguments(ctx, address).Should(Equal(cluster.Reservation), address)
