@@ -133,7 +133,9 @@ var _ = Describe("Certificates of our own", Label("long"), Ordered, func() {
 		role := c.Client().RbacV1().Roles(cluster.OperatorNamespace)
 		Expect(role.Delete(ctx, "clusterip-operator-certificates", metav1.DeleteOptions{})).To(Succeed())
 		changeSecret(ctx, c, expired)
-		Consistently(c.Asks).WithArguments(ctx).WithTimeout(8 * time.Second).WithPolling(time.Second).Should(BeTrue())
+		Eventually(func() string { return c.Replicas()[0].LogTail(200) + c.Replicas()[1].LogTail(200) }).
+			Should(MatchRegexp(`"Reconciler error","controller":"webhook-certificate".*forbidden`), "it is tried")
+		Expect(c.Asks(ctx)).To(BeTrue())
 		for i, replica := range c.Replicas() {
 			Expect(replica.Pid()).To(Equal(pids[i]))
 			Expect(replica.Healthy(ctx, "/readyz")).To(Succeed())
