@@ -77,8 +77,12 @@ func inside(ctx context.Context, n *network.Namespace) string {
 // start runs a kustomization's agent until the spec or container ends, and waits until it is ready.
 func start(ctx context.Context, n *network.Namespace, m manifests.Manifests, mode string) (stop func()) {
 	GinkgoHelper()
-	command := append(asDeployed(m), built())
-	command = append(command, arguments(m, inside(ctx, n), mode)...)
+	return launch(ctx, n, m, slices.Concat(asDeployed(m), []string{built()}, arguments(m, inside(ctx, n), mode)))
+}
+
+// launch is start with a command of its own.
+func launch(ctx context.Context, n *network.Namespace, m manifests.Manifests, command []string) (stop func()) {
+	GinkgoHelper()
 	process := n.Command(context.WithoutCancel(ctx), command[0], command[1:]...) // it outlives the context of the spec
 	var log bytes.Buffer
 	process.Env = append(os.Environ(), "NODE_NAME="+node, "XTABLES_LOCKFILE="+n.LockFile())
@@ -114,11 +118,15 @@ func serve(ctx context.Context, topology *network.Topology, name string, change 
 	service.Spec.Ports = []corev1.ServicePort{{Port: int32(port)}}
 	change(service)
 	service = suite.Must(c.Client().CoreV1().Services(cluster.Namespace).Create(ctx, service, metav1.CreateOptions{}))
+	family := model.IPv4
+	if service.Spec.IPFamilies[0] == corev1.IPv6Protocol {
+		family = model.IPv6
+	}
 	suite.Must(c.Client().DiscoveryV1().EndpointSlices(cluster.Namespace).Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
-		AddressType: discoveryv1.AddressTypeIPv4,
+		AddressType: discoveryv1.AddressType(service.Spec.IPFamilies[0]),
 		Ports:       []discoveryv1.EndpointPort{{Name: new(""), Protocol: new(corev1.ProtocolTCP), Port: new(int32(port))}},
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{topology.Pod1.Addr(model.IPv4).String()}, NodeName: new(node)}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{topology.Pod1.Addr(family).String()}, NodeName: new(node)}},
 	}, metav1.CreateOptions{}))
 	return netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), port)
 }
@@ -138,7 +146,6 @@ var _ = Describe("The agent as it is deployed", Ordered, func() {
 		}
 		topology = suite.Must(network.New(ctx))
 		DeferCleanup(topology.Close)
-		suite.Must(c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}))
 	})
 
 	reached := func(to netip.AddrPort) func() string {
@@ -210,18 +217,23 @@ func claim(ctx context.Context, addresses ...corev1.LoadBalancerIngress) {
 
 // disputes counts the claimed addresses that the agent beside kube-proxy does not serve.
 func disputes(n *network.Namespace) (float64, error) {
-	response, err := n.HTTPClient().Get("http://127.0.0.1:10349/metrics")
+	metrics, err := measured(n, 10349)
+	value, _ := metrics.Value("clusterip_proxyagent_disputed_addresses")
+	return value, err
+}
+
+// measured are the metrics that an agent serves in a network.
+func measured(n *network.Namespace, port int) (framework.Metrics, error) {
+	response, err := n.HTTPClient().Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(response.Body); err != nil {
-		return -1, err
+		return nil, err
 	}
-	metrics, err := framework.ParseMetrics(text.String())
-	value, _ := metrics.Value("clusterip_proxyagent_disputed_addresses")
-	return value, err
+	return framework.ParseMetrics(text.String())
 }
 
 // labelled hands a Service to the agent.

@@ -60,7 +60,7 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 
 	// Prometheus drops a target that it does not reach, or none of whose rules match, without a word.
 	DescribeTable("are found by Prometheus where they serve their metrics", func(ctx SpecContext, path string) {
-		m := manifests.Render(ctx, scraped(path))
+		m := manifests.Render(ctx, with("proxyagent-prometheus", path))
 		pod, port := podOf(m), podOf(m).Annotations["clusterip-operator.io/metrics-port"]
 		if file := configMap(m, "clusterip-operator-proxyagent-config")["config.yaml"]; file != "" { // else kube-proxy's, in the cluster
 			c, _, err := config.Parse([]byte(file), "")
@@ -160,12 +160,12 @@ func (p podMonitor) target(source string) (address string) {
 	return address
 }
 
-// scraped is a variant with the component for Prometheus on top.
-func scraped(path string) string {
+// with is a variant with a component on top.
+func with(component, path string) string {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	content := "resources: [%s]\ncomponents: [%s]\n"
-	for _, path := range []string{path, folder + "/components/proxyagent-prometheus"} {
+	for _, path := range []string{path, folder + "/components/" + component} {
 		absolute := suite.Must(filepath.Abs(path))
 		relative := suite.Must(filepath.Rel(dir, absolute))
 		content = strings.Replace(content, "%s", relative, 1)

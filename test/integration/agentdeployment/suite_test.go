@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
@@ -55,6 +56,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		FeatureGates: map[string]bool{"WatchList": false},
 	}})
 	apply(ctx, base)
+	_, err := c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
 })
 
 // apply applies a kustomization as its comments say.
