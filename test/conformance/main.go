@@ -1,10 +1,15 @@
 // Command conformance writes docs/reference/proxy-conformance.md from test/e2e/signetwork's
-// reports: what the sig-network specs say of each Service proxy, and which did not run and why.
+// reports: what the sig-network specs say of each Service proxy, and which did not run and why. The
+// column of a proxy without a report stays as the file has it, with the day of its run.
 //
 //	go run ./test/conformance bin/sig-network docs/reference/proxy-conformance.md
+//
+// column.go has what is known of a proxy, from its report or from the file; reason.go why specs are
+// not for that cluster.
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/onsi/ginkgo/v2/types"
@@ -21,7 +25,7 @@ import (
 )
 
 // proxies are those that may be judged, in the order of the columns, by the names of their reports.
-var proxies = []string{"agent-nft", "agent-legacy", "agent-nftables", "kube-proxy-iptables", "kube-proxy-nftables"}
+var proxies = []string{"agent-nft", "agent-legacy", "agent-nftables", "agent-nftables-socketlb", "kube-proxy-iptables", "kube-proxy-nftables"}
 
 func main() {
 	if len(os.Args) != 3 {
@@ -34,27 +38,37 @@ func main() {
 	}
 }
 
+const section = "sig-network"
+
 func run(folder, file string) error {
-	var judged []string
-	var all []types.Report
+	kept, err := keptIn(file)
+	if err != nil {
+		return err
+	}
+	var columns []column
+	var asked types.SpecReports // of any of the reports: all have the same specs
 	for _, name := range proxies {
 		r, err := read(filepath.Join(folder, name+".json"))
 		if errors.Is(err, fs.ErrNotExist) {
+			if c, known := kept[name]; known {
+				columns = append(columns, c)
+			}
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		judged, all = append(judged, name), append(all, r)
+		asked = r.SpecReports
+		columns = append(columns, reported(name, r))
 	}
-	if len(all) == 0 {
+	if len(asked) == 0 {
 		return fmt.Errorf("%s has no reports: run test/e2e/signetwork first", folder)
 	}
-	ran, left, err := tables(judged, all)
+	ran, left, err := tables(columns, asked)
 	if err != nil {
 		return err
 	}
-	return report.Section{Name: "sig-network", Tables: []report.Table{ran, left}}.WriteTo(file)
+	return report.Section{Name: section, Tables: []report.Table{ran, left}}.WriteTo(file)
 }
 
 func read(file string) (r types.Report, err error) {
@@ -77,60 +91,35 @@ func name(s types.SpecReport) string {
 	return strings.NewReplacer("[sig-network] ", "", "|", "or", "\n", " ").Replace(s.FullText())
 }
 
-// tables are what each proxy made of the specs, and the specs that did not run.
-func tables(judged []string, reports []types.Report) (ran, left report.Table, err error) {
-	ran.Header, left.Header = append([]string{"spec"}, judged...), []string{"spec", "left out because it"}
-	passed := make([]int, len(reports))
-	for _, s := range sorted(reports[0].SpecReports) {
-		states, err := statesOf(judged, reports, s.FullText())
-		if err != nil {
-			return ran, left, err
-		}
-		why := unsuitable(s)
-		if skipped := !slices.ContainsFunc(states, func(state string) bool { return state != skips }); skipped && why == "" {
-			if why, _, _ = strings.Cut(s.Failure.Message, "\n"); why == "" {
-				return ran, left, fmt.Errorf("nobody knows why this spec was left out: %s", s.FullText())
-			}
-		}
-		if why != "" {
-			left.Add(name(s), why)
-			continue
-		}
-		ran.Add(append([]string{name(s)}, states...)...)
-		for i, state := range states {
-			if state == passes {
-				passed[i]++
-			}
-		}
+// tables are what each proxy made of the specs, and the specs that no proxy ran, of those asked.
+func tables(columns []column, asked types.SpecReports) (ran, left report.Table, err error) {
+	ran.Header, left.Header = []string{"spec"}, []string{"spec", "left out because it"}
+	passed, day := []string{"passed"}, []string{"on"}
+	for _, c := range columns {
+		ran.Header, passed, day = append(ran.Header, c.proxy), append(passed, c.passed()), append(day, c.day)
 	}
-	if len(ran.Rows) == 0 {
+	ran.Rows = [][]string{passed, day}
+	for _, name := range specsOf(columns) {
+		row := []string{name}
+		for _, c := range columns {
+			row = append(row, cmp.Or(c.states[name], unknown))
+		}
+		ran.Add(row...)
+	}
+	if len(ran.Rows) == 2 {
 		return ran, left, errors.New("no spec has run")
 	}
-	sum := []string{fmt.Sprintf("passed of %d", len(ran.Rows))}
-	for _, n := range passed {
-		sum = append(sum, strconv.Itoa(n))
-	}
-	ran.Rows = append([][]string{sum}, ran.Rows...)
-	return ran, left, nil
-}
-
-// What becomes of a spec.
-const passes, fails, skips = "passes", "**fails**", "skips itself"
-
-// statesOf says what became of a spec with each proxy.
-func statesOf(judged []string, reports []types.Report, text string) (states []string, err error) {
-	for i, r := range reports {
-		at := slices.IndexFunc(r.SpecReports, func(s types.SpecReport) bool { return s.FullText() == text })
-		switch {
-		case at < 0:
-			return nil, fmt.Errorf("%s was not asked: %s", judged[i], text)
-		case r.SpecReports[at].State.Is(types.SpecStatePassed):
-			states = append(states, passes)
-		case r.SpecReports[at].Failed():
-			states = append(states, fails)
-		default:
-			states = append(states, skips)
+	for _, s := range sorted(asked) {
+		if slices.ContainsFunc(columns, func(c column) bool { return c.ran(name(s)) }) {
+			continue
 		}
+		why := unsuitable(s)
+		if why == "" {
+			if why, _, _ = strings.Cut(s.Failure.Message, "\n"); why == "" {
+				return ran, left, fmt.Errorf("there is no reason why this spec was left out: %s", s.FullText())
+			}
+		}
+		left.Add(name(s), why)
 	}
-	return states, nil
+	return ran, left, nil
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // top is where cgroups are mounted: version 2 itself, version 1 in a folder for each hierarchy.
@@ -26,18 +28,25 @@ type group struct{ path, before string }
 
 // hierarchy is a line of /proc/self/cgroup: "cpu,cpuacct" or "name=systemd", empty in version 2,
 // and the cgroup that we are in.
-type hierarchy struct{ controllers, group string }
+type hierarchy struct {
+	controllers, group string
+	// hybrid is version 2 beside version 1, which has all controllers: only programs attach to it.
+	hybrid bool
+}
 
-// unified reports whether this is version 2.
-func (h hierarchy) unified() bool { return h.controllers == "" }
+// unified reports whether this is version 2 with its controllers.
+func (h hierarchy) unified() bool { return h.controllers == "" && !h.hybrid }
 
 // folder is where a hierarchy is mounted.
 func (h hierarchy) folder() string {
+	if h.hybrid {
+		return filepath.Join(top, "unified")
+	}
 	return filepath.Join(top, strings.TrimPrefix(h.controllers, "name="))
 }
 
-// parent is where the cgroups of nodes are: in version 1 below our own. In version 2 a cgroup with
-// processes hands no controllers on, unless it is the root.
+// parent is where the cgroups of nodes are: below our own. In version 2 a cgroup with processes
+// hands no controllers on, unless it is the root.
 func (h hierarchy) parent() string {
 	if h.unified() {
 		return top
@@ -45,7 +54,8 @@ func (h hierarchy) parent() string {
 	return filepath.Join(h.folder(), h.group)
 }
 
-// hierarchies are those of version 1, if the machine has them, with the controllers, or version 2.
+// hierarchies are those of version 1, if the machine has them, with the controllers, and after them
+// version 2 where it is mounted beside them, as systemd does; or version 2 alone.
 func hierarchies() (all []hierarchy, err error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -57,7 +67,7 @@ func hierarchies() (all []hierarchy, err error) {
 		if len(parts) != 3 {
 			continue
 		}
-		if h := (hierarchy{parts[1], parts[2]}); h.unified() {
+		if h := (hierarchy{controllers: parts[1], group: parts[2]}); h.unified() {
 			unified = append(unified, h)
 		} else {
 			all = append(all, h)
@@ -65,11 +75,19 @@ func hierarchies() (all []hierarchy, err error) {
 	}
 	if len(all) == 0 {
 		all = unified
+	} else if h := (hierarchy{hybrid: true}); len(unified) > 0 && isCgroup2(h.folder()) {
+		h.group = unified[0].group
+		all = append(all, h)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("this machine has no cgroups, which kubelet needs: boot a kernel that has them")
 	}
 	return all, nil
+}
+
+func isCgroup2(path string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
 // joinGroups makes the cgroups of the node, and moves this process there.

@@ -95,7 +95,11 @@ func cgroupMounts() ([]mount, error) {
 		if strings.HasPrefix(data, "name=") {
 			data = "none," + data
 		}
-		all = append(all, mount{"cgroup", h.folder(), "cgroup", flags, data})
+		kind := "cgroup"
+		if h.hybrid {
+			kind = "cgroup2"
+		}
+		all = append(all, mount{kind, h.folder(), kind, flags, data})
 	}
 	return all, nil
 }

@@ -95,7 +95,7 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 					HaveKeyWithValue("CapEff", capabilities), HaveKeyWithValue("CapPrm", capabilities), HaveKeyWithValue("CapBnd", capabilities),
 					HaveKeyWithValue("NoNewPrivs", "1"), HaveKeyWithValue("Seccomp", "2"), // by a filter
 				), "%s on %s", program, n.Name)
-				Expect(is.rootOptions).To(HavePrefix("ro,"), "the root file system of %s on %s", program, n.Name)
+				Expect(is.options["/"]).To(HavePrefix("ro,"), "the root file system of %s on %s", program, n.Name)
 				if program == "manager" {
 					Expect(strings.Fields(is.status["Uid"])).To(HaveEach("65532"))
 				}
@@ -107,8 +107,8 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 // process is what the kernel says of a container's process.
 type process struct {
 	status map[string]string // /proc/PID/status
-	// rootOptions are those with which the root file system is mounted.
-	rootOptions string
+	// options are those of its mounts, by their paths.
+	options map[string]string
 }
 
 func inspect(ctx context.Context, n *cluster.Node, program string) process {
@@ -120,15 +120,14 @@ func inspect(ctx context.Context, n *cluster.Node, program string) process {
 		return out
 	}
 	folder := "/proc/" + strings.TrimSpace(run("pgrep", "--exact", program[:min(len(program), 15)])) // longer the kernel has no names
-	is := process{status: map[string]string{}}
+	is := process{status: map[string]string{}, options: map[string]string{}}
 	for line := range strings.Lines(run("cat", folder+"/status")) {
 		key, value, _ := strings.Cut(line, ":")
 		is.status[key] = strings.TrimSpace(value)
 	}
 	for line := range strings.Lines(run("cat", folder+"/mountinfo")) {
-		if fields := strings.Fields(line); fields[4] == "/" {
-			is.rootOptions = fields[5]
-		}
+		fields := strings.Fields(line)
+		is.options[fields[4]] = fields[5]
 	}
 	return is
 }

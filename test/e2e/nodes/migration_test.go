@@ -95,7 +95,7 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 				is := inspect(ctx, n, "kubectl-clusterip")
 				Expect(is.status).To(And(HaveKeyWithValue("CapBnd", "0000000000000000"), HaveKeyWithValue("NoNewPrivs", "1"), HaveKeyWithValue("Seccomp", "2")))
 				Expect(strings.Fields(is.status["Uid"])).To(HaveEach("65532"))
-				Expect(is.rootOptions).To(HavePrefix("ro,"))
+				Expect(is.options["/"]).To(HavePrefix("ro,"))
 			}
 		}
 		status, log := run(ctx, "check")
