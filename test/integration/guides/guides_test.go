@@ -32,7 +32,8 @@ var notHere = map[string]map[string]func(context.Context, *environment){
 		"test/e2e/nodes runs it, for it waits for a Job":                    nil,
 		"test/integration/chart runs it, with Helm":                         nil,
 	},
-	"docs/guides/kube-proxy.md": {"needs pods; test/e2e/nodes runs it": nil},
+	"docs/guides/kube-proxy.md":            {"needs pods; test/e2e/nodes runs it": nil},
+	"docs/guides/socket-load-balancing.md": {"needs nodes": nil},
 	"docs/guides/renumber.md": {
 		"needs a node of kubeadm":                            nil,
 		"the suite starts kube-apiserver with the new range": changeDefaultRange,
@@ -76,6 +77,7 @@ var _ = Describe("The guides", Ordered, ContinueOnFailure, func() {
 		Entry("a restore", "docs/guides/restore.md"),
 		Entry("taking a range out of use", "docs/guides/cordon.md"),
 		Entry("replacing kube-proxy", "docs/guides/kube-proxy.md"),
+		Entry("translation at connect()", "docs/guides/socket-load-balancing.md"),
 		Entry("installation", "docs/guides/install.md"),
 		Entry("the plugin", Label("long"), "docs/plugin.md"),
 		Entry("troubleshooting", "docs/guides/troubleshooting.md"),
