@@ -18,6 +18,9 @@
 // A client is told the front by getpeername(): connect() leaves a note at the socket, without which
 // it does not translate. A socket that connects again gets another note, or loses it.
 //
+// It takes Linux 5.10, and of capabilities NET_ADMIN and BPF, not PERFMON: hack/matrix.sh tests it
+// on old kernels, whose verifiers refuse more.
+//
 // Start with fronts/, which decides what the maps hold, then program.go, what programs do with
 // that; translator.go attaches them, backend.go has the order of things.
 package socketlb
