@@ -47,8 +47,8 @@ func deployAgent(ctx context.Context, c *cluster.Cluster, kustomization string) 
 	}
 }
 
-// translating is the component for socketLB. Its own scope, pods, is none on a machine with cgroup
-// v1; all has pods as well, and the nodes' own processes.
+// translating is the component for socketLB with the scope all, which has connections of pods and
+// of the nodes' own processes.
 const translating = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [../proxyagent]
