@@ -217,10 +217,10 @@ func merged(sorted []*Reservation, more []Reservation) []*Reservation {
 	slices.SortFunc(added, byFirst)
 	end := len(sorted) // what lies before it is still to be moved
 	sorted = slices.Grow(sorted, len(added))[:len(sorted)+len(added)]
-	for i := len(added) - 1; i >= 0; i-- {
-		at, _ := slices.BinarySearchFunc(sorted[:end], added[i], byFirst)
+	for i, one := range slices.Backward(added) {
+		at, _ := slices.BinarySearchFunc(sorted[:end], one, byFirst)
 		copy(sorted[at+i+1:], sorted[at:end])
-		sorted[at+i], end = added[i], at
+		sorted[at+i], end = one, at
 	}
 	return sorted
 }

@@ -203,14 +203,9 @@ func (b *bench) streak() int {
 	return int(10 / b.people.Share()) // all of them succeed by chance once in 20,000 times
 }
 
-// syncs is what a proxy says about its syncs so far: how long they took, and how many there were.
-func (b *bench) syncs(ctx context.Context, s *testNode) (seconds, count float64, err error) {
-	const name = "sync_proxy_rules_duration_seconds"
-	if seconds, err = b.value(ctx, s, name+"_sum"); err != nil {
-		return 0, 0, err
-	}
-	count, err = b.value(ctx, s, name+"_count")
-	return seconds, count, err
+// syncs is how many syncs a proxy says that it has made so far.
+func (b *bench) syncs(ctx context.Context, s *testNode) (float64, error) {
+	return b.value(ctx, s, "sync_proxy_rules_duration_seconds_count")
 }
 
 // stickyEndpoints are those of the Service with affinity, one in each pod of every testNode: the

@@ -216,7 +216,7 @@ func (b *bench) underChurn(ctx context.Context, s *testNode) error {
 	if b.Scaling {
 		other, period, pause = population.One, scalingPeriod, 0
 	}
-	_, before, err := b.syncs(ctx, s)
+	before, err := b.syncs(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (b *bench) underChurn(ctx context.Context, s *testNode) error {
 	if err := errors.Join(err, <-done); err != nil {
 		return err
 	}
-	_, after, err := b.syncs(ctx, s)
+	after, err := b.syncs(ctx, s)
 	s.BusySyncs = int(after - before)
 	return err
 }
