@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/netip"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -77,6 +79,25 @@ var _ = Describe("The IPAddresses of a Service", func() {
 		for _, address := range service.Spec.ClusterIPs {
 			Eventually(owner).WithArguments(ctx, address).Should(Equal("default/held"))
 		}
+	})
+
+	// The cache keeps a part of an object: what it does not keep must not be written away.
+	It("keep what other clients wrote into them when their labels are mended", func(ctx SpecContext) {
+		service := create(ctx, dual("noted"))
+		body := []byte(`{"metadata": {"annotations": {"example.com/a": "1"}, "labels": {"example.com/b": "2", "` + networkingv1.LabelIPAddressFamily + `": null}}}`)
+		var before []*networkingv1.IPAddress
+		for _, address := range service.Spec.ClusterIPs {
+			ip := ipAddress(ctx, address)
+			Expect(admin.Patch(ctx, ip, client.RawPatch(types.MergePatchType, body))).To(Succeed())
+			before = append(before, ip)
+		}
+		for _, ip := range before {
+			Eventually(ipAddress).WithArguments(ctx, ip.Name).WithTimeout(time.Minute).Should(And(
+				HaveField("Labels", And(HaveKeyWithValue("example.com/b", "2"), HaveKey(networkingv1.LabelIPAddressFamily), HaveKey(v1alpha1.LabelBand))),
+				HaveField("Annotations", HaveKeyWithValue("example.com/a", "1")), HaveField("UID", ip.UID), HaveField("Spec", ip.Spec)))
+		}
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(service), service)).To(Succeed())
+		Expect(service.Spec).To(And(HaveField("Ports", Not(BeEmpty())), HaveField("IPFamilies", HaveLen(2))))
 	})
 })
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
+	"github.com/clusterip-operator/clusterip-operator/internal/compact"
 	"github.com/clusterip-operator/clusterip-operator/internal/relation"
 )
 
@@ -99,8 +100,8 @@ func (s *Syncer) enqueue(touched ...netip.Addr) {
 // returns when all that exists has been told.
 func (s *Syncer) FollowAPI(ctx context.Context, informers cache.Informers) error {
 	handler := toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    s.put,
-		UpdateFunc: func(_, o any) { s.put(o) },
+		AddFunc:    func(o any) { s.put(compact.Expand(o)) },
+		UpdateFunc: func(_, o any) { s.put(compact.Expand(o)) },
 		DeleteFunc: func(o any) {
 			if key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
 				s.drop(key)

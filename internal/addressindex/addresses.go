@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/internal/compact"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -64,17 +65,17 @@ func stateOf(o *networkingv1.IPAddress) allocator.State {
 	}
 }
 
-// Handler calls changed for each event. before is nil for an addition, now for a deletion; initial
-// says that the object is in the first listing.
+// Handler calls changed for each event, with the full object of a compact one. before is nil for an
+// addition, now for a deletion; initial says that the object is in the first listing.
 func Handler[T any](changed func(before, now *T, initial bool)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc:    func(o any, initial bool) { changed(nil, o.(*T), initial) },
-		UpdateFunc: func(before, o any) { changed(before.(*T), o.(*T), false) },
+		AddFunc:    func(o any, initial bool) { changed(nil, compact.Expand(o).(*T), initial) },
+		UpdateFunc: func(before, o any) { changed(compact.Expand(before).(*T), compact.Expand(o).(*T), false) },
 		DeleteFunc: func(o any) {
 			if missed, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = missed.Obj // the last known state, where the watch missed the deletion
 			}
-			if last, ok := o.(*T); ok {
+			if last, ok := compact.Expand(o).(*T); ok {
 				changed(last, nil, false)
 			}
 		},
@@ -102,7 +103,7 @@ func (ix *Index) putObject(o *networkingv1.IPAddress) {
 		return
 	}
 	ix.record(a, func(e *entry) {
-		e.object, e.parent = stateOf(o), upstream.Service(o)
+		e.show(stateOf(o), upstream.Service(o))
 		ix.owned.remove(a)
 		if upstream.OwnedByOperator(o) {
 			ix.owned.put(a, newOwned(o))
@@ -117,8 +118,8 @@ func (ix *Index) dropObject(name string) {
 		return
 	}
 	ix.record(a, func(e *entry) {
-		e.object, e.parent = allocator.Free, types.NamespacedName{}
-		if len(e.claims) > 0 {
+		e.show(allocator.Free, types.NamespacedName{})
+		if e.claimed() {
 			ix.owned.remove(a)
 		}
 	})
@@ -160,16 +161,10 @@ func (ix *Index) serviceChanged(before, now *corev1.Service, _ bool) {
 	}
 	for _, a := range held {
 		if !slices.Contains(claimed, a) {
-			ix.record(a, func(e *entry) {
-				e.claims = slices.DeleteFunc(e.claims, func(k types.NamespacedName) bool { return k == service })
-			})
+			ix.record(a, func(e *entry) { e.release(service) })
 		}
 	}
 	for _, a := range claimed {
-		ix.record(a, func(e *entry) {
-			if !slices.Contains(e.claims, service) {
-				e.claims = append(e.claims, service)
-			}
-		})
+		ix.record(a, func(e *entry) { e.claim(service) })
 	}
 }

@@ -68,16 +68,6 @@ type Index struct {
 	synced []toolscache.InformerSynced // by kind
 }
 
-// entry is one address: what the IPAddress object makes of it, and which Services claim it. An
-// entry without object and claims is dropped from the map.
-type entry struct {
-	object allocator.State // Free: no IPAddress
-	// held: a Service has had the address. One whose creation failed has not.
-	held   bool
-	parent types.NamespacedName
-	claims []types.NamespacedName
-}
-
 // New returns an empty address index; see SetRules.
 func New() *Index { return NewWithClock(clock.RealClock{}) }
 
@@ -131,7 +121,7 @@ func (ix *Index) Synced() bool {
 func (ix *Index) Claims(a netip.Addr) []types.NamespacedName {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	return slices.Clone(ix.addresses[a].claims)
+	return ix.addresses[a].claims()
 }
 
 // HeldBy reports whether a Service of a name has an address, by its claim or its IPAddress.
@@ -167,9 +157,9 @@ func (ix *Index) record(a netip.Addr, change func(*entry)) {
 	e := before
 	ix.count(e, -1)
 	change(&e)
-	e.held = e.held || len(e.claims) > 0 || ix.had(a, e)
+	e.held = e.held || e.claimed() || ix.had(a, e)
 	ix.count(e, 1)
-	if e.object == allocator.Free && len(e.claims) == 0 {
+	if e.object == allocator.Free && !e.claimed() {
 		delete(ix.addresses, a)
 		ix.free(a, before, last)
 	} else {
@@ -185,15 +175,7 @@ func (ix *Index) record(a netip.Addr, change func(*entry)) {
 // of Services was ahead. The caller holds mu.
 func (ix *Index) had(a netip.Addr, e entry) bool {
 	r, cools := ix.coolDowns.at[a]
-	return cools && !r.doubtful && e.object == allocator.Allocated && r.Service == e.parent
-}
-
-// last is the Service that has the address, as far as is known.
-func (e entry) last() types.NamespacedName {
-	if len(e.claims) > 0 {
-		return e.claims[0]
-	}
-	return e.parent
+	return cools && !r.doubtful && e.object == allocator.Allocated && r.Service == e.of()
 }
 
 // observe brings the pool in line with an entry; the caller holds mu. What is in flight stays so
@@ -277,11 +259,11 @@ func (ix *Index) wanted(a netip.Addr, k OwnedIPAddress, now time.Time) bool {
 }
 
 func (ix *Index) count(e entry, by int) {
-	if len(e.claims) == 0 {
+	if !e.claimed() {
 		return
 	}
 	ix.claimed += by
-	if e.object == allocator.Allocated && len(e.claims) == 1 && e.parent == e.claims[0] {
+	if e.covered() {
 		ix.covered += by
 	}
 }
@@ -292,12 +274,4 @@ func (ix *Index) Relation() (claimed, covered int) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	return ix.claimed, ix.covered
-}
-
-// state is what the pool should hold: the IPAddress's, unless a Service claims the address.
-func (e entry) state() allocator.State {
-	if len(e.claims) > 0 {
-		return allocator.Allocated
-	}
-	return e.object
 }

@@ -259,7 +259,7 @@ func (ix *Index) arrived(a netip.Addr, e entry, f *inflight.Flight) bool {
 	case e.object != allocator.Free:
 		return true
 	default:
-		return slices.Contains(e.claims, f.Holder().Service)
+		return e.claimedBy(f.Holder().Service)
 	}
 }
 
@@ -268,11 +268,11 @@ func (ix *Index) arrived(a netip.Addr, e entry, f *inflight.Flight) bool {
 func (ix *Index) show(e entry, f *inflight.Flight) {
 	ix.flights.Show(f, ix.clock.Now())
 	wanted := f.Holder().Service
-	if e.object != allocator.Allocated || f.Write != nil || wanted.Namespace == "" || e.parent.Name == "" {
+	if e.object != allocator.Allocated || f.Write != nil || wanted.Namespace == "" || e.of().Name == "" {
 		return
 	}
-	if wanted.Namespace != e.parent.Namespace || wanted.Name != "" && wanted.Name != e.parent.Name {
+	if wanted.Namespace != e.of().Namespace || wanted.Name != "" && wanted.Name != e.of().Name {
 		ix.collisions.Add(1)
-		ix.flights.ShowInstead(f, e.parent.Namespace, ix.clock.Now())
+		ix.flights.ShowInstead(f, e.of().Namespace, ix.clock.Now())
 	}
 }

@@ -15,8 +15,9 @@ func (ix *Index) Orphan(a netip.Addr) (of types.NamespacedName, ok bool) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	e := ix.addresses[a]
-	if _, owned := ix.owned.at[a]; owned || e.held || len(e.claims) > 0 || e.object != allocator.Allocated {
+	if _, owned := ix.owned.at[a]; owned || e.held || e.claimed() || e.object != allocator.Allocated {
 		return of, false
 	}
-	return e.parent, e.parent.Name != ""
+	of = e.of()
+	return of, of.Name != ""
 }

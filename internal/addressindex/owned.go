@@ -92,7 +92,7 @@ func (ix *Index) Additional(service types.NamespacedName) map[netip.Addr]OwnedIP
 	defer ix.mu.RUnlock()
 	out := map[netip.Addr]OwnedIPAddress{}
 	for _, a := range ix.owned.additional[service] {
-		if len(ix.addresses[a].claims) == 0 {
+		if !ix.addresses[a].claimed() {
 			out[a] = ix.owned.at[a]
 		}
 	}

@@ -100,6 +100,24 @@ func TestPurePackages(t *testing.T) {
 	}
 }
 
+// TestLoopsReplaceNoObject: what a loop reads of a cache is a part of the object. It may be patched or
+// applied to, by bodies that name what they change, and not be written back.
+func TestLoopsReplaceNoObject(t *testing.T) {
+	replaces := regexp.MustCompile(`\.Update\(ctx`)
+	for _, path := range goFiles(t, "../../controllers") {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/migration/") {
+			continue // the migration reads from the API server, and without a cache
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if replaces.Match(text) {
+			t.Errorf("%s replaces an object; it takes away what the cache has not kept of it", path)
+		}
+	}
+}
+
 // TestToolModules checks that the modules under hack/tools import no package of this module.
 func TestToolModules(t *testing.T) {
 	tools := module + "/hack/tools"

@@ -1,34 +1,37 @@
 package kube
 
 import (
-	"maps"
 	"slices"
+	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/compact"
 	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
-// CacheOptions keeps of the objects of which there are many only what the loops read. A Service of
-// 2 KiB becomes some 300 bytes: 50,000 Services instead of 10,000 in the same memory. policies is
-// the answer of DiscoverPolicies: there is no cache of a kind that is not served.
+// CacheOptions keeps of the objects of which there are many only what the loops read. Of a Service of
+// 2 KiB that is some 100 bytes, as of its IPAddress: see package compact. policies is the answer of
+// DiscoverPolicies: there is no cache of a kind that is not served.
 func CacheOptions(policies bool) cache.Options {
 	o := cache.Options{
 		// A read of a kind that nothing watches is a mistake, not a reason to watch it.
 		ReaderFailOnMissingInformer: true,
+		NewInformer:                 NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Service{}:           {Transform: transform(trimService)},
+			&corev1.Service{}:           {Transform: transform(keepService), UnsafeDisableDeepCopy: new(false)},
 			&corev1.Node{}:              {Transform: transform(trimNode)},
 			&corev1.Namespace{}:         {Transform: transform(trimNamespace)},
-			&networkingv1.IPAddress{}:   {Transform: transform(trimIPAddress)},
+			&networkingv1.IPAddress{}:   {Transform: transform(keepIPAddress), UnsafeDisableDeepCopy: new(false)},
 			&networkingv1.ServiceCIDR{}: {Transform: cache.TransformStripManagedFields()},
 		},
 	}
@@ -38,14 +41,42 @@ func CacheOptions(policies bool) cache.Options {
 	return o
 }
 
-// transform adapts a trim to the cache, which hands it anything (tombstones too).
-func transform[T any](trim func(T) T) func(any) (any, error) {
+// NewInformer makes the informer of a kind. IPAddresses have no namespace, by which all of them
+// would be indexed as one more set of their names.
+func NewInformer(from toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
+	if _, ok := kind.(*networkingv1.IPAddress); ok {
+		by = toolscache.Indexers{}
+	}
+	return toolscache.NewSharedIndexInformer(from, kind, resync, by)
+}
+
+// transform adapts what keeps an object to the cache, which hands it anything (tombstones too).
+func transform[T any](keep func(T) any) func(any) (any, error) {
 	return func(o any) (any, error) {
 		if t, ok := o.(T); ok {
-			return trim(t), nil
+			return keep(t), nil
 		}
 		return o, nil
 	}
+}
+
+// keepService returns a compact Service, or a trimmed one if there is more to it. Of either the
+// readers of the cache return a copy: that of a compact one is the full object.
+func keepService(s *corev1.Service) any {
+	trimmed := trimService(s)
+	if c := compact.OfService(trimmed); c != nil {
+		return c
+	}
+	return trimmed
+}
+
+// keepIPAddress is keepService for IPAddresses.
+func keepIPAddress(ip *networkingv1.IPAddress) any {
+	trimmed := trimIPAddress(ip)
+	if c := compact.OfIPAddress(trimmed); c != nil {
+		return c
+	}
+	return trimmed
 }
 
 func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
@@ -78,7 +109,7 @@ func trimService(s *corev1.Service) *corev1.Service {
 }
 
 // trimNamespace keeps the labels, by which policies select namespaces.
-func trimNamespace(n *corev1.Namespace) *corev1.Namespace {
+func trimNamespace(n *corev1.Namespace) any {
 	out := &corev1.Namespace{ObjectMeta: trimMeta(n.ObjectMeta)}
 	out.Labels = n.Labels
 	return out
@@ -97,32 +128,7 @@ func only(all map[string]string, names ...string) map[string]string {
 	return out
 }
 
-// allocated are the labels of IPAddresses that API servers write, with our band or without.
-var allocated = func() (all []map[string]string) {
-	for _, f := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
-		labels := map[string]string{networkingv1.LabelManagedBy: v1alpha1.ManagedByAPIServer, networkingv1.LabelIPAddressFamily: string(f)}
-		all = append(all, labels)
-		for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
-			banded := maps.Clone(labels)
-			banded[v1alpha1.LabelBand] = b.String()
-			all = append(all, banded)
-		}
-	}
-	return all
-}()
-
-// shared returns one of allocated if it is the same: a map of two labels takes as much memory as
-// the rest of an IPAddress. Objects of a cache are not changed.
-func shared(labels map[string]string) map[string]string {
-	for _, all := range allocated {
-		if maps.Equal(all, labels) {
-			return all
-		}
-	}
-	return labels
-}
-
-func trimNode(n *corev1.Node) *corev1.Node {
+func trimNode(n *corev1.Node) any {
 	return &corev1.Node{
 		ObjectMeta: trimMeta(n.ObjectMeta),
 		Spec:       corev1.NodeSpec{PodCIDRs: n.Spec.PodCIDRs},
@@ -135,7 +141,7 @@ func trimIPAddress(ip *networkingv1.IPAddress) *networkingv1.IPAddress {
 	if ref := ip.Spec.ParentRef; ref != nil {
 		out.Spec.ParentRef = &networkingv1.ParentReference{Group: once(ref.Group), Resource: once(ref.Resource), Namespace: once(ref.Namespace), Name: ref.Name}
 	}
-	out.Labels = shared(only(ip.Labels, networkingv1.LabelManagedBy, networkingv1.LabelIPAddressFamily, v1alpha1.LabelPurpose, v1alpha1.LabelBand))
+	out.Labels = only(ip.Labels, networkingv1.LabelManagedBy, networkingv1.LabelIPAddressFamily, v1alpha1.LabelPurpose, v1alpha1.LabelBand)
 	out.OwnerReferences = ip.OwnerReferences
 	if slices.Contains(ip.Finalizers, v1alpha1.FinalizerFormer) {
 		out.Finalizers = []string{v1alpha1.FinalizerFormer}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/compact"
 )
 
 // fat is the metadata of an object as the API server sends it.
@@ -105,28 +105,40 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 	}
 }
 
-// Whatever is no object, such as the mark of a missed deletion, must pass.
-// Most IPAddresses have the same labels, and a map of two takes as much memory as the rest.
-func TestIPAddressesShareTheLabelsOfTheAPIServer(t *testing.T) {
-	labelled := func(labels map[string]string) map[string]string {
-		return trimIPAddress(&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.0.0.1", Labels: maps.Clone(labels)}}).Labels
-	}
-	six := map[string]string{networkingv1.LabelManagedBy: v1alpha1.ManagedByAPIServer, networkingv1.LabelIPAddressFamily: "IPv6"}
-	banded := maps.Clone(six)
-	banded[v1alpha1.LabelBand] = "static"
-	same := func(a, b map[string]string) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
-	for name, labels := range map[string]map[string]string{"without band": six, "with a band": banded} {
-		a, b := labelled(labels), labelled(labels)
-		if !maps.Equal(a, labels) || !same(a, b) {
-			t.Errorf("%s: %v and %v, shared %t; want %v shared", name, a, b, same(a, b), labels)
+// As nearly all Services and IPAddresses are, the cache has them compact, and their copies in full.
+func TestTheCacheKeepsUsualObjectsCompact(t *testing.T) {
+	meta := fat()
+	meta.UID, meta.ResourceVersion, meta.CreationTimestamp = "0123abcd-4567-89ef-0123-456789abcdef", "7", metav1.Unix(1_700_000_000, 0)
+	meta.Labels = map[string]string{networkingv1.LabelManagedBy: v1alpha1.ManagedByAPIServer, networkingv1.LabelIPAddressFamily: "IPv6", v1alpha1.LabelBand: "static"}
+	s := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+		Type: "ClusterIP", ClusterIP: "10.0.0.1", ClusterIPs: []string{"10.0.0.1", "fd00::1"}, Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"a": "b"},
+	}}
+	ip := &networkingv1.IPAddress{ObjectMeta: meta, Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: "n"}}}
+	ip.Namespace = ""
+	for kind, options := range CacheOptions(true).ByObject {
+		switch kind.(type) {
+		case *corev1.Service:
+			kept, err := options.Transform(s)
+			again, _ := options.Transform(kept) // client-go does so
+			if _, ok := kept.(*compact.Service); !ok || err != nil || again != kept || *options.UnsafeDisableDeepCopy {
+				t.Errorf("a Service is kept as %T, then as %T (%v)", kept, again, err)
+			}
+			if diff := cmp.Diff(trimService(s), compact.Expand(kept)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		case *networkingv1.IPAddress:
+			kept, err := options.Transform(ip)
+			if _, ok := kept.(*compact.IPAddress); !ok || err != nil || *options.UnsafeDisableDeepCopy {
+				t.Errorf("an IPAddress is kept as %T (%v)", kept, err)
+			}
+			if diff := cmp.Diff(trimIPAddress(ip), compact.Expand(kept)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
 		}
-	}
-	other := map[string]string{networkingv1.LabelManagedBy: "another", networkingv1.LabelIPAddressFamily: "IPv6"}
-	if a, b := labelled(other), labelled(other); !maps.Equal(a, other) || same(a, b) {
-		t.Errorf("%v is shared, or is not %v", a, other)
 	}
 }
 
+// Whatever is no object, such as the mark of a missed deletion, must pass.
 func TestTransformsLetOthersPass(t *testing.T) {
 	gone := toolscache.DeletedFinalStateUnknown{Key: "k"}
 	for kind, options := range CacheOptions(true).ByObject {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/internal/compact"
 )
 
 // Index counts the node ports in use. NewIndex makes one, Watch connects it to Services; it is safe
@@ -47,13 +48,15 @@ func (ix *Index) Watch(ctx context.Context, informers cache.Informers) error {
 		return err
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { ix.Change(nil, o.(*corev1.Service)) },
-		UpdateFunc: func(before, o any) { ix.Change(before.(*corev1.Service), o.(*corev1.Service)) },
+		AddFunc: func(o any) { ix.Change(nil, compact.Expand(o).(*corev1.Service)) },
+		UpdateFunc: func(before, o any) {
+			ix.Change(compact.Expand(before).(*corev1.Service), compact.Expand(o).(*corev1.Service))
+		},
 		DeleteFunc: func(o any) {
 			if missed, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = missed.Obj // the last known state, where the watch missed the deletion
 			}
-			if last, ok := o.(*corev1.Service); ok {
+			if last, ok := compact.Expand(o).(*corev1.Service); ok {
 				ix.Change(last, nil)
 			}
 		},

@@ -14,6 +14,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/compact"
 )
 
 // mirror keeps all objects of a kind of which there may be a hundred thousand, each as the bytes by
@@ -71,7 +73,7 @@ func (m *mirror[T, P]) put(o P, pass int) error {
 	if err != nil {
 		return err
 	}
-	o = trimmed.(P)
+	o = compact.Expand(trimmed).(P) // Marshal is of the full object
 	name := client.ObjectKeyFromObject(o)
 	data, err := o.Marshal()
 	if err != nil {
