@@ -94,6 +94,7 @@ func all() []slice {
 		signetwork("agent-iptables-nft", "with the agent and iptables-nft"),
 		signetwork("agent-iptables-legacy", "with the agent and iptables-legacy"),
 		signetwork("agent-nftables", "with the agent and nftables"),
+		signetwork("agent-nftables-socketlb", "with the agent, nftables and socketLB"),
 		signetwork("kube-proxy-iptables", "with kube-proxy in its mode iptables"),
 		signetwork("kube-proxy-nftables", "with kube-proxy in its mode nftables"),
 		{name: "ipvs", proves: "the agent's mode ipvs, in an emulated machine", command: []string{"hack/ipvs.sh"}},
