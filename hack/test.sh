@@ -118,6 +118,7 @@ core) mapfile -t list < <(suites; packages unit | cut -d' ' -f1 | grep -vE '/tes
 unit) mapfile -t list < <(packages unit | cut -d' ' -f1 | grep -vE '/test/bench|/config/prometheus$') ;;
 esac
 [ $# = 0 ] || mapfile -t list < <(go list "$@")
+[ ${#list[@]} -gt 0 ] || { echo "test.sh: there are no packages to test: nothing is shown" >&2; exit 1; }
 filter=${FILTER:-$filter}
 short=true
 [[ $what != soak && $what != seeds ]] || short=false
@@ -144,7 +145,7 @@ if [[ $what = all || $what = soak || $what = seeds ]]; then
 fi
 [ ${#list[@]} = 0 ] || run "${list[@]}"
 [[ $what != all || $# != 0 ]] || CLUSTERIP_SOCKETLB=all run ./test/e2e/flows # once more, with connections translated at connect()
-[ "$what" != all ] || tool_modules || status=1
+[[ $what != all || $# != 0 ]] || tool_modules || status=1
 go run ./test/report "$reports" "$report" || status=1
 [ -z "${REPORT:-}" ] || { mkdir -p "$(dirname "$REPORT")" && cp "$report" "$REPORT"; }
 exit $status

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
@@ -15,16 +16,20 @@ import (
 // the objects in turn do it no faster, either.
 const together = 500 * time.Millisecond
 
-// settle is how long a new binding may wait for API servers to take it up: they look for changed
-// bindings once a second (policyRefreshInterval in k8s.io/apiserver), and compile expressions then.
-// What the ConfigMap of a binding says they read at once.
+// settle is how long a new policy or binding may wait for API servers to take it up: they look for
+// changed ones once a second (policyRefreshInterval in k8s.io/apiserver), and compile expressions
+// then. What the ConfigMap of a binding says they read at once.
 const settle = 1500 * time.Millisecond
 
 // enforcing is how the API server was told. Zero: not at all. It is safe for concurrent use.
 type enforcing struct {
 	mu sync.Mutex
-	// written is when an object was last written or deleted, bound when the binding was written.
-	written, bound time.Time
+	// written is when an object was last written or deleted.
+	written time.Time
+	// seen are the policy and the binding that API servers take up, since is when they were first
+	// seen: a leader that has just come does not know how long they have been there.
+	seen  installation
+	since time.Time
 	// rules are what the API server enforces, nil at first; leftOut are policies that had no room.
 	rules   *steering.Compiled
 	leftOut []string
@@ -47,13 +52,13 @@ func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 		for _, one := range due {
-			r.enforcing.wrote(one, r.Clock.Now())
+			r.enforcing.wrote(r.Clock.Now())
 			if err = carryOut(ctx, r.Client, one, want.Data, r.Namespace); err != nil {
 				break
 			}
 		}
 	}
-	r.reportSoon(r.enforcing.note(rules, want.LeftOut, f.installed(), err)...)
+	r.reportSoon(r.enforcing.note(rules, want.LeftOut, f, err, r.Clock.Now())...)
 	return reconcile.Result{}, err
 }
 
@@ -64,30 +69,50 @@ func (e *enforcing) wait(now time.Time) time.Duration {
 	return max(0, together-now.Sub(e.written))
 }
 
-// settles returns how long to wait until API servers go by the binding.
+// installation tells policies and bindings from those before them; empty for one that is missing.
+type installation struct {
+	policy, binding             types.UID
+	policyChange, bindingChange int64 // generations
+}
+
+// installation is what of the two is there.
+func (f found) installation() (i installation) {
+	if f.policy != nil {
+		i.policy, i.policyChange = f.policy.UID, f.policy.Generation
+	}
+	if f.binding != nil {
+		i.binding, i.bindingChange = f.binding.UID, f.binding.Generation
+	}
+	return i
+}
+
+// settles returns how long to wait until API servers go by the policy and the binding.
 func (e *enforcing) settles(now time.Time) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return max(0, settle-now.Sub(e.bound))
+	if e.seen.binding == "" {
+		return settle // it was written and is not in the cache yet
+	}
+	return max(0, settle-now.Sub(e.since))
 }
 
-func (e *enforcing) wrote(one write, now time.Time) {
+func (e *enforcing) wrote(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.written = now
-	if one == writeBinding {
-		e.bound = now
-	}
 }
 
 // note keeps what has become of the objects, and returns the policies of which something else is to
 // be told than before: also those that have changed in nothing that the API server was told, for
 // their conditions are about a generation.
-func (e *enforcing) note(rules *steering.Compiled, leftOut []string, policy policyState, err error) (news []string) {
+func (e *enforcing) note(rules *steering.Compiled, leftOut []string, f found, err error, now time.Time) (news []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if seen := f.installation(); seen != e.seen {
+		e.seen, e.since = seen, now
+	}
 	before := enforcing{rules: e.rules, leftOut: e.leftOut, policy: e.policy, err: e.err}
-	e.rules, e.leftOut, e.policy, e.err = rules, leftOut, policy, err
+	e.rules, e.leftOut, e.policy, e.err = rules, leftOut, f.installed(), err
 	for _, p := range rules.Policies() {
 		if p.EnforcedByAPIServer() && before.of(p) != e.of(p) {
 			news = append(news, p.Name)

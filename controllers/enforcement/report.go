@@ -3,9 +3,11 @@ package enforcement
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -83,18 +85,24 @@ func (r *Reconciler) report(ctx context.Context, name string) (reconcile.Result,
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o); err != nil || p == nil || p.UID != o.UID {
 		return reconcile.Result{}, client.IgnoreNotFound(err) // the change of policies that tells of it wakes us
 	}
-	state := r.enforcing.state(p)
-	if wait := r.enforcing.settles(r.Clock.Now()); wait > 0 && p.EnforcedByAPIServer() && state.condition().Status == metav1.ConditionTrue {
-		return reconcile.Result{RequeueAfter: wait}, nil // it is about to be true
-	}
 	n, first := r.violations.of(name)
 	mine := conditions.Pick(o.Status.Conditions, v1alpha1.PolicyEnforced, v1alpha1.PolicyViolated)
-	want := conditions.Dated(mine, conditionsOf(p, state, n, first), r.Clock.Now())
+	next, result := conditionsOf(p, r.enforcing.state(p), n, first), reconcile.Result{}
+	if wait := r.enforcing.settles(r.Clock.Now()); wait > 0 && meta.IsStatusConditionTrue(next, v1alpha1.PolicyEnforced) {
+		next, result.RequeueAfter = held(mine, next), wait
+	}
+	want := conditions.Dated(mine, next, r.Clock.Now())
 	if equality.Semantic.DeepEqual(mine, want) {
-		return reconcile.Result{}, nil
+		return result, nil
 	}
 	if err := r.writes.Wait(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, objects.IgnoreGone(objects.ApplyConditions(ctx, r.Client, o, want, v1alpha1.ManagerEnforcement))
+	return result, objects.IgnoreGone(objects.ApplyConditions(ctx, r.Client, o, want, v1alpha1.ManagerEnforcement))
+}
+
+// held leaves Enforced as it was said last, or unsaid, while API servers are about to go by what is
+// new. A word for that second would have every policy say it after each change of leader.
+func held(was, next []metav1.Condition) []metav1.Condition {
+	return slices.Concat(conditions.Pick(was, v1alpha1.PolicyEnforced), conditions.Pick(next, v1alpha1.PolicyViolated))
 }

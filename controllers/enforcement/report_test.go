@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -114,7 +116,7 @@ func TestWritesAreGathered(t *testing.T) {
 	if wait := e.wait(begin); wait != 0 {
 		t.Errorf("the first waits %v", wait)
 	}
-	e.wrote(writeData, begin)
+	e.wrote(begin)
 	if wait := e.wait(begin.Add(together / 4)); wait != 3*together/4 {
 		t.Errorf("the second waits %v", wait)
 	}
@@ -123,21 +125,50 @@ func TestWritesAreGathered(t *testing.T) {
 	}
 }
 
-// API servers take up a new binding within a second, and what its ConfigMap says at once.
-func TestOnlyANewBindingSettles(t *testing.T) {
+// API servers take up a new policy or binding within a second, and what its ConfigMap says at once.
+func TestNewPoliciesAndBindingsSettle(t *testing.T) {
 	var e enforcing
-	begin := time.Unix(1000, 0)
-	e.wrote(writeData, begin)
-	if wait := e.settles(begin); wait != 0 {
-		t.Errorf("data settle for %v", wait)
+	rules, begin := steering.Compile(steering.Inputs{}), time.Unix(1000, 0)
+	shippedAs := func(uid types.UID, generation int64) *admissionregistrationv1.ValidatingAdmissionPolicy {
+		return &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation}, Spec: shipped.Spec}
 	}
-	e.wrote(writeBinding, begin)
-	e.wrote(writeData, begin.Add(settle/3))
-	if wait := e.settles(begin.Add(settle / 3)); wait != settle-settle/3 {
-		t.Errorf("a binding settles for %v more", wait)
+	bound := func(uid types.UID) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: 1}}
 	}
-	if wait := e.settles(begin.Add(settle)); wait != 0 {
-		t.Errorf("it still settles for %v", wait)
+	for _, step := range []struct {
+		what string
+		at   time.Duration
+		f    found
+		want time.Duration
+	}{
+		{"it is written, and the cache does not have it yet", 0, found{policy: shippedAs("p", 1)}, settle},
+		{"and for long", 10 * settle, found{policy: shippedAs("p", 1)}, settle},
+		{"it is there", 11 * settle, found{policy: shippedAs("p", 1), binding: bound("a")}, settle},
+		{"its data change", 11*settle + settle/3, found{policy: shippedAs("p", 1), binding: bound("a"), data: &corev1.ConfigMap{}}, settle - settle/3},
+		{"it has settled", 12 * settle, found{policy: shippedAs("p", 1), binding: bound("a")}, 0},
+		{"another user has created it anew", 13 * settle, found{policy: shippedAs("p", 1), binding: bound("b")}, settle},
+		{"an update brings other expressions", 15 * settle, found{policy: shippedAs("p", 2), binding: bound("b")}, settle},
+		{"they have settled", 16 * settle, found{policy: shippedAs("p", 2), binding: bound("b")}, 0},
+	} {
+		now := begin.Add(step.at)
+		e.note(rules, nil, step.f, nil, now)
+		if wait := e.settles(now); wait != step.want {
+			t.Errorf("%s: it settles for %v, want %v", step.what, wait, step.want)
+		}
+	}
+}
+
+// What was said of enforcement stays until it can be said anew; a violation is told at once.
+func TestHeld(t *testing.T) {
+	is := func(kind string, generation int64) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, ObservedGeneration: generation}
+	}
+	next := []metav1.Condition{is(v1alpha1.PolicyEnforced, 2), is(v1alpha1.PolicyViolated, 2)}
+	if d := cmp.Diff([]metav1.Condition{is(v1alpha1.PolicyEnforced, 1), next[1]}, held([]metav1.Condition{is(v1alpha1.PolicyEnforced, 1)}, next)); d != "" {
+		t.Errorf("where it was said (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(next[1:], held(nil, next)); d != "" {
+		t.Errorf("where it was not (-want +got):\n%s", d)
 	}
 }
 
@@ -169,12 +200,24 @@ func TestWhatThereIsToTell(t *testing.T) {
 		{"the same failure", second, []string{"p"}, policyMissing, errors.New("x"), nil},
 		{"all is well", second, nil, policyShipped, nil, []string{"p"}},
 	} {
-		if diff := cmp.Diff(step.wantNews, e.note(step.rules, step.leftOut, step.policy, step.err)); diff != "" {
+		if diff := cmp.Diff(step.wantNews, e.note(step.rules, step.leftOut, foundAs(step.policy), step.err, time.Unix(0, 0))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.what, diff)
 		}
 	}
 	if !e.state(second.Policy("p")).told || e.state(first.Policy("p")).told {
 		t.Errorf("as it is: %+v, as it was: %+v", e.state(second.Policy("p")), e.state(first.Policy("p")))
+	}
+}
+
+// foundAs has the ValidatingAdmissionPolicy in a state.
+func foundAs(state policyState) found {
+	switch state {
+	case policyMissing:
+		return found{}
+	case policyShipped:
+		return found{policy: shipped.DeepCopy()}
+	default:
+		return found{policy: &admissionregistrationv1.ValidatingAdmissionPolicy{}}
 	}
 }
 

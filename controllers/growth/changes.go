@@ -30,12 +30,18 @@ func (r *Reconciler) changed() func() []string {
 func concerned(before, after *steering.Compiled) (names []string) {
 	moved, all := differ(before, after), !slices.Equal(before.Families(), after.Families())
 	for _, o := range after.Inputs().Policies {
-		if o.Spec.Growth != nil && (all || moved.concerns(o, after.Policy(o.Name))) {
+		if follows(o) && (all || moved.concerns(o, after.Policy(o.Name))) {
 			names = append(names, o.Name)
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// follows reports whether a policy has growth that can be followed. API servers refuse growth without
+// a selector, unless their definition of policies lacks the rule: one such object must stop nothing.
+func follows(o *v1alpha1.ServiceCIDRPolicy) bool {
+	return o.Spec.Growth != nil && o.Spec.ServiceCIDRSelector != nil
 }
 
 // difference is what differs between two compilations.

@@ -94,6 +94,11 @@ func TestOnlyWhatMayDecideOtherwiseIsLookedAt(t *testing.T) {
 		"another policy takes its range":          {func(in *steering.Inputs) { exclusive(in, "blue") }, []string{"blue"}},
 		"another policy takes what concerns none": {func(in *steering.Inputs) { exclusive(in, "green") }, nil},
 		"the cluster has a family less":           {func(in *steering.Inputs) { replaced(in, servicecidr("kubernetes", "", "10.96.0.0/16")) }, []string{"blue", "red"}},
+		"one that selects nothing is there, and a ServiceCIDR elsewhere comes": {func(in *steering.Inputs) {
+			odd := grower("odd", "", "10.9.0.0/16")
+			odd.Spec.ServiceCIDRSelector = nil
+			in.Policies, in.ServiceCIDRs = append(in.Policies, odd), append(in.ServiceCIDRs, servicecidr("new", "", "192.168.0.0/24"))
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := steering.Compile(world()), world()

@@ -81,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if o.Spec.Growth == nil {
+	if !follows(o) {
 		return reconcile.Result{}, r.publish(ctx, o, nil)
 	}
 	policies := r.Policies.Current()

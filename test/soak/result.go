@@ -72,7 +72,7 @@ func (r *result) judge(s slice, ran error) {
 		r.Why = ran.Error()
 	case len(r.Failed) > 0:
 		r.Why = fmt.Sprintf("%d specs failed", len(r.Failed))
-	case len(s.packages) > 0 && r.Specs == 0:
+	case s.reports && r.Specs == 0:
 		r.Why = "no spec ran"
 	default:
 		r.Passed = true

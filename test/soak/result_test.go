@@ -41,11 +41,11 @@ func TestJudge(t *testing.T) {
 		ran error
 		why string
 	}{
-		"passed":                   {result{Specs: 2}, slice{packages: []string{"x"}}, nil, ""},
+		"passed":                   {result{Specs: 2}, slice{reports: true}, nil, ""},
 		"a command without specs":  {result{}, slice{}, nil, ""},
 		"a command that failed":    {result{Specs: 2}, slice{}, errors.New("exit status 1"), "exit status 1"},
 		"a spec that failed":       {result{Specs: 2, Failed: []string{"x"}}, slice{}, nil, "1 specs failed"},
-		"a focus that finds none":  {result{}, slice{packages: []string{"x"}}, nil, "no spec ran"},
+		"a focus that finds none":  {result{}, slice{reports: true}, nil, "no spec ran"},
 		"an error before the rest": {result{Failed: []string{"x"}}, slice{}, errors.New("too long"), "too long"},
 	} {
 		c.r.judge(c.s, c.ran)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,8 +44,12 @@ func run(ctx context.Context, s slice) (result, error) {
 	ran := s.start(ctx, r.Seed, reports)
 	r.Seconds = int(time.Since(r.Began).Seconds())
 	suites, err := read(reports)
-	if err != nil && len(s.packages) > 0 {
+	if err != nil && s.reports {
 		ran = errors.Join(ran, err)
+	}
+	if _, code, err := tree(ctx); err != nil || code != r.Code {
+		r.Code += "-changed"
+		ran = errors.Join(ran, err, errors.New("the code has changed meanwhile"))
 	}
 	r.count(suites)
 	r.judge(s, ran)
@@ -71,7 +76,7 @@ func tree(ctx context.Context) (commit, code string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	changed, err := shell(ctx, "git status --porcelain -- . ':!docs'")
+	changed, err := shell(ctx, "git status --porcelain -- . ':!docs' ':!*.md'")
 	if err != nil {
 		return "", "", err
 	}
@@ -98,18 +103,41 @@ func (s slice) start(ctx context.Context, seed int64, reports string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s and is to be divided", limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
-	cmd.Env = append(append(os.Environ(), s.env...), "SEED="+strconv.FormatInt(seed, 10), "REPORT="+reports)
+	cmd.Env = append(append(inherited(), s.env...), "SEED="+strconv.FormatInt(seed, 10), "REPORT="+reports)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = time.Minute // for specs to remove what they made on this machine
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	if cmd.Process != nil {
+		wait(cmd.Process.Pid)
+	}
+	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
 		return fmt.Errorf("%s: %w", strings.Join(s.command, " "), err)
 	}
 	return nil
+}
+
+// inherited is the environment less what narrows slices: a slice shows what it says, or nothing.
+func inherited() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains([]string{"FOCUS", "FILTER", "FLAGS", "TIMEOUT", "CLUSTERIP_SOCKETLB"}, name)
+	})
+}
+
+// wait waits until no process of a group is left: suites go on for a while to remove what they made
+// on this machine when the script above them has ended. After a minute it ends them.
+func wait(group int) {
+	for range 60 {
+		if syscall.Kill(-group, 0) != nil {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	_ = syscall.Kill(-group, syscall.SIGKILL) // if they have ended meanwhile, so much the better
 }
 
 // read reads Ginkgo's reports, which are not there where the command makes none.

@@ -19,7 +19,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
-	for _, command := range []string{"git init -q .", "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m 'a commit'"} {
+	for _, command := range []string{"git init -q .", "echo bin/ >.gitignore && git add .gitignore", "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m 'a commit'"} {
 		if _, err := shell(t.Context(), command); err != nil {
 			t.Fatal(err)
 		}
