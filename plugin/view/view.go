@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -89,7 +90,11 @@ func newView(ctx context.Context, c Cluster) (*View, error) {
 	v := &View{index: addressindex.New(), policies: steering.NewCache(), live: c.Live, failed: make(chan error, 1)}
 	o := kube.CacheOptions(c.Policies)
 	o.Scheme, o.Mapper = c.Live.Scheme(), c.Live.RESTMapper()
-	o.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) { v.couldNotRead(err) }
+	o.DefaultWatchErrorHandler = func(_ context.Context, r *toolscache.Reflector, err error) {
+		if r.LastSyncResourceVersion() == "" || apierrors.IsForbidden(err) { // as mirrors do
+			v.couldNotRead(err)
+		}
+	}
 	o.DefaultUnsafeDisableDeepCopy = new(true) // nothing here changes what it reads
 	o.NewInformer = func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
 		return toolscache.NewSharedIndexInformer(listed{lw, toolscache.ToListerWatcherWithContext(lw)}, o, resync, by)
