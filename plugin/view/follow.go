@@ -21,6 +21,10 @@ type source struct {
 	live client.WithWatch
 	list client.ObjectList // of the kind, to say which it is
 	page int64
+	// moment is the version of the first list, empty for the present one. The first watch begins some
+	// time after other is closed, at once if it is nil.
+	moment string
+	other  <-chan struct{}
 	// read is told of each page, failed of what went wrong.
 	read   func(Page, int)
 	failed func(error)
@@ -85,7 +89,10 @@ func canWatchOn(err error) bool {
 func (m *mirror[T, P]) readOn(ctx context.Context, from source, at *place) (err error) {
 	if at.version == "" {
 		at.pass, at.version, err = m.listAll(ctx, from, at.pass)
-		at.listed = at.listed || err == nil
+		if err == nil && !at.listed {
+			at.listed = true
+			from.stay(ctx)
+		}
 	} else {
 		err = m.samePast(ctx, from, at.version)
 	}
@@ -118,7 +125,11 @@ func (m *mirror[T, P]) noEarlier(told, before string) error {
 // that was begun: each attempt is another.
 func (m *mirror[T, P]) listAll(ctx context.Context, from source, pass int) (last int, at string, err error) {
 	before, list := pass, from.list.DeepCopyObject().(client.ObjectList)
-	err = Pages(ctx, from.live, list, from.page, func(p Page) error {
+	reader := &momentary{Reader: from.live}
+	if !m.synced.Load() {
+		reader.version = from.moment
+	}
+	err = Pages(ctx, reader, list, from.page, func(p Page) error {
 		pass = before + p.Attempt
 		err := meta.EachListItem(list, func(o runtime.Object) error { return m.put(o.(P), pass) })
 		from.read(p, meta.LenList(list))

@@ -29,6 +29,7 @@ type mirror[T any, P kept[T]] struct {
 	trim           toolscache.TransformFunc
 	handler        toolscache.ResourceEventHandler
 	synced         atomic.Bool
+	listed         chan struct{} // closed when synced
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]record
@@ -49,7 +50,7 @@ type record struct {
 }
 
 func newMirror[T any, P kept[T]](resource schema.GroupResource, trim toolscache.TransformFunc) *mirror[T, P] {
-	return &mirror[T, P]{resource: resource, trim: trim, objects: map[types.NamespacedName]record{}}
+	return &mirror[T, P]{resource: resource, trim: trim, listed: make(chan struct{}), objects: map[types.NamespacedName]record{}}
 }
 
 // AddEventHandler implements cache.Informer, for one handler that comes before all objects.
@@ -122,7 +123,9 @@ func (m *mirror[T, P]) complete(pass int) error {
 			}
 		}
 	}
-	m.synced.Store(true)
+	if !m.synced.Swap(true) {
+		close(m.listed)
+	}
 	return nil
 }
 

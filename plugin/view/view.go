@@ -125,8 +125,7 @@ func (v *View) open(ctx context.Context, c Cluster) (*View, error) {
 		return nil, err
 	}
 	go func() { _ = v.cache.Start(ctx) }()
-	go v.cache.services.follow(ctx, c.source(&corev1.ServiceList{}, v))
-	go v.cache.addresses.follow(ctx, c.source(&networkingv1.IPAddressList{}, v))
+	v.followTogether(ctx, c)
 	return v, v.await(ctx, c.Policies)
 }
 

@@ -53,6 +53,8 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 			note += " by " + query.Get("fieldSelector")
 		case query.Get("limit") == "":
 			note += ", whole"
+		case query.Get("limit") == "1":
+			note += ", version"
 		case query.Get("continue") != "":
 			note += ", on"
 		}
