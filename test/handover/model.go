@@ -167,7 +167,7 @@ func (g Guards) decide(s state, m int, add func(state, string, ...any)) {
 	to.writes[m] = write{}
 	owner := saw.service
 	switch {
-	case saw.uid != 0 && !saw.foreign && !has[owner-1] && !(g.Patience && s.coming[owner-1]):
+	case saw.uid != 0 && !saw.foreign && !has[owner-1] && (!g.Patience || !s.coming[owner-1]):
 		to.writes[m] = write{kind: remove, object: saw}
 		add(to, "manager %d decides to delete IPAddress %d of Service %d, which is gone", m+1, saw.uid, owner)
 	case saw.uid == 0 && (has[0] || has[1]):

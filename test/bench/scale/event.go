@@ -80,14 +80,14 @@ func (e *environment) measureCost(ctx context.Context, idle Idle, n int, k kind)
 	return Cost{N: n, Each: time.Duration(max(0, used) / float64(n) * 1e9).Round(100 * time.Nanosecond)}, err
 }
 
-func (e *environment) writeEvents(ctx context.Context, from, to int, object func(int) seed.Object) error {
-	return e.objects.Write(ctx, from, to, eventPace, object)
+func (e *environment) writeEvents(ctx context.Context, n int, object func(int) seed.Object) error {
+	return e.objects.Write(ctx, 0, n, eventPace, object)
 }
 
 // comes adds Services beyond those that are there.
 func (e *environment) comes(ctx context.Context, n int) error {
 	from := e.level.Services
-	return e.writeEvents(ctx, 0, 3*n, func(k int) seed.Object {
+	return e.writeEvents(ctx, 3*n, func(k int) seed.Object {
 		if k%3 == 2 {
 			return e.world.serviceAt(from+k/3, "")
 		}
@@ -97,7 +97,7 @@ func (e *environment) comes(ctx context.Context, n int) error {
 
 // changes labels the Services that came.
 func (e *environment) changes(ctx context.Context, n int) error {
-	return e.writeEvents(ctx, 0, n, func(i int) seed.Object {
+	return e.writeEvents(ctx, n, func(i int) seed.Object {
 		return e.world.serviceAt(i%e.level.Services, fmt.Sprint(time.Now().UnixNano()))
 	})
 }
@@ -105,7 +105,7 @@ func (e *environment) changes(ctx context.Context, n int) error {
 // goes takes away what comes has added.
 func (e *environment) goes(ctx context.Context, n int) error {
 	from := e.level.Services
-	return e.writeEvents(ctx, 0, 3*n, func(k int) seed.Object {
+	return e.writeEvents(ctx, 3*n, func(k int) seed.Object {
 		if k%3 == 0 {
 			return seed.Object{Key: e.world.serviceAt(from+k/3, "").Key}
 		}
@@ -114,17 +114,17 @@ func (e *environment) goes(ctx context.Context, n int) error {
 }
 
 func (e *environment) beats(ctx context.Context, n int) error {
-	return e.writeEvents(ctx, 0, n, func(i int) seed.Object { return e.world.nodeAt(i%e.options.Nodes, time.Now()) })
+	return e.writeEvents(ctx, n, func(i int) seed.Object { return e.world.nodeAt(i%e.options.Nodes, time.Now()) })
 }
 
 func (e *environment) relabels(ctx context.Context, n int) error {
-	return e.writeEvents(ctx, 0, n, func(i int) seed.Object {
+	return e.writeEvents(ctx, n, func(i int) seed.Object {
 		return e.world.namespaceAt(i%e.options.Namespaces, e.lastLevel().Ranges, fmt.Sprint(time.Now().UnixNano()))
 	})
 }
 
 func (e *environment) redirects(ctx context.Context, n int) error {
-	return e.writeEvents(ctx, 0, n, func(i int) seed.Object { return e.world.endpointSliceAt(i%e.level.Services, time.Now()) })
+	return e.writeEvents(ctx, n, func(i int) seed.Object { return e.world.endpointSliceAt(i%e.level.Services, time.Now()) })
 }
 
 // annotates changes ServiceCIDRs as a program does that keeps notes of its own there. It goes

@@ -100,12 +100,12 @@ func (c *contention) answered(err error) bool {
 // service is a new one: with an address that all want, with one that is reserved, or with any.
 func (c *contention) service(rng *rand.Rand, id, n int) *corev1.Service {
 	name := fmt.Sprintf("client-%d-%d", id, n)
-	switch roll := rng.IntN(8); {
-	case roll == 0:
+	switch rng.IntN(8) {
+	case 0:
 		return framework.NewService(cluster.Namespace, name, framework.RequireDualStack())
-	case roll == 1:
+	case 1:
 		return framework.NewService(cluster.Namespace, name, framework.WithClusterIPs(c.kept[rng.IntN(len(c.kept))]))
-	case roll == 2:
+	case 2:
 		return framework.NewService(cluster.Namespace, "kept", framework.RequireDualStack())
 	default:
 		return framework.NewService(cluster.Namespace, name, framework.WithClusterIPs(c.wanted[rng.IntN(len(c.wanted))]))

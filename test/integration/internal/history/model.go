@@ -19,8 +19,9 @@ const (
 	Release Kind = "release"
 	// Refuse tells a Service that the address is allocated already.
 	Refuse Kind = "refuse"
-	// Put writes an IPAddress at the address, Drop removes it.
-	Put  Kind = "put"
+	// Put writes an IPAddress at the address.
+	Put Kind = "put"
+	// Drop removes the IPAddress at the address.
 	Drop Kind = "drop"
 	// Keep keeps the address for some Services, which may have it together. Without any it ends that.
 	Keep Kind = "keep"

@@ -248,7 +248,7 @@ func (g *gatherer) refusals() {
 // inWindow reports whether another request explains a refusal by the time at which it came.
 func (g *gatherer) inWindow(refusal Request, a netip.Addr) bool {
 	for _, r := range g.requests {
-		if r.Resource != "services" || r.Received == refusal.Received && r.Name == refusal.Name || r.Received.After(refusal.Done) {
+		if r.Resource != "services" || r.Received.Equal(refusal.Received) && r.Name == refusal.Name || r.Received.After(refusal.Done) {
 			continue
 		}
 		about := refused.FindStringSubmatch(r.Message)

@@ -178,13 +178,8 @@ func (o Operation) String() string {
 	if !o.Return.IsZero() {
 		until = clock(o.Return)
 	}
-	what := string(o.Kind)
-	for _, more := range []string{o.Service, strings.Join(o.Services, " "), o.Parent} {
-		if more != "" {
-			what += " " + more
-		}
-	}
-	return fmt.Sprintf("%s..%s %s (%s)", clock(o.Call), until, what, o.Text)
+	what := strings.Fields(strings.Join([]string{string(o.Kind), o.Service, strings.Join(o.Services, " "), o.Parent}, " "))
+	return fmt.Sprintf("%s..%s %s (%s)", clock(o.Call), until, strings.Join(what, " "), o.Text)
 }
 
 // String is a state for the reader.
