@@ -38,8 +38,9 @@ func concerned(before, after *steering.Compiled) (names []string) {
 	return names
 }
 
-// follows reports whether a policy has growth that can be followed. API servers refuse growth without
-// a selector, unless their definition of policies lacks the rule: one such object must stop nothing.
+// follows reports whether a policy has growth that can be followed. API servers refuse growth
+// without a selector, unless their definition of policies lacks the rule: one such object must stop
+// nothing.
 func follows(o *v1alpha1.ServiceCIDRPolicy) bool {
 	return o.Spec.Growth != nil && o.Spec.ServiceCIDRSelector != nil
 }

@@ -100,8 +100,8 @@ func TestPurePackages(t *testing.T) {
 	}
 }
 
-// TestLoopsReplaceNoObject: what a loop reads of a cache is a part of the object. It may be patched or
-// applied to, by bodies that name what they change, and not be written back.
+// TestLoopsReplaceNoObject: what a loop reads of a cache is a part of the object. It may be patched
+// or applied to, by bodies that name what they change, and not be written back.
 func TestLoopsReplaceNoObject(t *testing.T) {
 	replaces := regexp.MustCompile(`\.Update\(ctx`)
 	for _, path := range goFiles(t, "../../controllers") {

@@ -19,9 +19,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
-// CacheOptions keeps of the objects of which there are many only what the loops read. Of a Service of
-// 2 KiB that is some 100 bytes, as of its IPAddress: see package compact. policies is the answer of
-// DiscoverPolicies: there is no cache of a kind that is not served.
+// CacheOptions keeps of the objects of which there are many only what the loops read. Of a Service
+// of 2 KiB that is some 100 bytes, as of its IPAddress: see package compact. policies is the answer
+// of DiscoverPolicies: there is no cache of a kind that is not served.
 func CacheOptions(policies bool) cache.Options {
 	o := cache.Options{
 		// A read of a kind that nothing watches is a mistake, not a reason to watch it.

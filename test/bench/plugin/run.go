@@ -49,8 +49,8 @@ var commands = []command{
 	{name: "kubectl clusterip version", args: []string{"version"}, target: 0.06},
 	{name: "kubectl clusterip status", args: []string{"status"}, code: 1}, // the manager is no Deployment here
 	{name: "kubectl clusterip ranges", args: []string{"ranges"}, target: 0.5},
-	{name: "kubectl clusterip why ADDRESS, in use", args: []string{"why", templateAddresses[1]}, target: 0.5},
-	{name: "kubectl clusterip why ADDRESS, free", args: []string{"why", "10.96.0.200"}},
+	{name: "kubectl clusterip why ADDRESS (in use)", args: []string{"why", templateAddresses[1]}, target: 0.5},
+	{name: "kubectl clusterip why ADDRESS (free)", args: []string{"why", "10.96.0.200"}},
 	{name: "kubectl clusterip why service/...", args: []string{"why", "service/" + cluster.Template}},
 	{name: "kubectl clusterip check", args: []string{"check"}, target: 3},
 	{name: "kubectl clusterip addresses", args: []string{"addresses"}},
