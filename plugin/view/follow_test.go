@@ -129,7 +129,7 @@ func TestFollowWatchesOn(t *testing.T) {
 		"refused":           {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
 		"reset":             {&net.OpError{Op: "read", Err: syscall.ECONNRESET}, true},
 		"expired":           {apierrors.NewResourceExpired("too old"), false},
-		"gone":              {apierrors.NewGone("too old"), false},
+		"gone":              {apierrors.NewGenericServerResponse(410, "watch", corev1.Resource("services"), "", "too old", 0, false), false},
 		"forbidden":         {apierrors.NewForbidden(corev1.Resource("services"), "", errors.New("no")), false},
 		"a future version": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonTimeout,
 			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}}}, false},
