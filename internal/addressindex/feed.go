@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -111,17 +112,47 @@ func known[K comparable, V any](l *Index, of map[K]V) []K {
 }
 
 // Start implements source.TypedSource. It connects before it reads what is known, so that nothing
-// falls between the two; a key added twice is one key in the queue.
-func (f *Feed[T]) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[T]) error {
+// falls between the two; a key added twice is one key in the queue. Until the first listing is
+// indexed it adds nothing: all of it is known then, and trickles into the queue.
+func (f *Feed[T]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[T]) error {
 	add := func(key T) { queue.Add(key) }
 	if f.delay > 0 {
 		add = func(key T) { queue.AddAfter(key, f.delay) }
 	}
-	f.connect(add)
-	for _, key := range f.known() {
-		add(key)
-	}
+	var listed atomic.Bool
+	f.connect(func(key T) {
+		if listed.Load() {
+			add(key)
+		}
+	})
+	go func() {
+		if f.WaitForSync(ctx) != nil {
+			return // ctx has ended
+		}
+		listed.Store(true)
+		trickle(ctx, queue, f.known(), add)
+	}()
 	return nil
+}
+
+// portion is how many of the keys that are known at the start wait in a queue, about. A queue takes
+// 200 bytes for each, and its maps keep the size that they have once had.
+const portion = 1000
+
+// trickle adds keys as fast as they are worked off.
+func trickle[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], keys []T, add func(T)) {
+	for part := range slices.Chunk(keys, portion) {
+		for _, key := range part {
+			add(key)
+		}
+		for queue.Len() > portion/10 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}
 }
 
 // WaitForSync implements source.TypedSyncingSource: no controller decides by half an index.

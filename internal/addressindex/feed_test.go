@@ -1,6 +1,7 @@
 package addressindex
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -13,8 +14,9 @@ import (
 // adding is a queue that keeps what is added.
 type adding struct {
 	workqueue.TypedRateLimitingInterface[string]
-	mu    sync.Mutex
-	added []string
+	mu     sync.Mutex
+	added  []string
+	worked int // how many of them were taken
 }
 
 // Add implements workqueue.TypedInterface.
@@ -22,6 +24,20 @@ func (a *adding) Add(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.added = append(a.added, key)
+}
+
+// Len implements workqueue.TypedInterface.
+func (a *adding) Len() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.added) - a.worked
+}
+
+// work takes all keys.
+func (a *adding) work() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.worked = len(a.added)
 }
 
 func (a *adding) expect(t *testing.T, want ...string) {
@@ -38,7 +54,7 @@ func (a *adding) expect(t *testing.T, want ...string) {
 func TestMapAfterDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tell func(string)
-		source := &Feed[string]{delay: time.Second, known: nothing[string], connect: func(add func(string)) { tell = add }}
+		source := &Feed[string]{index: New(), delay: time.Second, known: nothing[string], connect: func(add func(string)) { tell = add }}
 		q := &adding{}
 		if err := Map(source, func(key string) []string { return []string{key + "1", key + "2"} }).Start(t.Context(), q); err != nil {
 			t.Fatal(err)
@@ -55,5 +71,37 @@ func TestMapAfterDelay(t *testing.T) {
 		tell("b")
 		time.Sleep(time.Second)
 		q.expect(t, "a1", "a2", "a1", "a2", "b1", "b2")
+	})
+}
+
+// A cluster has a hundred thousand addresses: a queue of all of them would be the largest thing
+// that the manager ever holds.
+func TestFeedTrickles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ix := New()
+		listed := false
+		ix.synced = append(ix.synced, func() bool { return listed })
+		keys := make([]string, 2*portion+1)
+		for i := range keys {
+			keys[i] = fmt.Sprint(i)
+		}
+		var tell func(string)
+		source := &Feed[string]{index: ix, known: func() []string { return keys }, connect: func(add func(string)) { tell = add }}
+		q := &adding{}
+		if err := source.Start(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		tell("0") // one of the first listing
+		time.Sleep(time.Second)
+		q.expect(t)
+		listed = true
+		time.Sleep(time.Second)
+		q.expect(t, keys[:portion]...)
+		tell("an event")
+		q.work()
+		time.Sleep(time.Second)
+		q.work()
+		time.Sleep(time.Second)
+		q.expect(t, slices.Concat(keys[:portion], []string{"an event"}, keys[portion:])...)
 	})
 }

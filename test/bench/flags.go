@@ -29,6 +29,7 @@ type command struct {
 
 	allocations allocation.Options
 	manager     operation.Options
+	memory      operation.MemoryOptions
 	upgrade     upgrade.Options
 	proxy       proxy.Options
 	proxies     []string // of proxy and of extremes, if they are given
@@ -49,7 +50,7 @@ func parse(args []string) (command, error) {
 	c.manager.Labelled, c.manager.Repaired = []int{10_000}, []int{10_000}
 
 	c.upgrade, c.proxy, c.steering, c.plugin, c.renumber = upgrade.Full(), proxy.Full(), steering.Full(), plugin.Full(), renumber.Full()
-	c.ipvs, c.scale = proxy.FullIPVS(), scale.Full()
+	c.ipvs, c.scale, c.memory = proxy.FullIPVS(), scale.Full(), operation.FullMemory()
 
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&only, "only", "allocations,manager", "parts to run: "+strings.Join(names(), ", "))
@@ -68,6 +69,9 @@ func parse(args []string) (command, error) {
 	flags.Var((*numbers)(&c.manager.Repaired), "repaired", "manager: sizes at which to wait for the API server's own repair")
 	flags.DurationVar(&c.manager.Quiet, "quiet", time.Minute, "manager: how long to watch it do nothing")
 	flags.IntVar(&c.manager.Deleted, "deleted", 1000, "manager: IPAddresses to delete")
+
+	flags.Var((*numbers)(&c.memory.Sizes), "crowds", "memory: numbers of Services in one family")
+	flags.Var((*numbers)(&c.memory.Dual), "crowds-dual", "memory: numbers of Services in two families")
 
 	flags.Var((*numbers)(&c.upgrade.Sizes), "clusters", "upgrade: numbers of Services in one family")
 	flags.Var((*numbers)(&c.upgrade.Dual), "dual", "upgrade: numbers of Services in two families")
@@ -91,12 +95,12 @@ func parse(args []string) (command, error) {
 	flags.Var((*numbers)(&c.ipvs.SizesV6), "servers-v6", "ipvs: the same with IPv6")
 	flags.DurationVar(&c.ipvs.Timeout, "deadline", c.ipvs.Timeout, "ipvs: how long a start may take")
 	flags.StringVar(&c.prepared, "prepared", "", "ipvs: measure here, with the control planes of this folder, as it does in the machine that it starts")
-	flags.BoolFunc("quick", "upgrade, proxy and what begins with it, steering, plugin, million, renumber, scale, ipvs: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
+	flags.BoolFunc("quick", "memory, upgrade, proxy and what begins with it, steering, plugin, million, renumber, scale, ipvs: small clusters and few repetitions, to see whether the benchmark works", func(text string) error {
 		if quick, err := strconv.ParseBool(text); err != nil || !quick {
 			return err
 		}
 		c.upgrade, c.proxy, c.steering, c.plugin, c.renumber = upgrade.Quick(), proxy.Quick(), steering.Quick(), plugin.Quick(), renumber.Quick()
-		c.ipvs, c.scale, c.quick = proxy.QuickIPVS(), scale.Quick(), true
+		c.ipvs, c.scale, c.memory, c.quick = proxy.QuickIPVS(), scale.Quick(), operation.QuickMemory(), true
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {

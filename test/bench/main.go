@@ -132,6 +132,10 @@ var parts = append([]part{
 		r, err := operation.Run(ctx, c.manager, log)
 		return r, r.Versions, err
 	}},
+	{"memory", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
+		r, err := operation.RunMemory(ctx, c.memory, log)
+		return r, r.Versions, err
+	}},
 	{"upgrade", func(ctx context.Context, c command, log *progress.Log) (result, string, error) {
 		r, err := upgrade.Run(ctx, c.upgrade, log)
 		return r, r.Versions, err

@@ -29,9 +29,13 @@ const Namespace = "bench"
 // Range is what the API server allocates from: its largest prefix, so that no benchmark fills it.
 var Range = netip.MustParsePrefix("10.96.0.0/12")
 
+// RangeV6 is what an API server of two families allocates IPv6 addresses from.
+var RangeV6 = netip.MustParsePrefix("fd00:96::/108")
+
 const (
-	template        = "template"
-	templateAddress = "10.96.0.10" // in the static band, where no copy lies
+	template          = "template"
+	templateAddress   = "10.96.0.10" // in the static band, where no copy lies
+	templateAddressV6 = "fd00:96::10"
 )
 
 // Cluster is a control plane with Services in it. Its methods are for one goroutine.
@@ -41,6 +45,8 @@ type Cluster struct {
 	Client kubernetes.Interface
 	// Copies is how many Services this Cluster has added to the template and the API server's own.
 	Copies int
+	// Dual: copies have an address of each family.
+	Dual bool
 	// Second is another ServiceCIDR, in which every other 5,000 copies lie, if it is valid.
 	Second netip.Prefix
 
@@ -55,6 +61,20 @@ func Start(ctx context.Context, log *progress.Log) (*Cluster, error) {
 		return nil, err
 	}
 	if err := c.CreateTemplate(ctx, templateAddress); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// StartDual is Start with two families.
+func StartDual(ctx context.Context, log *progress.Log) (*Cluster, error) {
+	log.Step("starting etcd and kube-apiserver, with two families")
+	c, err := Open(ctx, framework.Options{ServiceClusterIPRange: Range.String() + "," + RangeV6.String()}, log)
+	if err != nil {
+		return nil, err
+	}
+	c.Dual = true
+	if err := c.CreateTemplate(ctx, templateAddress, templateAddressV6); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
@@ -122,7 +142,7 @@ func (c *Cluster) Config() *rest.Config {
 	return config
 }
 
-// Addresses is the number of IPAddresses of a one-family cluster to which no other client adds any.
+// Addresses is the number of IPv4 addresses of a cluster to which no other client adds any.
 func (c *Cluster) Addresses() int { return c.Copies + 2 }
 
 // ServerVersion is what kube-apiserver calls itself, "v1.37.2".

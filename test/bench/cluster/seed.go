@@ -56,8 +56,12 @@ func (c *Cluster) Grow(ctx context.Context, n int) error {
 // addPortion adds copies until there are n.
 func (c *Cluster) addPortion(ctx context.Context, n int) error {
 	s := c.copies(n)
-	if err := s.WriteIPAddresses(ctx); err != nil {
-		return err
+	for _, of := range s.Ranges {
+		addresses := s
+		addresses.Ranges = []netip.Prefix{of}
+		if err := addresses.WriteIPAddresses(ctx); err != nil {
+			return err
+		}
 	}
 	if err := c.waitServed(ctx, n); err != nil {
 		return err
@@ -81,6 +85,9 @@ func (c *Cluster) copies(n int) seed.Copies {
 	s := seed.Copies{Etcd: c.Etcd.URL(), Template: Template, Ranges: []netip.Prefix{Range}, From: c.Copies, To: n, Pace: seed.Pace}
 	if c.Second.IsValid() && c.Copies/5_000%2 == 1 {
 		s.Ranges[0] = c.Second
+	}
+	if c.Dual {
+		s.Ranges = append(s.Ranges, RangeV6)
 	}
 	return s
 }
@@ -110,11 +117,19 @@ func (c *Cluster) Stock(ctx context.Context, n int, ranges string, mixed bool) e
 	return nil
 }
 
+// families is how many addresses a copy has.
+func (c *Cluster) families() int {
+	if c.Dual {
+		return 2
+	}
+	return 1
+}
+
 // waitServed waits until the API server serves the addresses of n copies.
 func (c *Cluster) waitServed(ctx context.Context, n int) error {
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, serveTimeout, true, func(ctx context.Context) (bool, error) {
 		list, err := c.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
-		return err == nil && len(list.Items) >= n, err
+		return err == nil && len(list.Items) >= n*c.families(), err
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for %d IPAddresses: %w", n, err)
@@ -144,8 +159,8 @@ func (c *Cluster) verify(ctx context.Context) error {
 			copies++
 		}
 	}
-	if copies != c.Copies {
-		return fmt.Errorf("the copies have %d IPAddresses instead of %d: the API server did not accept what was written to etcd", copies, c.Copies)
+	if want := c.Copies * c.families(); copies != want {
+		return fmt.Errorf("the copies have %d IPAddresses instead of %d: the API server did not accept what was written to etcd", copies, want)
 	}
 	return nil
 }

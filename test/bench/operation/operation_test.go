@@ -112,3 +112,29 @@ func TestAbsenceEndsWithAReturn(t *testing.T) {
 		}
 	})
 }
+
+func TestMemory(t *testing.T) {
+	m := Memory{
+		Shares: []Share{{"a", "because", 100}, {"b", "so", 50.4}},
+		Crowds: []Crowd{
+			{Services: 10_000, Manager: Resident{60 << 20, 70 << 20}, Peer: Resident{90 << 20, 91 << 20}, Heap: 20e6},
+			{Services: 50_000, Manager: Resident{120 << 20, 130 << 20}, Peer: Resident{119 << 20, 180 << 20}, Heap: 60e6},
+			{Services: 100_000, Dual: true, Manager: Resident{300 << 20, 310 << 20}, Peer: Resident{400 << 20, 410 << 20}, Heap: 150e6},
+		},
+	}
+	tables := m.Tables()
+	want := []string{"100,000 Services of two families", "300", "400", "310", "410", "143"}
+	if diff := cmp.Diff(want, tables[0].Rows[2]); diff != "" {
+		t.Error(diff)
+	}
+	if all := tables[1].Rows; len(all) != 4 || all[0][1] != "100" || all[2][1] != "849" || all[3][1] != "1,000" {
+		t.Errorf("shares are %v", all)
+	}
+	notes := []string{
+		"Target missed: no more than kube-controller-manager at 50,000 Services (120 and 119 MiB).",
+		"Target reached: at most 300 MiB at 100,000 Services of two families (300 MiB).",
+	}
+	if diff := cmp.Diff(notes, m.Notes()); diff != "" {
+		t.Error(diff)
+	}
+}
