@@ -16,6 +16,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/history"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
@@ -47,13 +48,13 @@ type environment struct {
 // tree, a checkout, empty for ours.
 func start(ctx context.Context, apiServers int, tree string) *environment {
 	GinkgoHelper()
-	log, flags := traffic.NewAuditLog()
+	log, flags := history.NewLog()
 	options := framework.Options{ServiceClusterIPRange: openRanges, Args: flags}
 	e := &environment{logs: []audit.Log{log}}
 	e.Cluster = cluster.Start(ctx, cluster.Options{Options: options, Installed: true, Plain: true, Tree: tree})
 	e.apis = []*framework.APIServer{e.API}
 	for range apiServers - 1 {
-		log, options.Args = traffic.NewAuditLog()
+		log, options.Args = history.NewLog()
 		e.logs = append(e.logs, log)
 		e.apis = append(e.apis, suite.APIServer(ctx, e.ControlPlane, options))
 	}
@@ -107,4 +108,17 @@ func (e *environment) events() []traffic.Event {
 	return slices.DeleteFunc(traffic.Events(e.logs...), func(event traffic.Event) bool {
 		return event.Resource == "services" && event.Namespace == metav1.NamespaceDefault && event.Name == "probe"
 	})
+}
+
+// history judges every answer of the API servers. The policies of divide cool addresses for ten
+// seconds at most; reserved ones are tenant/reserved's from the beginning.
+func (e *environment) history(ctx context.Context) history.Verdict {
+	GinkgoHelper()
+	var kept []history.Operation
+	for _, address := range reserved {
+		kept = append(kept, history.Kept(address, tenant+"/reserved"))
+	}
+	requests := history.Requests(e.logs...)
+	windows := history.Windows{InFlight: 20 * time.Second, Cooling: 15 * time.Second}
+	return history.Judge(requests, history.End(ctx, e.Access), windows, kept, history.Excuses(requests))
 }

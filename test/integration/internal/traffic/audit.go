@@ -65,6 +65,7 @@ func Events(logs ...audit.Log) (all []Event) {
 
 // record is what matters here of an event of audit.k8s.io/v1.
 type record struct {
+	Stage      string `json:"stage"`
 	Verb       string `json:"verb"`
 	RequestURI string `json:"requestURI"`
 	User       struct {
@@ -88,9 +89,9 @@ type record struct {
 	Annotations              map[string]string `json:"annotations"`
 }
 
-// event is false for dry runs and subresources.
+// event is false for dry runs and subresources, and for the beginnings that some logs have.
 func (r record) event() (Event, bool) {
-	if strings.Contains(r.RequestURI, "dryRun=") || r.ObjectRef.Subresource != "" {
+	if r.Stage == "RequestReceived" || strings.Contains(r.RequestURI, "dryRun=") || r.ObjectRef.Subresource != "" {
 		return Event{}, false
 	}
 	event := Event{

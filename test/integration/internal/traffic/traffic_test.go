@@ -58,6 +58,7 @@ func TestEvent(t *testing.T) {
 			&Event{at(1), at(2), "create", "ipaddresses", "", "10.0.0.7", "", 201, ByAPIServer, []string{}, "a/web"},
 		},
 		"a dry run":     {`{"verb":"create","requestURI":"/api/v1/namespaces/a/services?dryRun=All",` + when, nil},
+		"a beginning":   {`{"stage":"RequestReceived","verb":"create","objectRef":{"resource":"services"},` + when, nil},
 		"a subresource": {`{"verb":"update","objectRef":{"resource":"services","subresource":"status"},` + when, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
