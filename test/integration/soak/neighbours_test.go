@@ -64,13 +64,13 @@ var _ = Describe("Replicas of two neighbouring versions", Label("soak"), func() 
 
 		o := judge(e.events())
 		Expect(o.unsteered).To(BeEmpty(), "%s", o)
-		Expect(o.duplicates).To(BeEmpty(), "%s", o)
 		Expect(o.failedOpen).To(BeEmpty(), "%s", o)
 		for _, replica := range []*framework.Manager{leader, follower} {
 			Expect(unsteeredBy(replica)).To(BeZero(), replica.LogFile())
 		}
 		Expect(e.EachMetric(ctx, "admission_collisions_total")).To(HaveEach(BeZero()))
 		Eventually(e.unsettled).WithArguments(ctx).WithTimeout(settling).WithPolling(time.Second).Should(BeEmpty())
+		Expect(e.history(ctx).Faults).To(BeEmpty())
 		e.ExpectNothingLeaked(ctx)
 	},
 		Entry("the version before leads", false),

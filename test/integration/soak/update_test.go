@@ -47,7 +47,6 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 		Expect(o.creations).To(BeNumerically(">", 100), "there was hardly any load")
 		Expect(c.drawn.Failures()).To(BeEmpty(), "%s", &c.drawn)
 		Expect(o.unsteered).To(BeEmpty(), "%s", o)
-		Expect(o.duplicates).To(BeEmpty(), "%s", o)
 		for _, replica := range append(old, e.Replicas()...) {
 			Expect(unsteeredBy(replica)).To(BeZero(), replica.LogFile())
 		}
@@ -66,6 +65,7 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 		e.StartReplicas(ctx)
 		stop()
 		Eventually(e.unsettled).WithArguments(ctx).WithTimeout(settling).WithPolling(time.Second).Should(BeEmpty())
+		Expect(e.history(ctx).Faults).To(BeEmpty())
 		e.ExpectNothingLeaked(ctx)
 	})
 })
