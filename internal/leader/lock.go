@@ -93,7 +93,7 @@ func (l *Lock) Address() string {
 }
 
 // Reread returns Address after reading the Lease again, for a replica that would draw because it
-// knows no other leader: the election reads it only every two seconds. The leader reads nothing.
+// knows no other leader: the election reads it only now and then. The leader reads nothing.
 // Concurrent calls share a request of 200 ms at most; if it fails, the answer is what was known.
 func (l *Lock) Reread(ctx context.Context) string {
 	if before := l.holder.Load(); !l.leads(before) {

@@ -12,7 +12,7 @@ import (
 )
 
 // witness is a client of one Lease that remembers its version, for the guard of the process. The
-// leader writes the Lease every two seconds and every other replica reads it as often, so that a
+// leader writes the Lease every 0.7 s and every other replica reads it about as often, so that a
 // Lease which is older than it was shows what was lost, to all of them.
 type witness struct {
 	coordinationclient.LeasesGetter
