@@ -28,11 +28,31 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, o *v1alph
 	p := policies.Policy(o.Name)
 	in.families, in.invalid, in.cordoned = policies.Families(), len(p.Invalid) > 0, p.Allocation == v1alpha1.AllocationCordoned
 	in.obstacles = append(in.obstacles, r.Index.Overlaps(in.prefixes(), r.Networks)...)
-	slices.SortFunc(cidrs.Items, func(a, b networkingv1.ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) }) // a cache has no order, and messages should
+	var concerned []*networkingv1.ServiceCIDR
 	for i := range cidrs.Items {
-		r.enter(&in, &cidrs.Items[i], o, policies)
+		if c := &cidrs.Items[i]; in.concern(c, o) {
+			concerned = append(concerned, c)
+		}
+	}
+	slices.SortFunc(concerned, func(a, b *networkingv1.ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) }) // a cache has no order, and messages should
+	for _, c := range concerned {
+		r.enter(&in, c, o, policies)
 	}
 	return in, nil
+}
+
+// concern reports whether a ServiceCIDR has a part in what a policy decides. Few of a thousand have,
+// and each policy with growth looks at all of them once a minute.
+func (in inputs) concern(c *networkingv1.ServiceCIDR, o *v1alpha1.ServiceCIDRPolicy) bool {
+	return c.Annotations[v1alpha1.AnnotationCreatedFor] == o.Name || selects(o.Spec.ServiceCIDRSelector.MatchLabels, c.Labels) ||
+		slices.ContainsFunc(c.Spec.CIDRs, func(text string) bool {
+			p, err := netip.ParsePrefix(text)
+			return err == nil && in.meets(p)
+		})
+}
+
+func (in inputs) meets(p netip.Prefix) bool {
+	return slices.ContainsFunc(in.supernets, func(s supernet) bool { return s.prefix.Overlaps(p) })
 }
 
 // settings reads the spec. What is no prefix the schema has refused.
@@ -71,7 +91,7 @@ func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alph
 		usage = usageOf(cidr)
 	}
 	for _, rng := range c.Ranges {
-		if slices.ContainsFunc(in.supernets, func(s supernet) bool { return s.prefix.Overlaps(rng.Prefix()) }) {
+		if in.meets(rng.Prefix()) {
 			in.obstacles = append(in.obstacles, addressindex.Network{Owner: ownerOf(c.Name, creator, o.Name), Prefix: rng.Prefix()})
 		}
 		if c.Terminating || !selected && creator != o.Name {

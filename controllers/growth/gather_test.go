@@ -164,6 +164,30 @@ func TestEnterForgetsWhatIsNoneOfThePolicy(t *testing.T) {
 	}
 }
 
+func TestConcern(t *testing.T) {
+	in := inputs{supernets: []supernet{{netip.MustParsePrefix("10.128.0.0/16"), 24}, {netip.MustParsePrefix("fd00:10:128::/96"), 112}}}
+	for name, tc := range map[string]struct {
+		label, creator string
+		cidrs          []string
+		want           bool
+	}{
+		"its own label":            {"blue", "", []string{"10.7.0.0/24"}, true},
+		"created for it, long ago": {"", "it", []string{"fd00:7::/112"}, true},
+		"in a supernet":            {"red", "other", []string{"10.7.0.0/24", "fd00:10:128::7:0/112"}, true},
+		"around a supernet":        {"", "", []string{"10.0.0.0/8"}, true},
+		"elsewhere":                {"red", "other", []string{"10.7.0.0/24", "fd00:7::/112"}, false},
+		"no prefix":                {"", "", []string{"10.128.0.0"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cidr := grownForIt(tc.cidrs...)
+			cidr.Labels["pool"], cidr.Annotations[v1alpha1.AnnotationCreatedFor] = tc.label, tc.creator
+			if got := in.concern(cidr, blue("it", 0, false)); got != tc.want {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // BenchmarkEnter is what one look at a policy costs among a thousand ServiceCIDRs, ten of its own.
 func BenchmarkEnter(b *testing.B) {
 	o := blue("it", 0, false)
@@ -183,7 +207,9 @@ func BenchmarkEnter(b *testing.B) {
 	for b.Loop() {
 		in := inputs{supernets: []supernet{{netip.MustParsePrefix("10.0.0.0/18"), 24}}}
 		for _, c := range cidrs {
-			r.enter(&in, c, o, s)
+			if in.concern(c, o) {
+				r.enter(&in, c, o, s)
+			}
 		}
 		decide(in)
 		if len(in.ranges) != 20 {

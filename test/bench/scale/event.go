@@ -184,8 +184,9 @@ type Sweep struct {
 	// Growing is how many policies grow. Idle is how many of them were looked at after changes of a
 	// range that concerns none, Looked after one in the supernet of all of them.
 	Growing, Idle, Looked int
-	// Took is the time from the write until all were looked at, Worked that of the looks alone.
-	Took, Worked time.Duration
+	// Took is the time from the write until all were looked at, Worked that of the looks alone, Told
+	// that of a range where the next block would be: the condition of each policy is written anew.
+	Took, Worked, Told time.Duration
 }
 
 // measureSweep changes a range that concerns no growing policy, and one that concerns all.
@@ -208,22 +209,39 @@ func (e *environment) measureSweep(ctx context.Context) (s Sweep, err error) {
 		return s, err
 	}
 	s.Idle = between.looks - before.looks
-	began, common := time.Now(), e.world.serviceCIDR('g', 0, "in-the-supernet", "10.224.0.0/24")
-	if err := e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return common }); err != nil {
+	if s.Took, between, err = e.sweep(ctx, s.Growing, "10.239.255.0/24"); err != nil {
 		return s, err
 	}
-	var after looks
+	s.Looked, s.Worked = between.looks, between.took
+	s.Told, between, err = e.sweep(ctx, s.Growing, "10.224.0.0/24")
+	e.log.Step("growing policies: %d; %d looks for a change that concerns none, %d for one that concerns all, within %s (work: %s); %s with %d looks if all have something else to say",
+		s.Growing, s.Idle, s.Looked, s.Took, s.Worked, s.Told, between.looks)
+	return s, err
+}
+
+// sweep writes a ServiceCIDR in the supernet of all policies, waits until each was looked at and
+// written, and takes it away again. It returns the time of the looks, and what there was of them.
+func (e *environment) sweep(ctx context.Context, policies int, cidr string) (took time.Duration, done looks, err error) {
+	m := e.replicas[0]
+	before, err := growth(ctx, m)
+	if err != nil {
+		return 0, done, err
+	}
+	began, common := time.Now(), e.world.serviceCIDR('g', 0, "in-the-supernet", cidr)
+	if err := e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return common }); err != nil {
+		return 0, done, err
+	}
 	err = e.until(ctx, "looks at all growing policies", func(ctx context.Context) (bool, error) {
-		after, err = growth(ctx, m)
-		return after.looks-between.looks >= s.Growing && after.queued == 0, err
+		after, err := growth(ctx, m)
+		done = looks{looks: after.looks - before.looks, took: after.took - before.took}
+		return done.looks >= policies && after.queued == 0, err
 	})
-	s.Took, s.Looked, s.Worked = time.Since(began), after.looks-between.looks, after.took-between.took
-	e.log.Step("growing policies: %d; %d looks for a change that concerns none, %d for one that concerns all, within %s (work: %s)", s.Growing, s.Idle, s.Looked, s.Took, s.Worked)
+	took = time.Since(began)
 	if err := errors.Join(err, e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return seed.Object{Key: common.Key} })); err != nil {
-		return s, err
+		return took, done, err
 	}
 	_, err = e.waitQuiet(ctx, m)
-	return s, err
+	return took, done, err
 }
 
 // looks are those of the controller growth until now.

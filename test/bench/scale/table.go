@@ -59,6 +59,7 @@ func (r Result) lives() report.Table {
 	row("after a change that concerns all", func(s Stage) string { return stats.Count(s.Sweep.Looked) })
 	row("from that change to the last look, s", seconds(func(s Stage) time.Duration { return s.Sweep.Took }))
 	row("the looks alone, ms", func(s Stage) string { return stats.Number(s.Sweep.Worked.Seconds() * 1e3) })
+	row("the same if all have something else to say, s", seconds(func(s Stage) time.Duration { return s.Sweep.Told }))
 	return table
 }
 
