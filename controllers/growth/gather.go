@@ -41,8 +41,8 @@ func (r *Reconciler) gather(ctx context.Context, reader client.Reader, o *v1alph
 	return in, nil
 }
 
-// concern reports whether a ServiceCIDR has a part in what a policy decides. Few of a thousand have,
-// and each policy with growth looks at all of them once a minute.
+// concern reports whether a ServiceCIDR has a part in what a policy decides. Few of a thousand
+// have, and each policy with growth looks at all of them once a minute.
 func (in inputs) concern(c *networkingv1.ServiceCIDR, o *v1alpha1.ServiceCIDRPolicy) bool {
 	return c.Annotations[v1alpha1.AnnotationCreatedFor] == o.Name || selects(o.Spec.ServiceCIDRSelector.MatchLabels, c.Labels) ||
 		slices.ContainsFunc(c.Spec.CIDRs, func(text string) bool {

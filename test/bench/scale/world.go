@@ -77,11 +77,12 @@ func (w *world) serviceAt(i int, touch string) seed.Object {
 }
 
 // ipAddressAt is an IPAddress of the n/2-th Service: the IPv4 one if n is even. The operator has
-// labelled it: it labels 50 a second, which would go on for more than an hour.
+// labelled it: it labels 50 a second, which would go on for more than an hour. It has just come,
+// for API servers delete one of more than a minute that has no Service yet, and make it anew.
 func (w *world) ipAddressAt(n int) seed.Object {
 	i, family := n/2, n%2
 	o := w.addresses[family].DeepCopy()
-	o.Name, o.UID, o.CreationTimestamp = addressesOf(i)[family], uid('a', n), w.began
+	o.Name, o.UID, o.CreationTimestamp = addressesOf(i)[family], uid('a', n), metav1.Now()
 	metav1.SetMetaDataLabel(&o.ObjectMeta, v1alpha1.LabelBand, allocator.Dynamic.String())
 	o.Spec.ParentRef.Namespace, o.Spec.ParentRef.Name = w.namespaceOf(i), fmt.Sprintf("service-%06d", i)
 	return seed.Object{Key: "/registry/ipaddresses/" + o.Name, Kind: networkingv1.SchemeGroupVersion.WithKind("IPAddress"), Value: o}
