@@ -15,6 +15,9 @@ import (
 var (
 	digest   = regexp.MustCompile(`^[^@\s]+@sha256:[0-9a-f]{64}$`)
 	workflow = regexp.MustCompile(`(?m)^\s*(?:- )?(?:image|container): +['"]?([^'"\s]+)`)
+	// Steps of a workflow that run an action, with the commit of which it is.
+	step   = regexp.MustCompile(`(?m)^\s*(?:- )?uses: +['"]?([^'"\s]+)`)
+	action = regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40}$`)
 )
 
 // unpinned are the images that lines of a Dockerfile name without a digest: what they are based on,
@@ -62,12 +65,17 @@ func unpinnedIn(name, text string) (found []string) {
 				found = append(found, match[1])
 			}
 		}
+		for _, match := range step.FindAllStringSubmatch(text, -1) {
+			if !strings.HasPrefix(match[1], "./") && !action.MatchString(match[1]) {
+				found = append(found, match[1])
+			}
+		}
 	}
 	return found
 }
 
-// What a tag leads to may change: images of others are named by their digests.
-func TestImagesOfOthersArePinned(t *testing.T) {
+// What a tag leads to may change: images and actions of others are named by digests and commits.
+func TestImagesAndActionsOfOthersArePinned(t *testing.T) {
 	pinned := 0
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -82,7 +90,7 @@ func TestImagesOfOthersArePinned(t *testing.T) {
 		}
 		text, err := os.ReadFile(path)
 		for _, image := range unpinnedIn(name, string(text)) {
-			t.Errorf("%s: %s has no digest: write NAME:TAG@sha256:...", name, image)
+			t.Errorf("%s: %s has no digest: write NAME:TAG@sha256:..., and an action as NAME@COMMIT", name, image)
 		}
 		pinned += strings.Count(string(text), "@sha256:")
 		return err
@@ -105,6 +113,9 @@ func TestUnpinnedImagesAreFound(t *testing.T) {
 		{"a workflow", ".github/workflows/ci.yml", "    container:\n      image: debian:12\n", `["debian:12"]`},
 		{"a workflow in short", ".github/workflows/ci.yml", "    container: 'debian:12'\n", `["debian:12"]`},
 		{"a workflow with a digest", ".github/workflows/ci.yml", "      image: debian:12" + of + "\n", "[]"},
+		{"an action by its tag", ".github/workflows/ci.yml", "      - uses: actions/checkout@v6.0.2\n", `["actions/checkout@v6.0.2"]`},
+		{"an action by its commit", ".github/workflows/ci.yml", "      - uses: a/b/c@" + strings.Repeat("0a", 20) + " # v1\n", "[]"},
+		{"an action of the checkout", ".github/workflows/ci.yml", "      - uses: ./.github/actions/x\n", "[]"},
 	} {
 		if got := fmt.Sprintf("%q", unpinnedIn(tc.file, tc.text)); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
