@@ -115,8 +115,9 @@ func Packages(ctx context.Context, names ...string) (string, error) {
 	})
 }
 
-// previous is what tests update from: a commit of main, to move on with each release (none yet).
-const previous = "f6241a4d7c9d4fd39982de81694cedb68af87bd5"
+// previous is the commit of the last release, and before the first one a commit of main: tests
+// update from it. The commit after a release sets it; it is no tag, because a clone may have none.
+const previous = "a6eeba1afd474dae1be496915ebba1ec505eb45a"
 
 // PreviousVersion returns a cached folder of the last version's files, from the git history.
 func PreviousVersion(ctx context.Context) (string, error) {
