@@ -43,7 +43,7 @@ unset MINISIGN_KEY MINISIGN_KEY_FILE MINISIGN_PASSWORD
 signer=$(hack/tools/build.sh sign)/sign
 sign() { MINISIGN_KEY=$key MINISIGN_KEY_FILE=$key_file MINISIGN_PASSWORD=$password "$signer" "$public" "$@"; }
 if [ "${UNSIGNED:-}" != yes ] && ! sign; then
-	echo "release.sh: a release is signed; UNSIGNED=yes makes one to look at, which is not to be published" >&2
+	echo "release.sh: a release is signed (CONTRIBUTING.md says how the key is made); UNSIGNED=yes makes one to look at, which is not to be published" >&2
 	exit 1
 fi
 
