@@ -28,6 +28,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/drift"
 	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 	"github.com/clusterip-operator/clusterip-operator/internal/leader"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/internal/nodeports"
 	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
@@ -156,35 +157,31 @@ func (o Options) index(ctx context.Context, c cache.Cache, bitmap bool) (*addres
 	return index, nil
 }
 
-type loop interface {
+type controller interface {
 	SetupWithManager(mgr manager.Manager) error
 }
 
-func (o Options) loops(mgr manager.Manager, index *addressindex.Index, policies *steering.Cache, gauges *metrics.Addresses, board *refusal.Board, bitmap bool) []loop {
+// cluster is what the loop of a name has of the cluster.
+func cluster(mgr manager.Manager, index *addressindex.Index, name string) loop.Cluster {
+	return loop.Cluster{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Events: mgr.GetEventRecorder("clusterip-operator-" + name), Clock: clock.RealClock{}}
+}
+
+func (o Options) loops(mgr manager.Manager, index *addressindex.Index, policies *steering.Cache, gauges *metrics.Addresses, board *refusal.Board, bitmap bool) []controller {
 	api, clk := o.GroupVersion.String(), clock.RealClock{}
-	addresses := &ipaddress.Reconciler{
-		Client: writer(mgr, refusal.Options{What: "repair", Board: board}), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
-		Events: mgr.GetEventRecorder("clusterip-operator-ipaddress"), Bitmap: bitmap,
-	}
-	services := &service.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
-		Events: mgr.GetEventRecorder("clusterip-operator-service"),
-	}
+	addresses := &ipaddress.Reconciler{Cluster: cluster(mgr, index, "ipaddress"), Bitmap: bitmap}
+	addresses.Client = writer(mgr, refusal.Options{What: "repair", Board: board})
+	services := &service.Reconciler{Cluster: cluster(mgr, index, "service")}
 	gauges.Drift = []func() map[drift.Type]int{addresses.Tracker.Count, services.Tracker.Count}
 
 	migrated := &condition.Reconciler{Client: mgr.GetClient(), Index: index, Clock: clk, APIVersion: api, Bitmap: bitmap}
-	loops := []loop{addresses, services, migrated, &servicecidr.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Clock: clk,
-		Events: mgr.GetEventRecorder("clusterip-operator-servicecidr"), APIVersion: api, Bitmap: bitmap,
-		Unsteered: !o.Webhook.Enabled(), Refusals: board, Policies: policies,
+	loops := []controller{addresses, services, migrated, &servicecidr.Reconciler{
+		Cluster: cluster(mgr, index, "servicecidr"), APIVersion: api, Bitmap: bitmap, Unsteered: !o.Webhook.Enabled(), Refusals: board, Policies: policies,
 		Limits:   servicecidr.Limits{FreePercent: o.NearlyFullPercent, Within: o.NearlyFullWithin},
 		Networks: o.networks(),
 	}}
-	loops = append(loops, &servicecidr.DefaultReconciler{
-		Client: mgr.GetClient(), Index: index, Clock: clk, Ranges: o.ServiceClusterIPRange,
-		Events: mgr.GetEventRecorder("clusterip-operator-default-servicecidr"), APIVersion: api, Bitmap: bitmap,
-	})
-	loops = append(loops, &history.Recorder{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, Namespace: o.Namespace, Owners: o.HistoryOwners})
+	loops = append(loops,
+		&servicecidr.DefaultReconciler{Cluster: cluster(mgr, index, "default-servicecidr"), Ranges: o.ServiceClusterIPRange, APIVersion: api, Bitmap: bitmap},
+		&history.Recorder{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, Namespace: o.Namespace, Owners: o.HistoryOwners})
 	if o.BandLabels {
 		loops = append(loops, &ipaddress.BandLabeler{
 			Client: writer(mgr, refusal.Options{

@@ -28,7 +28,7 @@ import (
 const sweepInterval = 500 * time.Millisecond
 
 // steer sets up what policies need on every replica, and returns the loops that the leader runs.
-func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressindex.Index, policies *steering.Cache, board *refusal.Board) ([]loop, error) {
+func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressindex.Index, policies *steering.Cache, board *refusal.Board) ([]controller, error) {
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
@@ -44,24 +44,14 @@ func (o Options) steer(ctx context.Context, mgr manager.Manager, index *addressi
 			return nil, fmt.Errorf("serving webhooks: %w", err)
 		}
 	}
-	clk := clock.RealClock{}
-	return []loop{
-		&reservation.Reconciler{Client: writer(mgr, refusal.Options{What: "reservations and cool-downs", Board: board}), Index: index, Policies: policies, Clock: clk, APIVersion: o.GroupVersion.String()},
-		&policy.Reconciler{
-			Client: mgr.GetClient(), Index: index, Policies: policies, Clock: clk, Events: mgr.GetEventRecorder("clusterip-operator-policy"),
-		},
-		&additional.Reconciler{
-			Client: writer(mgr, refusal.Options{What: "additional addresses", Board: board}), Live: mgr.GetAPIReader(), Index: index, Policies: policies, Clock: clk,
-			Events: mgr.GetEventRecorder("clusterip-operator-additional"),
-		},
-		&enforcement.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index, Clock: clk, Namespace: o.Namespace,
-			Events: mgr.GetEventRecorder("clusterip-operator-enforcement"),
-		},
-		&growth.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index, Clock: clk, Networks: o.networks(),
-			Events: mgr.GetEventRecorder("clusterip-operator-growth"), Unsteered: !o.Webhook.Enabled(),
-		},
+	addresses := &additional.Reconciler{Cluster: cluster(mgr, index, "additional"), Policies: policies}
+	addresses.Client = writer(mgr, refusal.Options{What: "additional addresses", Board: board})
+	return []controller{
+		&reservation.Reconciler{Client: writer(mgr, refusal.Options{What: "reservations and cool-downs", Board: board}), Index: index, Policies: policies, Clock: clock.RealClock{}, APIVersion: o.GroupVersion.String()},
+		&policy.Reconciler{Cluster: cluster(mgr, index, "policy"), Policies: policies},
+		addresses,
+		&enforcement.Reconciler{Cluster: cluster(mgr, index, "enforcement"), Policies: policies, Namespace: o.Namespace},
+		&growth.Reconciler{Cluster: cluster(mgr, index, "growth"), Policies: policies, Networks: o.networks(), Unsteered: !o.Webhook.Enabled()},
 	}, nil
 }
 

@@ -13,9 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +27,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
@@ -57,14 +56,8 @@ const (
 
 // Reconciler gives and takes additional addresses, by Service. All exported fields are required.
 type Reconciler struct {
-	// Client reads Services, ServiceCIDRs and Namespaces from the cache, and writes.
-	Client client.Client
-	// Live reads from the API server itself.
-	Live     client.Reader
-	Index    *addressindex.Index
+	loop.Cluster
 	Policies *steering.Cache
-	Events   events.EventRecorder
-	Clock    clock.PassiveClock
 
 	// What a process remembers, and may forget. The queue lets one worker at a time work on a Service.
 

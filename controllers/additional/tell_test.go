@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
@@ -25,7 +26,7 @@ type teller struct {
 
 func newTeller() teller {
 	recorder := events.NewFakeRecorder(10_000)
-	return teller{&Reconciler{Events: recorder, Policies: steering.NewCache(), limits: lru.New(namespaces)}, recorder}
+	return teller{&Reconciler{Cluster: loop.Cluster{Events: recorder}, Policies: steering.NewCache(), limits: lru.New(namespaces)}, recorder}
 }
 
 // lacks has a Service lack addresses for so many seconds now, for these reasons, and returns what

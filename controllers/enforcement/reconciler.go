@@ -12,9 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -37,15 +35,8 @@ type Request struct {
 // Reconciler gives the API server what it needs to enforce policies, and tells which Services have
 // addresses that are kept for other Services. All exported fields are required.
 type Reconciler struct {
-	// Client reads from the cache and writes.
-	Client client.Client
-	// Live reads from the API server itself.
-	Live     client.Reader
+	loop.Cluster
 	Policies *steering.Cache
-	// Index says which addresses Services have.
-	Index  *addressindex.Index
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
 	// Namespace is that of the operator, where the ConfigMap is.
 	Namespace string
 

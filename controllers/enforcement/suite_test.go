@@ -30,6 +30,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/enforcement"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
@@ -137,8 +138,9 @@ func start(ctx context.Context) (stop func()) {
 	Expect(policies.Watch(ctx, mgr.GetCache())).To(Succeed())
 	Expect(mgr.Add(policies)).To(Succeed())
 	Expect((&enforcement.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: policies, Index: index,
-		Events: mgr.GetEventRecorder("clusterip-operator-enforcement"), Clock: clock.RealClock{}, Namespace: home,
+		Cluster: loop.Cluster{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Index: index, Events: mgr.GetEventRecorder("clusterip-operator-enforcement"), Clock: clock.RealClock{},
+		}, Policies: policies, Namespace: home,
 	}).SetupWithManager(mgr)).To(Succeed())
 	running, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -30,16 +28,10 @@ const (
 
 // Reconciler creates ServiceCIDRs, policy by policy. All exported fields but Networks are required.
 type Reconciler struct {
-	// Client reads from the cache and writes.
-	Client client.Client
-	// Live reads from the API server itself.
-	Live     client.Reader
-	Index    *addressindex.Index
+	loop.Cluster
 	Policies *steering.Cache
 	// Networks are declared by the operator's configuration as used by something else.
 	Networks []addressindex.Network
-	Events   events.EventRecorder
-	Clock    clock.PassiveClock
 	// Unsteered: no webhook draws, and the API server allocates no address that cools down.
 	Unsteered bool
 }

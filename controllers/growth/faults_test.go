@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 )
 
 // A cache that lags behind cannot be had on demand. Everything else is tested on an API server.
@@ -32,7 +33,7 @@ func TestPublishBelievesTheAPIServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			writes, recorder := 0, events.NewFakeRecorder(9)
-			r := &Reconciler{Events: recorder, Clock: clocktesting.NewFakePassiveClock(now)}
+			r := &Reconciler{Cluster: loop.Cluster{Events: recorder, Clock: clocktesting.NewFakePassiveClock(now)}}
 			r.Client = interceptor.NewClient(nil, interceptor.Funcs{
 				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 					live := blue("it", 0, false)

@@ -17,6 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
@@ -54,7 +55,7 @@ func TestEnterCountsNothingThatIsWithheld(t *testing.T) {
 				Policies: []*v1alpha1.ServiceCIDRPolicy{it, other}, ServiceCIDRs: []addressindex.ServiceCIDR{addressindex.NewServiceCIDR(cidr)},
 			})
 			var in inputs
-			(&Reconciler{Index: addressindex.New(), Clock: clocktesting.NewFakePassiveClock(now)}).enter(&in, cidr, it, s)
+			newReconciler().enter(&in, cidr, it, s)
 			for i, c := range in.created {
 				if c.withheld != tc.withheld || c.lost {
 					t.Errorf("created: %+v", c)
@@ -92,11 +93,15 @@ func annotated(cidr *networkingv1.ServiceCIDR, usage v1alpha1.ServiceCIDRUsage) 
 	return cidr
 }
 
+func newReconciler() *Reconciler {
+	return &Reconciler{Cluster: loop.Cluster{Index: addressindex.New(), Clock: clocktesting.NewFakePassiveClock(now)}}
+}
+
 // entered is what a ServiceCIDR means to policy "it", compiled with other policies and ranges.
 func entered(cidr *networkingv1.ServiceCIDR, compiled steering.Inputs) inputs {
 	o := blue("it", 0, false)
 	compiled.Policies = append(compiled.Policies, o)
-	r := &Reconciler{Index: addressindex.New(), Clock: clocktesting.NewFakePassiveClock(now)}
+	r := newReconciler()
 	in := inputs{supernets: []supernet{{netip.MustParsePrefix("10.128.0.0/16"), 24}, {netip.MustParsePrefix("fd00:10:128::/96"), 112}}}
 	r.enter(&in, cidr, o, steering.Compile(compiled))
 	return in
@@ -203,7 +208,7 @@ func BenchmarkEnter(b *testing.B) {
 		}
 		cidrs, compiled.ServiceCIDRs = append(cidrs, c), append(compiled.ServiceCIDRs, addressindex.NewServiceCIDR(c))
 	}
-	r, s := &Reconciler{Index: addressindex.New(), Clock: clocktesting.NewFakePassiveClock(now)}, steering.Compile(compiled)
+	r, s := newReconciler(), steering.Compile(compiled)
 	for b.Loop() {
 		in := inputs{supernets: []supernet{{netip.MustParsePrefix("10.0.0.0/18"), 24}}}
 		for _, c := range cidrs {

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 )
 
 // Each event is a request, which takes the API server's time from repairs still to be made.
@@ -16,7 +18,7 @@ func TestEventsOfAMassRepairArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const repairs = 4 * eventsASecond
 		recorder := events.NewFakeRecorder(repairs)
-		r := &Reconciler{Events: recorder, eventPace: rate.NewLimiter(eventsASecond, eventsASecond)}
+		r := &Reconciler{Cluster: loop.Cluster{Events: recorder}, eventPace: rate.NewLimiter(eventsASecond, eventsASecond)}
 		address := netip.MustParseAddr("fd00::")
 		for range repairs {
 			address = address.Next()

@@ -12,8 +12,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -37,13 +35,7 @@ const eventsASecond = 50
 
 // Reconciler audits and repairs addresses one by one. All exported fields but Tracker are required.
 type Reconciler struct {
-	// Client reads from the cache and writes.
-	Client client.Client
-	// Live reads from the API server itself.
-	Live   client.Reader
-	Index  *addressindex.Index
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	loop.Cluster
 	// Tracker remembers unconfirmed drift; its zero value is ready.
 	Tracker drift.Tracker[netip.Addr]
 	// Bitmap: the API server allocates from the bitmap, so IPAddresses are ours to write.

@@ -10,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -43,12 +41,8 @@ const (
 
 // Reconciler writes the status of one ServiceCIDRPolicy at a time. All its fields are required.
 type Reconciler struct {
-	// Client reads from the cache and writes.
-	Client   client.Client
-	Index    *addressindex.Index
+	loop.Cluster
 	Policies *steering.Cache
-	Events   events.EventRecorder
-	Clock    clock.PassiveClock
 
 	turns sync.Map // name of a policy -> *turn
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
@@ -37,7 +38,7 @@ func newFixture(fails error) *fixture {
 		ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Generation: 1}, Spec: v1alpha1.ServiceCIDRPolicySpec{ServiceCIDRs: []string{"nowhere"}},
 		Status: v1alpha1.ServiceCIDRPolicyStatus{Refusals: []v1alpha1.PolicyRefusal{{Service: "ns/x"}}},
 	}}
-	f.Reconciler = &Reconciler{Index: addressindex.NewWithClock(f.clock), Events: f.events, Clock: f.clock}
+	f.Reconciler = &Reconciler{Cluster: loop.Cluster{Index: addressindex.NewWithClock(f.clock), Events: f.events, Clock: f.clock}}
 	f.compile(f.policy.DeepCopy())
 	f.Client = interceptor.NewClient(nil, interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {

@@ -11,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -22,19 +20,14 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/drift"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
 // Reconciler audits the cluster IPs of one Service at a time. All fields but Tracker are required.
 type Reconciler struct {
-	// Client reads from the cache.
-	Client client.Client
-	// Live reads from the API server itself.
-	Live   client.Reader
-	Index  *addressindex.Index
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	loop.Cluster
 	// Tracker remembers unconfirmed complaints; its zero value is ready.
 	Tracker drift.Tracker[types.NamespacedName]
 

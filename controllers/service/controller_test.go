@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 )
 
 // apiServer has Services and ServiceCIDRs for a Reconciler with an empty index, as after an outage.
@@ -67,7 +68,7 @@ func newAuditor() *auditor {
 	a := &auditor{api: &apiServer{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), events: events.NewFakeRecorder(100)}
 	index := addressindex.New()
 	index.Declare([]allocator.Range{})
-	a.Reconciler = &Reconciler{Client: a.api, Live: a.api.live(), Index: index, Events: a.events, Clock: a.clock}
+	a.Reconciler = &Reconciler{Cluster: loop.Cluster{Client: a.api, Live: a.api.live(), Index: index, Events: a.events, Clock: a.clock}}
 	return a
 }
 

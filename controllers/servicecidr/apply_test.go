@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
 )
 
@@ -42,7 +43,7 @@ func TestConditionsFollowTheFinalizers(t *testing.T) {
 		},
 	})
 	clock := clocktesting.NewFakePassiveClock(now)
-	r := &Reconciler{Client: c, Index: addressindex.NewWithClock(clock), Clock: clock, APIVersion: "networking.k8s.io/v1", Refusals: &refusal.Board{}}
+	r := &Reconciler{Cluster: loop.Cluster{Client: c, Index: addressindex.NewWithClock(clock), Clock: clock}, APIVersion: "networking.k8s.io/v1", Refusals: &refusal.Board{}}
 	if result, err := r.Reconcile(t.Context(), "new"); err != nil || result.RequeueAfter != step {
 		t.Fatalf("again in %v, error %v; want %v, none", result.RequeueAfter, err, step)
 	}

@@ -11,9 +11,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -35,13 +33,7 @@ const debounce = time.Second
 
 // Reconciler keeps one ServiceCIDR at a time. All exported fields but Networks are required.
 type Reconciler struct {
-	// Client reads from the cache and writes.
-	Client client.Client
-	// Live reads from the API server itself.
-	Live   client.Reader
-	Index  *addressindex.Index
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	loop.Cluster
 	Limits Limits
 	// Networks are declared by the operator's configuration as used by something else.
 	Networks []addressindex.Network

@@ -16,9 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -40,10 +38,7 @@ const defaultResync = 10 * time.Second
 // disagree: the API server says so once, in an event that expires. All fields but Ranges are
 // required.
 type DefaultReconciler struct {
-	Client client.Client
-	Index  *addressindex.Index
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	loop.Cluster
 	// Ranges is the API server's --service-cluster-ip-range. Without it nothing is compared, and what
 	// an earlier start with it has said is taken back.
 	Ranges     []netip.Prefix

@@ -5,15 +5,30 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/refusal"
 )
+
+// Cluster is what loops have of a cluster, and of the addresses in it.
+type Cluster struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server itself.
+	Live   client.Reader
+	Index  *addressindex.Index
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+}
 
 // Options of a control loop.
 type Options struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/controllers/ipaddress"
 	"github.com/clusterip-operator/clusterip-operator/controllers/service"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/loop"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 )
 
@@ -165,5 +166,5 @@ func (v *View) Repair(ctx context.Context, f ipaddress.Finding, dryRun bool) (no
 }
 
 func (v *View) repairer() *ipaddress.Reconciler {
-	return &ipaddress.Reconciler{Client: v.live, Live: v.live, Index: v.index, Clock: clock.RealClock{}, Bitmap: v.bitmap}
+	return &ipaddress.Reconciler{Cluster: loop.Cluster{Client: v.live, Live: v.live, Index: v.index, Clock: clock.RealClock{}}, Bitmap: v.bitmap}
 }
