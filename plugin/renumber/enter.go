@@ -16,7 +16,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
-	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -130,7 +129,7 @@ func (m Mover) sweep(ctx context.Context, i Item, all []netip.Addr, remove bool)
 		case !ofService(ip, i.Key()):
 			others = true
 		case remove:
-			if err := objects.IgnoreGone(m.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID})); err != nil {
+			if err := m.delete(ctx, ip); err != nil {
 				return others, fmt.Errorf("deleting IPAddress %s, which an API server has left behind: %w", ip.Name, err)
 			}
 		}

@@ -22,7 +22,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
-	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -122,10 +121,7 @@ func (h handover) stranded(ip *networkingv1.IPAddress, second *corev1.Service) b
 
 // recorded reads the record of an address: what there is, and nil if there is none.
 func (m Mover) recorded(ctx context.Context, i Item, a netip.Addr) (h handover, found *admissionregistrationv1.ValidatingAdmissionPolicy, err error) {
-	err = batch.Retry(ctx, func() error {
-		found, err = objects.Get(ctx, m.Client, types.NamespacedName{Name: recordName(a)}, &admissionregistrationv1.ValidatingAdmissionPolicy{})
-		return err
-	})
+	found, err = get(ctx, m, types.NamespacedName{Name: recordName(a)}, &admissionregistrationv1.ValidatingAdmissionPolicy{})
 	h = handover{Address: a, First: i.Key(), Second: secondName(i, a)}
 	if err != nil || found == nil {
 		return h, nil, err
@@ -303,7 +299,7 @@ func addressOf(record *admissionregistrationv1.ValidatingAdmissionPolicy) (netip
 func (m Mover) abandoned(ctx context.Context, record *admissionregistrationv1.ValidatingAdmissionPolicy, a netip.Addr) (bool, error) {
 	for _, text := range []string{record.Annotations[recordFirst], record.Annotations[recordSecond]} {
 		namespace, name, _ := strings.Cut(text, "/")
-		s, err := objects.Get(ctx, m.Client, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.Service{})
+		s, err := get(ctx, m, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.Service{})
 		if err != nil || s != nil && slices.Contains(addresses(s), a) {
 			return false, err
 		}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
-	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -54,7 +53,7 @@ func (m Mover) unhold(ctx context.Context, i Item, a netip.Addr) error {
 		switch err := m.patch(ctx, ip, unheld(ip)); {
 		case errors.Is(err, batch.ErrMoved):
 		case err == nil && upstream.ManagedByOperator(ip) && ip.DeletionTimestamp.IsZero():
-			return objects.IgnoreGone(m.Client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID}))
+			return m.delete(ctx, ip)
 		default:
 			return err
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
-	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -254,7 +253,7 @@ func (m Mover) giveBack(ctx context.Context, i Item, a netip.Addr, ip *networkin
 // owner likes, and at its end the API server deletes the IPAddress, even of another Service.
 func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
 	for range tries {
-		s, err := objects.Get(ctx, m.Client, nameOf(second), &corev1.Service{})
+		s, err := get(ctx, m, nameOf(second), &corev1.Service{})
 		if err != nil || s == nil || s.UID != second.UID {
 			return err
 		}
