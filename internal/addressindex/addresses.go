@@ -87,11 +87,13 @@ func (ix *Index) ipAddressChanged(before, now *networkingv1.IPAddress, initial b
 		ix.dropObject(before.Name)
 		return
 	}
-	if before == nil || before.ResourceVersion != now.ResourceVersion {
+	// After a gap in the watch, one that went and one that came since are told as one change; if etcd
+	// was restored, maybe with one version.
+	other := before == nil || before.UID != now.UID
+	if other || before.ResourceVersion != now.ResourceVersion {
 		ix.putObject(now)
 	}
-	// After a gap in the watch, one that went and one that came since are told as one change.
-	if !initial && (before == nil || before.UID != now.UID) {
+	if other && !initial {
 		ix.countAllocation(now)
 	}
 }

@@ -219,6 +219,21 @@ func TestAllocationsAreCountedAfterTheFirstListing(t *testing.T) {
 	}
 }
 
+// After a restore of etcd an IPAddress may have the version of another one that had its name.
+func TestAnotherIPAddressOfOneVersionIsIndexed(t *testing.T) {
+	for _, ip := range both {
+		b := newIndex()
+		one := object(ip, v1alpha1.ManagedByAPIServer)
+		another := ownedIP(ip, v1alpha1.PurposeReservation, "another")
+		another.ResourceVersion = one.ResourceVersion
+		b.objects.OnAdd(one, true)
+		b.objects.OnUpdate(one, another)
+		if got := b.State(addr(ip)); got != allocator.Reserved {
+			t.Errorf("%s is %s, not reserved", ip, got)
+		}
+	}
+}
+
 // On an API server with the bitmap the flag is the truth, whatever the object says.
 func TestDeclaredRangesHold(t *testing.T) {
 	b := newIndex()

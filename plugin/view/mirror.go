@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -68,7 +69,9 @@ type registration struct {
 // HasSynced implements toolscache.ResourceEventHandlerRegistration.
 func (r registration) HasSynced() bool { return r.synced() }
 
-// put keeps an object, as pass has shown it, and tells the handler if it is new or has changed.
+// put keeps an object, as pass has shown it, and tells the handler if it is new or has changed: one
+// that was deleted and created anew between two listings has changed, too. After a restore of etcd
+// its resourceVersion may be that of the one before.
 func (m *mirror[T, P]) put(o P, pass int) error {
 	trimmed, err := m.trim(o)
 	if err != nil {
@@ -88,8 +91,11 @@ func (m *mirror[T, P]) put(o P, pass int) error {
 		m.handler.OnAdd(o, !m.synced.Load())
 		return nil
 	}
+	if bytes.Equal(before.data, data) {
+		return nil
+	}
 	was, err := m.decode(before.data)
-	if err == nil && was.GetResourceVersion() != o.GetResourceVersion() {
+	if err == nil {
 		m.handler.OnUpdate(was, o)
 	}
 	return err

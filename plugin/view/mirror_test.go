@@ -79,6 +79,24 @@ func TestMirrorTellsOfListings(t *testing.T) {
 	}
 }
 
+// An object that was deleted and created anew between two listings is told as changed, also where
+// etcd was restored between them, and the new one has the resourceVersion of the old one.
+func TestMirrorTellsOfAnotherObject(t *testing.T) {
+	for _, version := range []string{"1", "2"} {
+		m := newStore(nil).services
+		told := heard(m)
+		must(t, m.put(serviceAt("a", "1", "10.96.0.1", "fd00::1"), 1))
+		another := serviceAt("a", version, "10.96.0.2", "fd00::2")
+		another.UID = "another"
+		must(t, m.put(another, 2))
+		must(t, m.complete(2))
+		want := []string{"+ a at 1, first listing: true", "a at 1 -> a at " + version}
+		if diff := cmp.Diff(want, *told); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 // What is read is what the operator's cache has.
 func TestStoreReadsWhatItWasGiven(t *testing.T) {
 	s := newStore(nil)
