@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"os"
 	"slices"
+	"strconv"
 	"time"
 	"unique"
 
@@ -60,11 +62,16 @@ func transform[T any](keep func(T) any) func(any) (any, error) {
 	}
 }
 
+// comparing says that client-go compares what is in its caches with copies of before, and ends the
+// process if they differ, as compact objects do from their copies. Then none are made: this is an
+// aid for debugging, with which a cache takes more memory anyway.
+var comparing, _ = strconv.ParseBool(os.Getenv("KUBE_CACHE_MUTATION_DETECTOR"))
+
 // keepService returns a compact Service, or a trimmed one if there is more to it. Of either the
 // readers of the cache return a copy: that of a compact one is the full object.
 func keepService(s *corev1.Service) any {
 	trimmed := trimService(s)
-	if c := compact.OfService(trimmed); c != nil {
+	if c := compact.OfService(trimmed); c != nil && !comparing {
 		return c
 	}
 	return trimmed
@@ -73,7 +80,7 @@ func keepService(s *corev1.Service) any {
 // keepIPAddress is keepService for IPAddresses.
 func keepIPAddress(ip *networkingv1.IPAddress) any {
 	trimmed := trimIPAddress(ip)
-	if c := compact.OfIPAddress(trimmed); c != nil {
+	if c := compact.OfIPAddress(trimmed); c != nil && !comparing {
 		return c
 	}
 	return trimmed
@@ -86,7 +93,9 @@ func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// once returns the text, of which all objects that have it share the bytes.
+// once returns the text, of which objects share the bytes: all of them while a unique.Handle of it
+// is held, as compact objects hold those of their namespaces; otherwise those that come between two
+// garbage collections.
 func once(text string) string { return unique.Make(text).Value() }
 
 // trimService keeps of a Service what has a bound, whatever its author writes: no labels, and only

@@ -3,8 +3,7 @@ package kube
 import (
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
+	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/compact"
+	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/alone"
 )
 
 // fat is the metadata of an object as the API server sends it.
@@ -148,6 +149,21 @@ func TestTransformsLetOthersPass(t *testing.T) {
 	}
 }
 
+// A compact object is not what its copy is, so that client-go must not be given any to compare.
+func TestTheMutationDetectorFindsNothing(t *testing.T) {
+	if !alone.Runs(t, "KUBE_CACHE_MUTATION_DETECTOR=true") {
+		return
+	}
+	d := toolscache.NewCacheMutationDetector("cache")
+	for _, uid := range []types.UID{"u", "0123abcd-4567-89ef-0123-456789abcdef"} {
+		meta := metav1.ObjectMeta{Name: "n", Namespace: "ns", UID: uid, ResourceVersion: "1", CreationTimestamp: metav1.Unix(1000, 0)}
+		d.AddObject(keepService(&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIPs: []string{"10.0.0.1", "fd00::1"}}}))
+		meta.Namespace, meta.Labels = "", upstream.Labels(netip.MustParseAddr("fd00::1"))
+		d.AddObject(keepIPAddress(&networkingv1.IPAddress{ObjectMeta: meta, Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: "n"}}}))
+	}
+	d.(interface{ CompareObjects() }).CompareObjects()
+}
+
 // worst is the Service that costs the most of all that an API server takes: names as long as they
 // may be, as much of each annotation of ours as can be read, or all that cannot, and whatever else
 // there is room for in 1.5 MiB.
@@ -175,15 +191,7 @@ func worst(n int, from, former string) *corev1.Service {
 // than 2 KiB here. The heap is measured in a process of its own: in this one the operator of the
 // specs may have run before, and leaves garbage.
 func TestAServiceCostsNoMoreThan2KiB(t *testing.T) {
-	const alone = "CLUSTERIP_MEASURE_ALONE"
-	if os.Getenv(alone) == "" {
-		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		again.Env = append(os.Environ(), alone+"=yes")
-		out, err := again.CombinedOutput()
-		t.Logf("%s", out)
-		if err != nil {
-			t.Fatal(err)
-		}
+	if !alone.Runs(t) {
 		return
 	}
 	const services, limit = 300, 2 << 10
@@ -199,23 +207,16 @@ func TestAServiceCostsNoMoreThan2KiB(t *testing.T) {
 		"as much as can be read": {strings.Repeat(name63+".", 3) + name63[2:], strings.Join(former, ","), true},
 		"junk of 256 KiB":        {strings.Repeat("x,", 64<<10), strings.Repeat("x,", 64<<10), false},
 	} {
-		heap := func() uint64 {
-			var m runtime.MemStats
-			runtime.GC() // what pools hold goes with the second time
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			return m.HeapAlloc
-		}
 		kept := make([]*corev1.Service, services)
 		trimService(worst(0, tc.from, tc.former)) // what is allocated once, by the first of all
-		before := heap()
+		before := alone.Heap()
 		for i := range kept {
 			s := worst(i, tc.from, tc.former)
 			if kept[i] = trimService(s); tc.readable != (kept[i].Annotations[v1alpha1.AnnotationAdditionalFrom] == tc.from) {
 				t.Fatalf("%s: %d characters are kept of the annotation", name, len(kept[i].Annotations[v1alpha1.AnnotationAdditionalFrom]))
 			}
 		}
-		each := (heap() - before) / services
+		each := (alone.Heap() - before) / services
 		t.Logf("%s: %d bytes", name, each)
 		if each > limit {
 			t.Errorf("%s: a Service costs %d bytes, more than %d", name, each, limit)

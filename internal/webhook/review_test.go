@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/alone"
 )
 
 const reviewOfAService = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE",` +
@@ -228,7 +229,7 @@ func TestWhatManyReviewsHold(t *testing.T) {
 		hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom())
 		var wait, read sync.WaitGroup
 		read.Add(requests)
-		before := heap()
+		before := alone.Heap()
 		for range requests {
 			wait.Go(func() {
 				some := sync.OnceFunc(read.Done)
@@ -241,7 +242,7 @@ func TestWhatManyReviewsHold(t *testing.T) {
 		for range largeAtOnce {
 			<-arrived
 		}
-		held := heap() - before
+		held := alone.Heap() - before
 		go func() {
 			for range arrived { // those that wait get their turn, and say so
 			}
@@ -254,13 +255,6 @@ func TestWhatManyReviewsHold(t *testing.T) {
 			t.Errorf("%d requests hold %d KiB, want %d at most", requests, held>>10, most>>10)
 		}
 	})
-}
-
-func heap() int {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc) //nolint:gosec // a heap
 }
 
 // BenchmarkReading measures what it costs to read a review, from its bytes to the handler.

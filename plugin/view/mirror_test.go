@@ -3,8 +3,6 @@ package view
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +17,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/alone"
 )
 
 // heard notes what a mirror tells its handler.
@@ -135,22 +134,8 @@ func TestStoreReadsWhatItWasGiven(t *testing.T) {
 // and their 200,000 IPAddresses stay far below what a command may occupy. The heap is measured in
 // a process of its own.
 func TestWhatAMirrorKeeps(t *testing.T) {
-	const alone = "CLUSTERIP_MEASURE_ALONE"
-	if os.Getenv(alone) == "" {
-		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		again.Env = append(os.Environ(), alone+"=yes")
-		out, err := again.CombinedOutput()
-		if t.Logf("%s", out); err != nil {
-			t.Fatal(err)
-		}
+	if !alone.Runs(t) {
 		return
-	}
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC() // what pools hold goes with the second time
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
 	}
 	const many, limit = 20_000, 400
 	s := newStore(nil)
@@ -159,22 +144,22 @@ func TestWhatAMirrorKeeps(t *testing.T) {
 	}{s.services, s.addresses} {
 		_, _ = m.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}) // a mirror returns no error
 	}
-	before := heap()
+	before := alone.Heap()
 	for i := range many {
 		o := serviceAt(fmt.Sprintf("service-%06d", i), fmt.Sprint(1000+i), fmt.Sprintf("10.96.%d.%d", i/256, i%256), fmt.Sprintf("fd00::%x", i))
 		o.UID = types.UID(fmt.Sprintf("%036d", i))
 		o.Annotations = map[string]string{"junk": strings.Repeat("x", 4<<10), v1alpha1.AnnotationRenumbering: strings.Repeat("x", 4<<10)}
 		must(t, s.services.put(o, 1))
 	}
-	ofServices := (heap() - before) / many
-	before = heap()
+	ofServices := (alone.Heap() - before) / many
+	before = alone.Heap()
 	for i := range many {
 		o := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fd00::%x", i), UID: types.UID(fmt.Sprintf("%036d", i)), ResourceVersion: fmt.Sprint(1000 + i), CreationTimestamp: metav1.Unix(1000, 0)}}
 		o.Labels = map[string]string{networkingv1.LabelManagedBy: v1alpha1.ManagedByAPIServer, networkingv1.LabelIPAddressFamily: "IPv6", "junk": "x"}
 		o.Spec.ParentRef = &networkingv1.ParentReference{Resource: "services", Namespace: "shop", Name: fmt.Sprintf("service-%06d", i)}
 		must(t, s.addresses.put(o, 1))
 	}
-	ofAddresses := (heap() - before) / many
+	ofAddresses := (alone.Heap() - before) / many
 	t.Logf("a Service %d bytes, an IPAddress %d", ofServices, ofAddresses)
 	if ofServices > limit || ofAddresses > limit {
 		t.Errorf("a Service is %d bytes and an IPAddress %d, more than %d", ofServices, ofAddresses, limit)

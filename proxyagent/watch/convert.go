@@ -140,7 +140,8 @@ type object interface {
 	key() string
 }
 
-// word is a string of few values that is held often, as a node's name: 8 bytes, and one text.
+// word is a string of few values that is held often, as a node's name: 8 bytes, and one text. Where
+// only its Value is held, those share a text that come between two garbage collections.
 type word = unique.Handle[string]
 
 func wordOf(s string) word { return unique.Make(s) }

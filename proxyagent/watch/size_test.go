@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/alone"
 )
 
 // maxBytesPerService is what a Service with a slice of three endpoints and an IPAddress may take in
@@ -59,23 +60,14 @@ func store(tb testing.TB, informer cache.SharedIndexInformer, o any) {
 
 func TestSize(t *testing.T) {
 	const n = 10000
-	before := heap()
+	before := alone.Heap()
 	s := filled(t, n)
-	size := int(heap()-before) / n
+	size := (alone.Heap() - before) / n
 	runtime.KeepAlive(s)
 	t.Logf("%d bytes for one Service with three endpoints and its IPAddress", size)
 	if size > maxBytesPerService {
 		t.Errorf("%d bytes for one Service, at most %d", size, maxBytesPerService)
 	}
-}
-
-// heap is what is in use after all garbage is gone.
-func heap() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // eventOn lets one EndpointSlice change and takes it.
