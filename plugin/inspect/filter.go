@@ -8,9 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
-
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 	"github.com/clusterip-operator/clusterip-operator/plugin/view"
 )
@@ -82,13 +79,13 @@ func (f *filter) known(ctx context.Context, s *cli.Cluster) error {
 	if err != nil {
 		return err
 	}
-	if names := cidrNames(cidrs.Items); f.serviceCIDR != "" && !slices.Contains(names, f.serviceCIDR) {
+	if names := namesOf(cidrs.Items); f.serviceCIDR != "" && !slices.Contains(names, f.serviceCIDR) {
 		return absent("ServiceCIDR", f.serviceCIDR, names, "kubectl clusterip ranges")
 	}
-	if names := policyNames(policies.Items); f.policy != "" && !slices.Contains(names, f.policy) {
+	if names := namesOf(policies.Items); f.policy != "" && !slices.Contains(names, f.policy) {
 		return absent("ServiceCIDRPolicy", f.policy, names, "kubectl get servicecidrpolicies")
 	}
-	if names := policyNames(policies.Items); f.of.Kind == cli.KindPolicy && !slices.Contains(names, f.of.Name) {
+	if names := namesOf(policies.Items); f.of.Kind == cli.KindPolicy && !slices.Contains(names, f.of.Name) {
 		return absent("ServiceCIDRPolicy", f.of.Name, names, "kubectl get servicecidrpolicies")
 	}
 	return nil
@@ -144,16 +141,12 @@ func rangeArguments(args []string) (names []string, err error) {
 	return names, nil
 }
 
-func cidrNames(all []networkingv1.ServiceCIDR) (names []string) {
+func namesOf[T any, O interface {
+	*T
+	GetName() string
+}](all []T) (names []string) {
 	for i := range all {
-		names = append(names, all[i].Name)
-	}
-	return names
-}
-
-func policyNames(all []v1alpha1.ServiceCIDRPolicy) (names []string) {
-	for i := range all {
-		names = append(names, all[i].Name)
+		names = append(names, O(&all[i]).GetName())
 	}
 	return names
 }

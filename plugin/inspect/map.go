@@ -187,7 +187,7 @@ func RangesToDraw(what string, all []networkingv1.ServiceCIDR) (out []Part, err 
 		return out, nil
 	}
 	if notACIDR != nil {
-		return nil, absent("ServiceCIDR", what, cidrNames(all), "kubectl clusterip ranges")
+		return nil, absent("ServiceCIDR", what, namesOf(all), "kubectl clusterip ranges")
 	}
 	return nil, fmt.Errorf("%s: %w: no ServiceCIDR has all of it; `kubectl clusterip ranges` lists all", what, ErrNothing)
 }

@@ -36,7 +36,7 @@ func whyPolicy(ctx context.Context, s *cli.Cluster, name string) (out Answer, er
 		if err := s.ListNamed(ctx, all, "ServiceCIDRPolicies"); err != nil {
 			return out, err
 		}
-		return out, absent("ServiceCIDRPolicy", name, policyNames(all.Items), "kubectl get servicecidrpolicies")
+		return out, absent("ServiceCIDRPolicy", name, namesOf(all.Items), "kubectl get servicecidrpolicies")
 	case err != nil:
 		return out, fmt.Errorf("reading ServiceCIDRPolicy %s: %w", name, cli.Permission(err))
 	}

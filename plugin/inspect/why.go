@@ -317,7 +317,7 @@ func whyRange(ctx context.Context, s *cli.Cluster, name string) (out Answer, err
 		if err := s.ListNamed(ctx, all, "ServiceCIDRs"); err != nil {
 			return out, err
 		}
-		return out, absent("ServiceCIDR", name, cidrNames(all.Items), "kubectl clusterip ranges")
+		return out, absent("ServiceCIDR", name, namesOf(all.Items), "kubectl clusterip ranges")
 	case err != nil:
 		return out, fmt.Errorf("reading ServiceCIDR %s: %w", name, cli.Permission(err))
 	}
