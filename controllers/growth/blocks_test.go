@@ -78,10 +78,8 @@ func TestBlockAgainstAnOracle(t *testing.T) {
 
 func TestNameOf(t *testing.T) {
 	for block, want := range map[string]string{
-		"10.128.0.0/16":        "grown-10-128-0-0-16",
-		"fd00:10:128::/112":    "grown-fd00-10-128---112",
-		"fd00:10:128::1:0/112": "grown-fd00-10-128--1-0-112",
-		"::/64":                "grown----64",
+		"10.128.0.0/16": "grown-10-128-0-0-16", "fd00:10:128::/112": "grown-fd00-10-128---112",
+		"fd00:10:128::1:0/112": "grown-fd00-10-128--1-0-112", "::/64": "grown----64",
 	} {
 		if got := nameOf(netip.MustParsePrefix(block)); got != want {
 			t.Errorf("%s: %s, want %s", block, got, want)

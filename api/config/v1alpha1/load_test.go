@@ -109,9 +109,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 
 func TestValidateRange(t *testing.T) {
 	for cidrs, want := range map[string]string{
-		"10.0.0.0/16":             "",
-		"10.0.0.0/16,fd00::/112":  "",
-		"fd00::/64,10.0.0.0/12":   "",
+		"10.0.0.0/16": "", "10.0.0.0/16,fd00::/112": "", "fd00::/64,10.0.0.0/12": "",
 		"10.0.0.0/16,10.1.0.0/16": "different families",
 		"fd00::/63":               "/64 or smaller",
 		"10.0.0.0":                "must be a CIDR",
