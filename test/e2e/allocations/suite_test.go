@@ -212,6 +212,15 @@ func (env *fixture) warned(ctx context.Context, s *corev1.Service, reason, somet
 	}).WithTimeout(environment.Soon).Should(Succeed())
 }
 
+// wins expects both addresses of a Service to be its own, and that another one is told why it does
+// not get them.
+func (env *fixture) wins(ctx context.Context, s *corev1.Service, pod environment.Endpoint, other *corev1.Service, reason string) {
+	GinkgoHelper()
+	env.warned(ctx, other, reason, "another Service")
+	env.answers(s, pod)
+	env.disputed(ctx, 2)
+}
+
 // free returns an address of the ServiceCIDR of a family that no Service has.
 func free(f model.Family, i int) netip.Addr {
 	if f == model.IPv4 {

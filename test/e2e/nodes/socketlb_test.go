@@ -11,9 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/clusterip-operator/clusterip-operator/test/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -32,19 +30,6 @@ const withAll = `patches:
 - target: {kind: DaemonSet}
   patch: |
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --socket-lb-scope=all}
-`
-
-// demos are pods on every node that answer, and from which others of them can be asked.
-const demos = `apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: demo, namespace: default}
-spec:
-  selector: {matchLabels: {app: demo}}
-  template:
-    metadata: {labels: {app: demo}}
-    spec:
-      terminationGracePeriodSeconds: 0
-      containers: [{name: demo, image: "clusterip-operator/demo:dev"}]
 `
 
 var _ = Describe("A cluster whose agents translate connections at connect()", Ordered, func() {
@@ -66,7 +51,7 @@ var _ = Describe("A cluster whose agents translate connections at connect()", Or
 		Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
 		Expect(os.WriteFile(filepath.Join(folder, "kustomization.yaml"), fmt.Appendf(nil, translating, patches), 0o600)).To(Succeed())
 		apply(ctx, "kube-system/clusterip-operator-proxyagent", "-k", folder)
-		for _, pod := range c.agents(ctx) {
+		for _, pod := range c.podsOf(ctx, "kube-system", "proxyagent") {
 			overviews = append(overviews, c.kubectl(ctx, "--namespace=kube-system", "exec", pod, "--", "/proxyagent", "dump"))
 		}
 		Expect(overviews).To(HaveLen(len(c.Nodes)))
@@ -106,13 +91,9 @@ var _ = Describe("A cluster whose agents translate connections at connect()", Or
 	It("has a Service of both families", func(ctx SpecContext) {
 		deploy(ctx, "")
 		file := filepath.Join(c.Dir(), "demo.yaml")
-		Expect(os.WriteFile(file, []byte(demos), 0o600)).To(Succeed())
+		Expect(os.WriteFile(file, fmt.Appendf(nil, everywhere, "demo", ""), 0o600)).To(Succeed())
 		apply(ctx, metav1.NamespaceDefault+"/demo", "-f", file)
-		s := framework.NewService(metav1.NamespaceDefault, "web", framework.RequireDualStack())
-		s.Spec.Selector = map[string]string{"app": "demo"}
-		s.Spec.Ports = []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}
-		s = suite.Must(c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{}))
-		addresses = s.Spec.ClusterIPs
+		addresses = c.web(ctx)
 		Expect(addresses).To(HaveLen(2))
 		Eventually(func() error { return InterceptGomegaFailure(func() { connect(ctx); ask(ctx) }) }, 30*time.Second*deadlineFactor).Should(Succeed())
 	}, SpecTimeout(4*time.Minute*deadlineFactor))
@@ -157,12 +138,6 @@ var _ = Describe("A cluster whose agents translate connections at connect()", Or
 func (c testCluster) unified(ctx context.Context) bool {
 	GinkgoHelper()
 	return strings.TrimSpace(suite.Must(c.Nodes[0].Run(ctx, "stat", "--file-system", "--format=%T", "/sys/fs/cgroup"))) == "cgroup2fs"
-}
-
-// agents are the pods of the agents, as pod/NAME.
-func (c testCluster) agents(ctx context.Context) []string {
-	GinkgoHelper()
-	return strings.Fields(c.kubectl(ctx, "--namespace=kube-system", "get", "pods", "-l", "app.kubernetes.io/component=proxyagent", "-o", "name"))
 }
 
 // translated is how many connections to the Service web the agents that run now have translated.

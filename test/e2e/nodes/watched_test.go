@@ -19,18 +19,28 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
-// clients are pods on every node that ask a Service again and again, at both families' addresses.
-const clients = `apiVersion: apps/v1
+// everywhere are pods of a name on every node. Without arguments they answer; with some they ask a
+// Service again and again, at both families' addresses.
+const everywhere = `apiVersion: apps/v1
 kind: DaemonSet
-metadata: {name: client, namespace: default}
+metadata: {name: %[1]s, namespace: default}
 spec:
-  selector: {matchLabels: {app: client}}
+  selector: {matchLabels: {app: %[1]s}}
   template:
-    metadata: {labels: {app: client}}
+    metadata: {labels: {app: %[1]s}}
     spec:
       terminationGracePeriodSeconds: 0
-      containers: [{name: client, image: "clusterip-operator/demo:dev", args: [-watch, %s]}]
+      containers: [{name: %[1]s, image: "clusterip-operator/demo:dev", args: [%[2]s]}]
 `
+
+// web creates a Service of the pods named demo, and returns its addresses, one of each family.
+func (c testCluster) web(ctx context.Context) []string {
+	GinkgoHelper()
+	s := framework.NewService(metav1.NamespaceDefault, "web", framework.RequireDualStack())
+	s.Spec.Selector = map[string]string{"app": "demo"}
+	s.Spec.Ports = []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}
+	return suite.Must(c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{})).Spec.ClusterIPs
+}
 
 var counts = regexp.MustCompile(`asked (\d+) lost (\d+)`)
 
@@ -45,11 +55,7 @@ func watch(ctx context.Context, c testCluster) *watched {
 	w := &watched{testCluster: c}
 	c.kubectl(ctx, "create", "deployment", "demo", "--image=clusterip-operator/demo:dev", "--replicas=2")
 	c.kubectl(ctx, "rollout", "status", "deployment/demo", "--timeout=60s")
-	s := framework.NewService(metav1.NamespaceDefault, "web", framework.RequireDualStack())
-	s.Spec.Selector = map[string]string{"app": "demo"}
-	s.Spec.Ports = []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}
-	s = suite.Must(c.Client().CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{}))
-	for _, a := range s.Spec.ClusterIPs {
+	for _, a := range c.web(ctx) {
 		w.urls = append(w.urls, "http://"+net.JoinHostPort(a, "80"))
 		for _, n := range c.Nodes {
 			Eventually(func() error {
@@ -58,7 +64,7 @@ func watch(ctx context.Context, c testCluster) *watched {
 			}, "30s").Should(Succeed())
 		}
 	}
-	Expect(c.Apply(ctx, "daemonset/client", fmt.Sprintf(clients, `"`+strings.Join(w.urls, `", "`)+`"`))).To(Succeed())
+	Expect(c.Apply(ctx, "daemonset/client", fmt.Sprintf(everywhere, "client", `-watch, "`+strings.Join(w.urls, `", "`)+`"`))).To(Succeed())
 	Eventually(func() error {
 		return InterceptGomegaFailure(func() { w.asked(ctx) })
 	}, "30s").Should(Succeed())

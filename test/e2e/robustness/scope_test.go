@@ -33,9 +33,9 @@ const meshRules = `*nat
 COMMIT
 `
 
-// mesh starts a proxy in a pod that greets with what its clients have asked for, and redirects all
-// connections of the pod to it.
-func (env *translating) mesh(ctx context.Context, pod *network.Namespace) {
+// mesh starts a proxy in a pod that greets with what its clients have asked for, redirects all
+// connections of the pod to it, and wants it to see those to the virtual IPs of the Service so.
+func (env *translating) mesh(ctx context.Context, pod *network.Namespace, sees func(vip netip.AddrPort) any) {
 	GinkgoHelper()
 	go network.Accept(suite.Must(pod.Listen("tcp", fmt.Sprintf(":%d", meshPort))), func(conn net.Conn) {
 		defer func() { _ = conn.Close() }()
@@ -49,6 +49,10 @@ func (env *translating) mesh(ctx context.Context, pod *network.Namespace) {
 		cmd.Stdin = strings.NewReader(fmt.Sprintf(meshRules, meshPort))
 		out, err := cmd.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
+	}
+	for _, f := range network.Families {
+		vip := environment.VIP(env.service, f)
+		Expect(pod.Dial(network.Probe{To: vip})).To(And(HaveField("Server", "mesh"), HaveField("Endpoint", sees(vip))))
 	}
 }
 
@@ -85,22 +89,14 @@ var _ = Describe("The scope of what is translated at connect()", func() {
 			env := newTranslating(ctx, mode, "host")
 			env.counts(ctx, env.Pod1, 0)
 			env.counts(ctx, env.Node, 1)
-			env.mesh(ctx, env.Pod1)
-			for _, f := range network.Families {
-				vip := environment.VIP(env.service, f)
-				Expect(env.Pod1.Dial(network.Probe{To: vip})).To(And(HaveField("Server", "mesh"), HaveField("Endpoint", vip)))
-			}
+			env.mesh(ctx, env.Pod1, func(vip netip.AddrPort) any { return vip })
 		})
 
 		It("pods leaves the node to rules, and passes a mesh by, "+mode, labels, func(ctx SpecContext) {
 			env := newTranslating(ctx, mode, "pods")
 			env.counts(ctx, env.Pod1, 1)
 			env.counts(ctx, env.Node, 0)
-			env.mesh(ctx, env.Pod1)
-			for _, f := range network.Families {
-				endpoint := HaveField("Endpoint", HaveField("Port()", BeEquivalentTo(8080)))
-				Expect(env.Pod1.Dial(network.Probe{To: environment.VIP(env.service, f)})).To(And(HaveField("Server", "mesh"), endpoint))
-			}
+			env.mesh(ctx, env.Pod1, func(netip.AddrPort) any { return HaveField("Port()", BeEquivalentTo(8080)) })
 		})
 
 		It("pods finds the cgroup of pods again that was removed and made, "+mode, labels, func(ctx SpecContext) {

@@ -37,11 +37,11 @@ var _ = Describe("The kustomizations of the agent", Ordered, func() {
 		}
 		for _, path := range variants {
 			c.Kubectl(ctx, "-n", namespace, "delete", "daemonset", account)
-			apply(ctx, path)
+			c.Kustomize(ctx, path)
 			fresh[path] = spec()
 		}
 		for _, path := range []string{beside, replace, uninstall, replace, base} {
-			apply(ctx, path)
+			c.Kustomize(ctx, path)
 			Expect(spec()).To(Equal(fresh[path]), path)
 		}
 	})

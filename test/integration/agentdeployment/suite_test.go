@@ -9,7 +9,6 @@
 package agentdeployment_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -40,31 +39,20 @@ const (
 	account   = "clusterip-operator-proxyagent"
 )
 
+// c has config/proxyagent in it, and no operator: the agent gets by without. witness is what c logs
+// of the agent's requests.
 var (
-	// c has config/proxyagent in it, and no operator: the agent gets by without.
-	c *cluster.Cluster
-	// witness is the audit log of c.
+	c       *cluster.Cluster
 	witness manifests.AuditLog
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	var flags []string
-	witness, flags = manifests.NewAuditLog(namespace + ":" + account)
-	c = cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{
-		Args: append(flags, "--allow-privileged=true"),
-		// An API server that cannot stream the state into a watch has to be listed. The agent does both.
-		FeatureGates: map[string]bool{"WatchList": false},
-	}})
-	apply(ctx, base)
+	// An API server that cannot stream the state into a watch has to be listed. The agent does both.
+	c, witness = cluster.StartAudited(ctx, framework.Options{FeatureGates: map[string]bool{"WatchList": false}}, namespace+":"+account)
+	c.Kustomize(ctx, base)
 	_, err := c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 })
-
-// apply applies a kustomization as its comments say.
-func apply(ctx context.Context, kustomization string) {
-	GinkgoHelper()
-	c.Kubectl(ctx, "apply", "--server-side", "-k", kustomization)
-}
 
 // podOf is the pod of the one DaemonSet of a kustomization, agentOf its container.
 func podOf(m manifests.Manifests) corev1.PodTemplateSpec {

@@ -124,7 +124,7 @@ var _ = Describe("docs/guides/install.md", func() {
 	})
 
 	It("leads from kustomize to Helm without deleting anything", func(ctx SpecContext) {
-		c.Kubectl(ctx, "apply", "--server-side", "-k", config+"/default")
+		c.Kustomize(ctx, config+"/default")
 		rollOut(ctx, c)
 		identities := func() string {
 			return c.Kubectl(ctx, "get", "deployments,crd,mutatingwebhookconfigurations,services,serviceaccounts,clusterroles", "-A", "-l", "app.kubernetes.io/name=clusterip-operator",

@@ -31,7 +31,7 @@ var _ = It("The migration Jobs do their work under the account that they come wi
 	// run does what the pod of a step would do, beside another etcd.
 	run := func(step string, exitCode int) framework.PluginResult {
 		GinkgoHelper()
-		install(ctx, old, steps+"/"+step)
+		old.Kustomize(ctx, steps+"/"+step)
 		result := suite.Must(old.RunPlugin(ctx, framework.PluginOptions{
 			Race: true, Kubeconfig: as(ctx, old, migrationNamespace, migrationAccount), Args: commandOf(ctx, old, steps+"/"+step),
 		}))
@@ -49,7 +49,7 @@ var _ = It("The migration Jobs do their work under the account that they come wi
 	Expect(old.ServiceCIDR(ctx, "kubernetes").Spec.CIDRs).To(HaveExactElements("10.96.0.0/16", "fd00:10:96::/112"))
 
 	By("keeping IPAddresses in step")
-	install(ctx, old, steps+"/verify")
+	old.Kustomize(ctx, steps+"/verify")
 	verify := manifests.Render(ctx, steps+"/verify")
 	Expect(verify).NotTo(ContainElement(HaveField("GetKind()", "Job")), "etcd's key is for the others")
 	container := manifests.Only[appsv1.Deployment](verify, "Deployment").Spec.Template.Spec.Containers[0]
@@ -96,7 +96,7 @@ func commandOf(ctx context.Context, c *cluster.Cluster, step string) []string {
 var _ = It("The uninstall Job cleans up under the account that it comes with, which may do no more than that", func(ctx SpecContext) {
 	const label, own = "10.96.0.200", "10.96.0.201"
 	leaveBehind(ctx, "abandoned", label, own)
-	install(ctx, c, uninstall)
+	c.Kustomize(ctx, uninstall)
 	m := manifests.Render(ctx, uninstall)
 	job := manifests.Only[batchv1.Job](m, "Job").Spec.Template.Spec
 	Expect(job.ServiceAccountName).To(Equal(leaverAccount))

@@ -56,7 +56,7 @@ func asDeployed(ctx context.Context, c *cluster.Cluster, kustomization string) (
 		return namespaces
 	}
 	c.LeadWebhooks(ctx, m, int(netip.MustParseAddrPort(c.Operator.WebhookAddress()).Port()))
-	DeferCleanup(func(ctx SpecContext) { install(ctx, c, kustomization) })
+	DeferCleanup(func(ctx SpecContext) { c.Kustomize(ctx, kustomization) })
 	Eventually(c.Authorities).WithArguments(ctx).ShouldNot(ContainElement(BeEmpty()))
 	return namespaces
 }
@@ -229,7 +229,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		Expect(configured()).To(BeEquivalentTo(3))
 		c.Kubectl(ctx, "delete", "validatingwebhookconfiguration", cluster.WebhookConfiguration)
 		Eventually(configured).Should(BeZero())
-		install(ctx, c, defaults)
+		c.Kustomize(ctx, defaults)
 		Eventually(configured).Should(BeEquivalentTo(3))
 	})
 
@@ -281,7 +281,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 		bitmap, log := audited(ctx, framework.Options{
 			Version: framework.V132, ServiceClusterIPRange: "10.96.0.0/16", FeatureGates: map[string]bool{"WatchList": false},
 		})
-		install(ctx, bitmap, component)
+		bitmap.Kustomize(ctx, component)
 		asDeployed(ctx, bitmap, component)
 		bitmap.WaitLookedAfter(ctx, "kubernetes")
 		daily := bitmap.CreateService(ctx, "daily")
@@ -296,7 +296,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 	// Informers that cannot stream begin with a list: on 1.33, or where the feature is switched off.
 	It("lists what an API server cannot stream", Label("all"), func(ctx SpecContext) {
 		listed, log := audited(ctx, framework.Options{FeatureGates: map[string]bool{"WatchList": false}})
-		install(ctx, listed, defaults)
+		listed.Kustomize(ctx, defaults)
 		asDeployed(ctx, listed, defaults)
 		listed.WaitLookedAfter(ctx, "kubernetes")
 		Expect(listed.Operator.Stop()).To(Succeed())

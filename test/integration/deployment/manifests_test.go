@@ -126,7 +126,7 @@ var _ = DescribeTable("Applying a second time changes nothing", func(ctx SpecCon
 		return err
 	}).WithPolling(time.Second).Should(Succeed())
 	before := settled()
-	install(ctx, c, kustomization)
+	c.Kustomize(ctx, kustomization)
 	Expect(before.Changes(settled())).To(BeEmpty())
 },
 	Entry("of config/default", defaults),
@@ -321,7 +321,7 @@ var _ = Describe("docs/platforms.md", func() {
 		Expect(commands).To(HavePrefix("kubectl delete "))
 		Expect(shell.Run(ctx, guide.Block{Line: 1, Commands: commands})).To(Succeed())
 		enforce()
-		install(ctx, c, defaults)
+		c.Kustomize(ctx, defaults)
 		Expect(c.Kubectl(ctx, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", cluster.WebhookConfiguration, "-o", "yaml", "--show-managed-fields")).
 			NotTo(Or(ContainSubstring("admissionsenforcer"), ContainSubstring("DoesNotExist")))
 	})

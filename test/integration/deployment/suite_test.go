@@ -35,32 +35,22 @@ const (
 	migrationAccount   = "clusterip-operator-migration"
 )
 
+// c has config/default in it, and no manager but while a spec runs one. witness is its audit log.
 var (
-	// c has config/default in it, and no manager but while a spec runs one.
-	c *cluster.Cluster
-	// witness is the audit log of c.
+	c       *cluster.Cluster
 	witness manifests.AuditLog
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	c, witness = audited(ctx, framework.Options{})
-	install(ctx, c, defaults)
+	c.Kustomize(ctx, defaults)
 })
 
 // audited starts a cluster that writes down what our accounts ask for.
 func audited(ctx context.Context, options framework.Options) (*cluster.Cluster, manifests.AuditLog) {
 	GinkgoHelper()
-	log, flags := manifests.NewAuditLog(cluster.OperatorNamespace+":"+cluster.OperatorAccount, cluster.OperatorNamespace+":"+leaverAccount,
+	return cluster.StartAudited(ctx, options, cluster.OperatorNamespace+":"+cluster.OperatorAccount, cluster.OperatorNamespace+":"+leaverAccount,
 		migrationNamespace+":"+migrationAccount)
-	// Most API servers allow privileged pods, so that only the namespace keeps them out.
-	options.Args = append(flags, "--allow-privileged=true")
-	return cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: options}), log
-}
-
-// install applies a kustomization as docs/guides/install.md says.
-func install(ctx context.Context, c *cluster.Cluster, kustomization string) {
-	GinkgoHelper()
-	c.Kubectl(ctx, "apply", "--server-side", "-k", kustomization)
 }
 
 // as writes a kubeconfig with the token of a ServiceAccount of ours.

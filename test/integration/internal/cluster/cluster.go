@@ -22,6 +22,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
 
 // Timeout is how long Eventually waits by default. It is generous, for machines are shared.
@@ -96,6 +97,16 @@ func Start(ctx context.Context, options Options) *Cluster {
 		c.StartOperator(ctx, options.OperatorArgs...)
 	}
 	return c
+}
+
+// StartAudited starts a cluster without our operator, and with a log of what ServiceAccounts,
+// "namespace:name", ask for.
+func StartAudited(ctx context.Context, options framework.Options, accounts ...string) (*Cluster, manifests.AuditLog) {
+	GinkgoHelper()
+	log, flags := manifests.NewAuditLog(accounts...)
+	// Most API servers allow privileged pods, so that only the namespace keeps them out.
+	options.Args = append(flags, "--allow-privileged=true")
+	return Start(ctx, Options{WithoutOperator: true, Options: options}), log
 }
 
 // StartOperator starts our manager as the cluster's Operator. It ends with the calling node.

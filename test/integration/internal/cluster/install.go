@@ -98,6 +98,12 @@ func (c *Cluster) ApplyForNow(ctx context.Context, text string) {
 	})
 }
 
+// Kustomize applies a kustomization as docs/guides/install.md says.
+func (c *Cluster) Kustomize(ctx context.Context, folder string) {
+	GinkgoHelper()
+	c.Kubectl(ctx, "apply", "--server-side", "-k", folder)
+}
+
 // Kubectl runs kubectl as an administrator.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) string {
 	GinkgoHelper()
