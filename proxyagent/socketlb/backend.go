@@ -183,11 +183,13 @@ func (b *Backend) Describe(n model.PortName) []string {
 	return lines
 }
 
-// Taken is how many connections to each Service were translated; see [fronts.Table.Taken].
+// Taken is how many connections to each Service were translated; see [fronts.Table.Taken]. Adding
+// up takes longer than reading, and no Sync waits for it.
 func (b *Backend) Taken() map[model.ServiceName]uint64 {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.table.Taken(b.memory)
+	parts := b.table.Taken(b.memory)
+	b.mu.Unlock()
+	return fronts.Sum(parts)
 }
 
 // Took is how long all Syncs took beside those of Next: what the maps cost of a change.

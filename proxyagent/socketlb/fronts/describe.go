@@ -16,20 +16,41 @@ func (t *Table) Size() (fronts, places, left int) {
 	return t.leading, t.led, max(0, len(t.want)-t.leading)
 }
 
-// Taken is how many connections to each Service were led to an endpoint, since it is there.
-// Services without any are left out.
-func (t *Table) Taken(m Memory) map[model.ServiceName]uint64 {
-	all := map[model.ServiceName]uint64{}
-	for name := range t.ports {
-		if n := t.past[name.Service]; n > 0 {
-			all[name.Service] = n
+// Count is how many connections to a Service were led to an endpoint.
+type Count struct {
+	Service     model.ServiceName
+	Connections uint64
+}
+
+// Taken counts the connections to each Service since it is there, in parts for Sum. Services
+// without any are left out, and cost next to nothing.
+func (t *Table) Taken(m Memory) (parts []Count) {
+	if t.stale {
+		past := map[model.ServiceName]uint64{}
+		for name := range t.ports {
+			model.Put(past, name.Service, t.past[name.Service], t.past[name.Service] > 0)
+		}
+		t.past, t.stale = past, false
+	}
+	for service, n := range t.past {
+		parts = append(parts, Count{service, n})
+	}
+	for slot, h := range t.bySlot {
+		if h == nil {
+			continue
+		}
+		if n := m.Taken(uint32(slot)); n > 0 {
+			parts = append(parts, Count{h.port.Service, n})
 		}
 	}
-	t.past = maps.Clone(all) // of no Service that has gone
-	for _, h := range t.have {
-		if n := m.Taken(h.slot); n > 0 {
-			all[h.port.Service] += n
-		}
+	return parts
+}
+
+// Sum adds the parts up, for which the Table is not needed.
+func Sum(parts []Count) map[model.ServiceName]uint64 {
+	all := make(map[model.ServiceName]uint64, len(parts))
+	for _, c := range parts {
+		all[c.Service] += c.Connections
 	}
 	return all
 }

@@ -54,10 +54,12 @@ type Table struct {
 	withheld map[model.PortName]bool
 	local    map[netip.Addr]bool          // addresses of the node
 	past     map[model.ServiceName]uint64 // connections of fronts that have gone
+	stale    bool                         // past may have Services that have gone, too
 
 	want   map[netip.AddrPort]*target
 	demand int // the places that want takes
 	have   map[netip.AddrPort]*entry
+	bySlot []*entry                // what have has, nil for other slots
 	dirty  map[netip.AddrPort]bool // where want and have may differ
 	over   bool                    // want was beyond the limits
 
@@ -104,6 +106,7 @@ func (t *Table) Apply(d model.Delta) {
 	t.decide(names, func() {
 		for name, p := range d.Ports {
 			model.Put(t.ports, name, p, p != nil)
+			t.stale = t.stale || p == nil && t.past[name.Service] > 0
 		}
 	})
 }
@@ -256,6 +259,8 @@ func (t *Table) fill(m Memory, now time.Time, chosen func(netip.AddrPort) bool) 
 			}
 			h = &entry{target: &target{port: w.port}, slot: slot}
 			fresh, t.have[f] = append(fresh, Entry{f, slot}), h
+			t.bySlot = append(t.bySlot, make([]*entry, max(0, t.slots.size-len(t.bySlot)))...)
+			t.bySlot[slot] = h
 		}
 		if err := t.lead(m, f, h, w, now); err != nil {
 			problems = append(problems, err)
@@ -322,9 +327,11 @@ func (t *Table) forget(m Memory, f netip.AddrPort, now time.Time) {
 	_ = t.lead(m, f, h, &target{port: h.port}, now) // to none: it needs no room
 	if n := m.Taken(h.slot); n > 0 {
 		t.past[h.port.Service] += n
+		t.stale = true
 	}
 	t.resting = append(t.resting, resting{&t.slots, h.slot, 0, now})
 	delete(t.have, f)
+	t.bySlot[h.slot] = nil
 }
 
 // wake has blocks used again that have rested.

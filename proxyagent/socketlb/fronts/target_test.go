@@ -192,7 +192,8 @@ func TestAChangeCostsWhatItChanges(t *testing.T) {
 	}
 }
 
-// TestAnAddressOfTheNodeIsLeftToRules as long as an interface has it, and what was counted stays.
+// TestAnAddressOfTheNodeIsLeftToRules as long as an interface has it, and what was counted stays
+// until the Service goes.
 func TestAnAddressOfTheNodeIsLeftToRules(t *testing.T) {
 	m, table, now := newMemory(t), NewTable(Limits{64, 1024}, true), time.Unix(0, 0)
 	p := webPort()
@@ -215,8 +216,13 @@ func TestAnAddressOfTheNodeIsLeftToRules(t *testing.T) {
 		if got := table.Describe(m, p.Name)[0]; strings.HasSuffix(got, "an interface of the node has the address") != local[first4] {
 			t.Errorf("with the addresses %v it says %q", local, got)
 		}
-		if got := table.Taken(m)[p.Name.Service]; got != 7 {
+		if got := Sum(table.Taken(m))[p.Name.Service]; got != 7 {
 			t.Errorf("it counts %d connections", got)
 		}
+	}
+	table.Apply(model.Delta{Ports: map[model.PortName]*model.ServicePort{p.Name: nil}})
+	update()
+	if got := table.Taken(m); len(got) > 0 {
+		t.Errorf("of a Service that has gone it counts %v", got)
 	}
 }
