@@ -13,6 +13,7 @@ import (
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -63,7 +64,7 @@ func (c *Cluster) addPortion(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	if err := c.waitServed(ctx, n); err != nil {
+	if err := c.waitServed(ctx, s); err != nil {
 		return err
 	}
 	// The API server's own informers follow its watch caches.
@@ -125,14 +126,20 @@ func (c *Cluster) families() int {
 	return 1
 }
 
-// waitServed waits until the API server serves the addresses of n copies.
-func (c *Cluster) waitServed(ctx context.Context, n int) error {
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, serveTimeout, true, func(ctx context.Context) (bool, error) {
-		list, err := c.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
-		return err == nil && len(list.Items) >= n*c.families(), err
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for %d IPAddresses: %w", n, err)
+// waitServed waits until the API server serves the addresses of the copy that was written last.
+func (c *Cluster) waitServed(ctx context.Context, s seed.Copies) error {
+	for _, of := range s.Ranges {
+		name := seed.Address(of, s.To-1).String()
+		err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, serveTimeout, true, func(ctx context.Context) (bool, error) {
+			_, err := c.Client.NetworkingV1().IPAddresses().Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"}) // from the cache
+			if apierrors.IsNotFound(err) {
+				return false, nil
+			}
+			return true, err
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for IPAddress %s: %w", name, err)
+		}
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (r Result) Notes() (all []string) {
 	for i, one := range commands {
 		if one.target > 0 {
 			took := small.Seconds[i].Median()
-			all = append(all, report.Target(took <= one.target, fmt.Sprintf("`%s` within %s s at %s Services", one.name, stats.Number(one.target), stats.Count(r.Options.Sizes[0])), stats.Number(took)))
+			all = append(all, report.Target(took <= one.target, fmt.Sprintf("%s within %s s at %s Services", one.name, stats.Number(one.target), stats.Count(r.Options.Sizes[0])), stats.Number(took)))
 		}
 		if !one.peer {
 			most = max(most, large.MiB[i].Quantile(1))

@@ -226,7 +226,9 @@ func (e *environment) addReplica(ctx context.Context) (*framework.Manager, error
 	}
 	e.replicas = append(e.replicas, m)
 	e.balancer.Add(framework.Backend{Address: m.WebhookAddress(), Ready: func(ctx context.Context) error { return m.Healthy(ctx, "/readyz") }})
-	return m, m.WaitReady(ctx)
+	ready, stop := context.WithTimeout(ctx, timeout) // how long it takes is what is measured
+	defer stop()
+	return m, m.WaitReady(ready)
 }
 
 // stopReplicas ends all replicas for good.
