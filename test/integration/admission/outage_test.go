@@ -21,6 +21,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/history"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
@@ -46,7 +47,7 @@ var _ = Describe("Services are created although", Label("long"), Ordered, Contin
 
 	BeforeAll(func(ctx SpecContext) {
 		var flags []string
-		log, flags = traffic.NewAuditLog()
+		log, flags = history.NewLog()
 		c = cluster.Start(ctx, cluster.Options{
 			// Small ranges, so that what the operator has not learned of is soon handed out a second time.
 			Options:   framework.Options{ServiceClusterIPRange: "10.96.0.0/22,fd00:10:96::/118", Args: flags},
@@ -162,7 +163,7 @@ var _ = Describe("Services are created although", Label("long"), Ordered, Contin
 		// The API server, alone at that moment, or the replica that outlived the leader by milliseconds,
 		// was faster than Services whose addresses came from us (see the limits in docs/steering.md).
 		// Only Services that were on their way when a replica was killed can have collided.
-		ours, others := those.Collisions(traffic.Events(log))
+		ours, others := those.Collisions(history.Requests(log))
 		AddReportEntry("collisions", fmt.Sprintf("ours %q, with the API server's own choice %q", ours, others))
 		collided := len(ours) + len(others)
 		Expect(collided).To(BeNumerically("<=", len(replicas)*clients))

@@ -20,6 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/history"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
@@ -108,7 +109,7 @@ type release struct {
 
 // One release, from its first day to its last one, and back.
 var _ = It("A release is installed, upgraded under load, uninstalled, and comes back", func(ctx SpecContext) {
-	log, flags := traffic.NewAuditLog()
+	log, flags := history.NewLog()
 	r := release{Cluster: cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{Args: flags}}), log: log}
 	r.Balancer = suite.Must(r.StartBalancer())
 	r.admin = newAdmin(r.Kubeconfig())
@@ -174,11 +175,11 @@ func (r release) upgrade(ctx context.Context) {
 
 	Expect(crowd.Tally.Failures()).To(BeEmpty(), "%s", &crowd.Tally)
 	created := 0
-	for _, e := range traffic.Events(r.log) {
+	for _, e := range history.Requests(r.log) {
 		if e.Resource == "services" && e.Verb == "create" && strings.HasPrefix(e.Name, "load-") {
 			created++
-			Expect(e.Chosen).To(Equal(traffic.ByWebhook), e.Name)
-			Expect(e.Addresses).To(ConsistOf(HavePrefix("10.120."), HavePrefix("fd00:10:120:")), e.Name)
+			Expect(e.Chosen).To(Equal(history.ByWebhook), e.Name)
+			Expect(e.Addresses()).To(ConsistOf(HavePrefix("10.120."), HavePrefix("fd00:10:120:")), e.Name)
 		}
 	}
 	Expect(created).To(BeNumerically(">=", 100))

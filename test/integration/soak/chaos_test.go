@@ -14,7 +14,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/history"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
 // settling is how long the operator may take: it gives an IPAddress without a Service a minute.
@@ -44,7 +43,7 @@ var _ = Describe("Random clients", Label("soak"), func() {
 		Eventually(e.unsettled).WithArguments(ctx).WithTimeout(settling).WithPolling(time.Second).Should(BeEmpty())
 		e.ExpectNothingLeaked(ctx)
 
-		o, v := judge(e.events()), e.history(ctx)
+		o, v := judge(e.requests()), e.history(ctx)
 		AddReportEntry("chaos", ReportEntryVisibilityAlways, c.String()+"\n"+f.String()+fmt.Sprintf("\n%.0f calls failed open", failedOpen)+"\n"+o.String()+"\n"+v.String())
 		Expect(o.creations).To(BeNumerically(">", duration.Seconds()), "there was hardly any traffic")
 		Expect(f.kills.Load()*f.restarts.Load()*f.deleted.Load()).NotTo(BeZero(), "%s", f)
@@ -80,28 +79,28 @@ type outcome struct {
 }
 
 // judge reads the logs. An address that only an outage of the webhook explains is no fault of ours.
-func judge(events []traffic.Event) outcome {
+func judge(requests []history.Request) outcome {
 	o := outcome{
 		unsteered:  map[string]int{},
 		failedOpen: map[string]int{},
 	}
-	for _, e := range events {
-		if e.Resource == "services" && e.Verb == "create" && len(e.Addresses) > 0 {
+	for _, r := range requests {
+		if r.Resource == "services" && r.Verb == "create" && len(r.Addresses()) > 0 {
 			o.creations++
 		}
-		if e.Chosen == traffic.FailedOpen {
-			o.failedOpen[e.Done.Format("15:04:05")[:7]+"0"]++
+		if r.Chosen == history.FailedOpen {
+			o.failedOpen[r.Done.Format("15:04:05")[:7]+"0"]++
 		}
 	}
 	var last acquisition
-	for _, a := range acquisitions(events) {
+	for _, a := range acquisitions(requests) {
 		why := a.unsteered()
 		if why == "" || a.service == last.service && a.Done.Equal(last.Done) {
 			continue // or the second address of the same request
 		}
 		last = a
 		o.unsteered[why]++
-		if a.Chosen != traffic.FailedOpen {
+		if a.Chosen != history.FailedOpen {
 			o.unexcused = append(o.unexcused, fmt.Sprintf("%s: %s %sd by %s at %s, chosen %s", why, a.service, a.Verb, a.User, a.Done.Format("15:04:05.000"), a.Chosen))
 		}
 	}
@@ -126,7 +125,7 @@ func (e *environment) expectKept(ctx context.Context, o outcome, v history.Verdi
 	Expect(o.unsteered[isStranger]+o.unsteered[isOutside]).To(BeNumerically("<=", failedOpen), "more than the API servers counted")
 	Expect(v.Faults).To(BeEmpty(), "neither the API server nor an outage explains it")
 	// Upstream's two deletions by name meet in one of 10,000 creations; ten times that is a fault.
-	Expect(len(v.In(history.ByAPIServer))).To(BeNumerically("<=", 1+o.creations/1000), "%s", v)
+	Expect(len(v.In(history.ByRepair))).To(BeNumerically("<=", 1+o.creations/1000), "%s", v)
 	var known []string
 	for _, d := range v.Excused {
 		known = append(known, d.Address.String())

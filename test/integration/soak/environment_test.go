@@ -17,7 +17,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/audit"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/history"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
 // Only the namespace tenant may use the exclusive ranges; all namespaces share the open ones.
@@ -102,11 +101,11 @@ func (e *environment) enforce(ctx context.Context) {
 	}
 }
 
-// events are those of all API servers, without the Service by which enforce asks.
-func (e *environment) events() []traffic.Event {
+// requests are those to all API servers, without the Service by which enforce asks.
+func (e *environment) requests() []history.Request {
 	GinkgoHelper()
-	return slices.DeleteFunc(traffic.Events(e.logs...), func(event traffic.Event) bool {
-		return event.Resource == "services" && event.Namespace == metav1.NamespaceDefault && event.Name == "probe"
+	return slices.DeleteFunc(history.Requests(e.logs...), func(r history.Request) bool {
+		return r.Resource == "services" && r.Namespace == metav1.NamespaceDefault && r.Name == "probe"
 	})
 }
 

@@ -10,32 +10,32 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/history"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
 // acquisition is a Service that got an address, by its creation or by a change.
 type acquisition struct {
-	traffic.Event
+	history.Request
 	service string // namespace/name
-	address string
+	address netip.Addr
 }
 
 // acquisitions are what the Services of API servers' logs got. That two of them had an address at a
 // time is for package history.
-func acquisitions(events []traffic.Event) (all []acquisition) {
-	has := map[string][]string{} // addresses, by the Service
-	for _, e := range events {
-		if e.Resource != "services" || !e.Succeeded() {
+func acquisitions(requests []history.Request) (all []acquisition) {
+	has := map[string][]netip.Addr{} // addresses, by the Service
+	for _, r := range requests {
+		if r.Resource != "services" || !r.Granted() {
 			continue
 		}
-		service := e.Namespace + "/" + e.Name
-		for _, address := range e.Addresses {
+		service := r.Namespace + "/" + r.Name
+		for _, address := range r.Addresses() {
 			if !slices.Contains(has[service], address) {
-				all = append(all, acquisition{e, service, address})
+				all = append(all, acquisition{r, service, address})
 			}
 		}
-		has[service] = e.Addresses
+		has[service] = r.Addresses()
 	}
 	return all
 }
@@ -48,7 +48,7 @@ const (
 
 // unsteered says why the address should not be the Service's, empty if it may be.
 func (a acquisition) unsteered() string {
-	switch inside := isExclusive(netip.MustParseAddr(a.address)); {
+	switch inside := isExclusive(a.address); {
 	case inside && a.Namespace != tenant:
 		return isStranger
 	case !inside && a.Namespace == tenant:

@@ -1,53 +1,58 @@
 package soak_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/history"
 )
 
 // at is a moment of a story, in seconds.
 func at(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 
 // wrote is a write of a Service that was asked for and answered at these moments.
-func wrote(verb, service string, received, done int, addresses ...string) traffic.Event {
+func wrote(verb, service string, received, done int, addresses ...string) history.Request {
 	namespace, name, _ := strings.Cut(service, "/")
-	return traffic.Event{Received: at(received), Done: at(done), Verb: verb, Resource: "services", Namespace: namespace, Name: name,
-		Code: 200, Chosen: traffic.ByWebhook, Addresses: addresses}
+	answer := new(history.Object)
+	for _, a := range addresses {
+		answer.Addresses = append(answer.Addresses, netip.MustParseAddr(a))
+	}
+	return history.Request{Received: at(received), Done: at(done), Verb: verb, Resource: "services", Namespace: namespace, Name: name,
+		Code: 200, Chosen: history.ByWebhook, Answer: answer}
 }
 
-func failedOpenAt(e traffic.Event) traffic.Event {
-	e.Chosen = traffic.FailedOpen
-	return e
+func failedOpenAt(r history.Request) history.Request {
+	r.Chosen = history.FailedOpen
+	return r
 }
 
-func refused(e traffic.Event, code int) traffic.Event {
-	e.Code, e.Addresses = code, nil
-	return e
+func refused(r history.Request, code int) history.Request {
+	r.Code, r.Answer = code, nil
+	return r
 }
 
 func TestAcquisitions(t *testing.T) {
 	for name, tc := range map[string]struct {
-		events []traffic.Event
-		want   []string // service and address
+		requests []history.Request
+		want     []string // service and address
 	}{
-		"one Service": {[]traffic.Event{wrote("create", "a/web", 1, 2, "10.0.0.7", "fd00::7")}, []string{"a/web 10.0.0.7", "a/web fd00::7"}},
-		"an address that a change gave up, and one that it kept": {[]traffic.Event{
+		"one Service": {[]history.Request{wrote("create", "a/web", 1, 2, "10.0.0.7", "fd00::7")}, []string{"a/web 10.0.0.7", "a/web fd00::7"}},
+		"an address that a change gave up, and one that it kept": {[]history.Request{
 			wrote("create", "a/web", 1, 2, "10.0.0.7", "fd00::7"), wrote("update", "a/web", 3, 6, "10.0.0.7"), wrote("update", "a/web", 7, 8, "10.0.0.7", "fd00::7"),
 		}, []string{"a/web 10.0.0.7", "a/web fd00::7", "a/web fd00::7"}},
-		"a Service of the same name": {[]traffic.Event{
+		"a Service of the same name": {[]history.Request{
 			wrote("create", "a/web", 1, 2, "10.0.0.7"), wrote("delete", "a/web", 3, 4), wrote("create", "a/web", 5, 6, "10.0.0.7"),
 		}, []string{"a/web 10.0.0.7", "a/web 10.0.0.7"}},
-		"a creation that was refused": {[]traffic.Event{refused(wrote("create", "a/web", 1, 2, "10.0.0.7"), 422)}, nil},
+		"a creation that was refused": {[]history.Request{refused(wrote("create", "a/web", 1, 2, "10.0.0.7"), 422)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, a := range acquisitions(tc.events) {
-				got = append(got, a.service+" "+a.address)
+			for _, a := range acquisitions(tc.requests) {
+				got = append(got, a.service+" "+a.address.String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -57,7 +62,7 @@ func TestAcquisitions(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	o := judge([]traffic.Event{
+	o := judge([]history.Request{
 		wrote("create", "tenant/a", 1, 2, "10.97.0.20", "fd00:10:97::20"),
 		wrote("create", "stranger/b", 1, 2, "10.96.0.20"),
 		wrote("create", "stranger/headless", 1, 2),

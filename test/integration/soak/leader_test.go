@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/history"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/traffic"
 )
 
@@ -28,7 +29,7 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Label("soa
 	)
 
 	It("are served by the replica that is left when the leader is killed", func(ctx SpecContext) {
-		log, flags := traffic.NewAuditLog()
+		log, flags := history.NewLog()
 		c := cluster.Start(ctx, cluster.Options{
 			Options:   framework.Options{ServiceClusterIPRange: "10.96.0.0/20,fd00:10:96::/116", Args: flags},
 			Installed: true, Replicas: 2, Plain: true,
@@ -54,7 +55,7 @@ var _ = Describe("Thirty-two clients in ranges that are almost full", Label("soa
 		after := answers(ctx, survivor)
 
 		collided := crowd.Tally.Count(traffic.Collided)
-		ours, others := crowd.Collisions(traffic.Events(log))
+		ours, others := crowd.Collisions(history.Requests(log))
 		AddReportEntry("the crowd", ReportEntryVisibilityAlways, fmt.Sprintf("filling: %s\nsince then: %s\nours %q\nwith the API server's own choice %q\n"+
 			"the survivor's p99: %s in the first second, %s later",
 			filling, crowd.Tally.String(), ours, others, learned.since(before).quantile(0.99), after.since(learned).quantile(0.99)))

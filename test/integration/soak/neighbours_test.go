@@ -62,7 +62,7 @@ var _ = Describe("Replicas of two neighbouring versions", Label("soak"), func() 
 		Eventually(kept(cluster.Reservation)).Should(ContainElements(reserved))
 		Expect(kept(cluster.Additional)()).To(ConsistOf(additional))
 
-		o := judge(e.events())
+		o := judge(e.requests())
 		Expect(o.unsteered).To(BeEmpty(), "%s", o)
 		Expect(o.failedOpen).To(BeEmpty(), "%s", o)
 		for _, replica := range []*framework.Manager{leader, follower} {

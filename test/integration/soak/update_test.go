@@ -42,7 +42,7 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 		e.WaitServing(ctx)
 		time.Sleep(preStop)
 
-		o := judge(e.events())
+		o := judge(e.requests())
 		AddReportEntry("the update", ReportEntryVisibilityAlways, fmt.Sprintf("%s\n%s", c, o))
 		Expect(o.creations).To(BeNumerically(">", 100), "there was hardly any load")
 		Expect(c.drawn.Failures()).To(BeEmpty(), "%s", &c.drawn)
@@ -52,12 +52,12 @@ var _ = Describe("A rolling update from the version before, under load", Label("
 		}
 
 		e.enforce(ctx)
-		before := judge(e.events())
+		before := judge(e.requests())
 		for _, replica := range e.Replicas() {
 			Expect(replica.Kill()).To(Succeed())
 		}
 		time.Sleep(2 * preStop)
-		after := judge(e.events())
+		after := judge(e.requests())
 		AddReportEntry("without replicas", ReportEntryVisibilityAlways, after.String())
 		Expect(after.creations).To(BeNumerically(">", before.creations), "there was no load")
 		Expect(after.unsteered[isStranger]).To(Equal(before.unsteered[isStranger]), "%s", after)

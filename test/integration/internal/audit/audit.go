@@ -2,10 +2,13 @@
 package audit
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -48,16 +51,28 @@ rules: [`+rules+`, {level: None}]
 
 // Read reads what is logged so far, as far as it matters: an Event has some fields of an event of
 // audit.k8s.io/v1. A request that lasts, such as a watch, is there when it begins, and at its end.
+// What the API server is writing, or has not written to its end when it was killed, is left out.
 func Read[Event any](log Log) (all []Event) {
 	GinkgoHelper()
-	content, err := os.ReadFile(string(log))
+	file, err := os.Open(string(log))
 	Expect(err).NotTo(HaveOccurred())
-	for line := range strings.Lines(string(content)) {
-		if strings.HasSuffix(line, "\n") { // else the API server is writing it
-			var event Event
-			Expect(json.Unmarshal([]byte(line), &event)).To(Succeed(), line)
-			all = append(all, event)
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewReader(file); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return all
 		}
+		Expect(err).NotTo(HaveOccurred())
+		var event Event
+		Expect(json.Unmarshal(whole(line), &event)).To(Succeed(), string(line))
+		all = append(all, event)
 	}
-	return all
+}
+
+// whole is the event in a line that may begin with another one's first bytes, or with zeros.
+func whole(line []byte) []byte {
+	if !json.Valid(line) {
+		line = line[max(0, bytes.LastIndex(line, []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/`))):]
+	}
+	return line
 }

@@ -2,11 +2,9 @@ package history
 
 import (
 	"context"
-	"os"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -21,15 +19,14 @@ func NewLog() (log audit.Log, flags []string) {
 	return audit.NewWithBeginnings(Rules)
 }
 
-// Requests are those that API servers have logged.
+// Requests are those that API servers have logged, without dry runs, in the order of their answers.
+// Those without an answer come first.
 func Requests(logs ...audit.Log) (all []Request) {
 	GinkgoHelper()
 	for _, log := range logs {
-		file := suite.Must(os.Open(string(log)))
-		all = append(all, suite.Must(Read(file))...)
-		Expect(file.Close()).To(Succeed())
+		all = append(all, requests(audit.Read[record](log))...)
 	}
-	return all
+	return byAnswer(all)
 }
 
 // End is the state of a cluster that no client changes any more.

@@ -20,11 +20,12 @@
 //
 // # What it knows
 //
-// Requests come from the audit logs of all API servers ([Read]). One that is killed leaves behind
-// requests without an answer. What became of these the state in the end tells: a Service that no
-// answer shows was created by one of them, and one that is gone was deleted by one. If there is no
-// such request, a write has happened that no API server has logged: that is a fault. Without a
-// state in the end, such operations are pending: they may have had an effect at any time, or none.
+// Requests come from the audit logs of all API servers ([Requests]). One that is killed leaves
+// behind requests without an answer. What became of these the state in the end tells: a Service
+// that no answer shows was created by one of them, and one that is gone was deleted by one. If
+// there is no such request, a write has happened that no API server has logged: that is a fault.
+// Without a state in the end, such operations are pending: they may have had an effect at any time,
+// or none.
 //
 // Whatever makes the operator refuse an address for a time, although no Service has it, is a window
 // around a request, given by [Windows]: an address drawn for a Service that never came, one

@@ -7,9 +7,9 @@ import (
 
 // Reasons for which an address may go to a second Service without a fault of the operator.
 const (
-	// ByAPIServer: the API server deleted a living Service's IPAddress, by name, in its repair or when
+	// ByRepair: the API server deleted a living Service's IPAddress, by name, in its repair or when
 	// it deleted another Service that had the address before.
-	ByAPIServer = "the API server has deleted the IPAddress of a living Service"
+	ByRepair = "the API server has deleted the IPAddress of a living Service"
 	// ByOutage: the IPAddress was missing, and no webhook answered that would have known.
 	ByOutage = "no webhook answered"
 )
@@ -23,13 +23,13 @@ func Excuses(requests []Request) Excuse {
 		var owner, deletedBy string // of the IPAddress
 		failedOpen := false
 		for _, r := range byAnswer(requests) {
-			if !r.granted() || r.Done.After(o.Return) {
+			if !r.Granted() || r.Done.After(o.Return) {
 				continue
 			}
 			switch {
 			case r.Resource == "services":
 				if r.Namespace+"/"+r.Name == name(o.Service) && r.Answer != nil && slices.Contains(r.Answer.Addresses, o.Address) && !r.Received.Before(o.Call) {
-					failedOpen = r.FailedOpen
+					failedOpen = r.Chosen == FailedOpen
 				}
 			case r.Name != o.Address.String() || r.Answer == nil:
 			case r.Answer.Ends:
@@ -40,7 +40,7 @@ func Excuses(requests []Request) Excuse {
 		}
 		switch {
 		case deletedBy == "system:apiserver" && slices.ContainsFunc(others, func(s string) bool { return name(s) == owner }):
-			return ByAPIServer
+			return ByRepair
 		case failedOpen:
 			return ByOutage
 		default:

@@ -28,7 +28,7 @@ type story struct {
 	more     []Operation
 	end      *Final
 	version  uint64
-	failOpen bool
+	chosen   string
 }
 
 func split(service string) (namespace, name string) {
@@ -275,11 +275,11 @@ func TestCauseOfADuplicate(t *testing.T) {
 		tell func(*story)
 		want string
 	}{
-		"the API server took it from a living Service": {func(s *story) { s.dropBy(apiServer, "one", 5) }, ByAPIServer},
+		"the API server took it from a living Service": {func(s *story) { s.dropBy(apiServer, "one", 5) }, ByRepair},
 		"a user did, and the webhook was asked":        {func(s *story) { s.dropBy(user, "one", 5) }, ""},
 		"a user did, and the webhook was away": {func(s *story) {
 			s.dropBy(user, "one", 5)
-			s.failOpen = true
+			s.chosen = FailedOpen
 		}, ByOutage},
 		"the operator did": {func(s *story) { s.dropBy(operator, "one", 5) }, ""},
 		"the API server took what named another": {func(s *story) {
@@ -291,7 +291,7 @@ func TestCauseOfADuplicate(t *testing.T) {
 			s.put("one", "a/web", 1, 2).wrote("create", "a/web", 1, 3, s.a)
 			tc.tell(s)
 			s.put("again", "a/api", 8, 8).wrote("create", "a/api", 7, 9, s.a)
-			s.requests[len(s.requests)-1].FailedOpen = s.failOpen
+			s.requests[len(s.requests)-1].Chosen = s.chosen
 			v := Judge(s.requests, nil, Windows{}, nil, Excuses(s.requests))
 			if tc.want == "" && len(v.Faults) != 1 || tc.want != "" && (len(v.Faults) > 0 || len(v.In(tc.want)) != 1) {
 				t.Errorf("want %q, found %s, excused %v", tc.want, v, v.Excused)

@@ -75,7 +75,7 @@ func (v version) order() uint64 {
 func (g *gatherer) lives(resource string) map[string][]version {
 	out := map[string][]version{}
 	for _, r := range g.requests {
-		if r.Resource == resource && r.granted() && r.Answer != nil && r.Answer.UID != "" {
+		if r.Resource == resource && r.Granted() && r.Answer != nil && r.Answer.UID != "" {
 			o := *r.Answer
 			o.Name = cmp.Or(o.Name, r.Name)
 			out[o.UID] = append(out[o.UID], version{o, r.Received, r.Done, r.String(), r.Code == 201})
@@ -252,7 +252,7 @@ func (g *gatherer) inWindow(refusal Request, a netip.Addr) bool {
 			continue
 		}
 		about := refused.FindStringSubmatch(r.Message)
-		if !r.granted() && slices.Contains(r.Asked, a) && (about == nil || about[1] != a.String()) && (r.Done.IsZero() || r.Done.Add(g.windows.InFlight).After(refusal.Received)) {
+		if !r.Granted() && slices.Contains(r.Asked, a) && (about == nil || about[1] != a.String()) && (r.Done.IsZero() || r.Done.Add(g.windows.InFlight).After(refusal.Received)) {
 			return true
 		}
 	}

@@ -1,13 +1,9 @@
 package history
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -18,9 +14,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Rules are those of an audit policy that logs what [Read] needs.
+// Rules are those of an audit policy that logs what [Requests] reads.
 const Rules = `{level: RequestResponse, verbs: [create, update, patch, delete],
 	resources: [{group: "", resources: [services]}, {group: networking.k8s.io, resources: [ipaddresses]}]}`
+
+// Who chose the addresses of a Service.
+const (
+	ByWebhook   = "by the webhook"
+	ByAPIServer = "by the API server, which the webhook left it to"
+	FailedOpen  = "by the API server, which got no answer"
+)
 
 // Request is one write of a Service or an IPAddress.
 type Request struct {
@@ -36,8 +39,8 @@ type Request struct {
 	Message string
 	// Asked are the addresses that the Service in the request has, or was given by a webhook.
 	Asked []netip.Addr
-	// FailedOpen says that a webhook did not answer, and that the API server went on without it.
-	FailedOpen bool
+	// Chosen says who chose the addresses of a Service that was answered with.
+	Chosen string
 	// Answer is the object that was answered with, nil if there was none.
 	Answer *Object
 }
@@ -61,7 +64,16 @@ type Object struct {
 // known reports whether the outcome is: an answer such as "timed out" may follow a write.
 func (r Request) known() bool { return !r.Done.IsZero() && r.Code < 500 }
 
-func (r Request) granted() bool { return r.known() && r.Code >= 200 && r.Code < 300 }
+// Granted reports whether the answer says so.
+func (r Request) Granted() bool { return r.known() && r.Code >= 200 && r.Code < 300 }
+
+// Addresses are those that the Service in the answer has: none if it was deleted or refused.
+func (r Request) Addresses() []netip.Addr {
+	if r.Answer == nil || r.Verb == "delete" {
+		return nil
+	}
+	return r.Answer.Addresses
+}
 
 // String is for the reader of a counterexample.
 func (r Request) String() string {
@@ -77,26 +89,11 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s by %s: %d", what, r.User, r.Code)
 }
 
-// Read reads one API server's log. A line that is not whole is left out: the API server is writing
-// it, or was killed as it did.
-func Read(log io.Reader) (all []Request, err error) {
+// requests joins the records of one API server: the beginning and the answer of a request are one.
+func requests(records []record) (all []Request) {
 	begun := map[string]int{} // the place in all, by the ID of the request
-	lines := bufio.NewReader(log)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return slices.DeleteFunc(all, func(r Request) bool { return r.Verb == "" }), ignoreEOF(err)
-		}
-		var r record
-		if err := json.Unmarshal(bytes.ReplaceAll(line, []byte{0}, nil), &r); err != nil {
-			if begins := bytes.LastIndex(line, []byte(`{"kind":"Event"`)); begins > 0 { // behind a torn line
-				err = json.Unmarshal(line[begins:], &r)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("reading an audit event: %w: %s", err, line)
-			}
-		}
-		if r.dry() || r.ObjectRef.Subresource != "" {
+	for _, r := range records {
+		if strings.Contains(r.RequestURI, "dryRun=") || r.ObjectRef.Subresource != "" {
 			continue
 		}
 		i, known := begun[r.AuditID]
@@ -108,13 +105,7 @@ func Read(log io.Reader) (all []Request, err error) {
 			all[i] = r.request()
 		}
 	}
-}
-
-func ignoreEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return fmt.Errorf("reading an audit log: %w", err)
+	return all
 }
 
 // record is what matters here of an event of audit.k8s.io/v1.
@@ -154,26 +145,22 @@ type object struct {
 	} `json:"details"`
 }
 
-func (r record) dry() bool { return strings.Contains(r.RequestURI, "dryRun=") }
-
 func (r record) request() Request {
 	out := Request{
 		Received: r.RequestReceivedTimestamp.Time, Verb: r.Verb, Resource: r.ObjectRef.Resource,
-		Namespace: r.ObjectRef.Namespace, Name: r.ObjectRef.Name, User: r.User.Username, Code: r.ResponseStatus.Code, Message: r.ResponseStatus.Message,
-		FailedOpen: failedOpen(r.Annotations),
+		Namespace: r.ObjectRef.Namespace, Name: r.ObjectRef.Name, User: r.User.Username,
 	}
 	if r.Stage == "RequestReceived" {
-		out.Code = 0
 		return out
 	}
-	out.Done = r.StageTimestamp.Time
+	out.Done, out.Code, out.Message, out.Chosen = r.StageTimestamp.Time, r.ResponseStatus.Code, r.ResponseStatus.Message, chosenBy(r.Annotations)
 	var asked object
 	_ = json.Unmarshal(r.RequestObject, &asked) // a patch may be a list, or no JSON at all
 	out.Name = cmp.Or(out.Name, asked.Metadata.Name)
 	out.Asked = append(addresses(append(asked.Spec.ClusterIPs, asked.Spec.ClusterIP)), given(r.Annotations)...)
 	if o := r.ResponseObject; o != nil {
 		out.Message = cmp.Or(out.Message, o.Message)
-		if out.granted() {
+		if out.Granted() {
 			out.Answer = o.read(r.ObjectRef.Resource, r.Verb)
 			out.Name = cmp.Or(out.Name, o.Metadata.Name)
 		}
@@ -242,16 +229,18 @@ func given(annotations map[string]string) (out []netip.Addr) {
 	return out
 }
 
-// failedOpen reads the annotations that an API server makes for mutating webhooks: of one that had
-// written into the Service, and was asked once more without an answer, it is false.
-func failedOpen(annotations map[string]string) (is bool) {
+// chosenBy reads the annotations that an API server makes for mutating webhooks.
+func chosenBy(annotations map[string]string) string {
+	chosen := ByAPIServer
 	for name, text := range annotations {
-		if strings.HasPrefix(name, "mutation.webhook.admission.k8s.io/") && strings.Contains(text, `"mutated":true`) {
-			return false
+		switch {
+		case strings.HasPrefix(name, "mutation.webhook.admission.k8s.io/") && strings.Contains(text, `"mutated":true`):
+			return ByWebhook // also if it was asked once more and did not answer
+		case strings.HasPrefix(name, "failed-open.mutation.webhook.admission.k8s.io/"):
+			chosen = FailedOpen
 		}
-		is = is || strings.HasPrefix(name, "failed-open.mutation.webhook.admission.k8s.io/")
 	}
-	return is
+	return chosen
 }
 
 // addresses are the clusterIPs that are addresses: none of a headless Service.

@@ -1,7 +1,6 @@
 // Package traffic creates Services from many clients at once, and says what became of the requests.
 //
-// It models clients as a [Crowd], answers as a [Tally], and API servers' records as an [AuditLog]:
-// who chose the addresses of a Service, and who wrote and deleted an IPAddress.
+// It models clients as a [Crowd], and answers as a [Tally].
 //
 // Start with [NewCrowd].
 package traffic
@@ -21,6 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/history"
 )
 
 // Crowd are clients that create Services at once, and delete the oldest when there are enough.
@@ -123,11 +123,11 @@ func (w *Crowd) createOne(ctx context.Context) {
 
 // Collisions lists the requests refused for another Service's address, with the Services that may
 // have had it. In ours the webhook chose all these addresses, in others the API server chose one.
-func (w *Crowd) Collisions(events []Event) (ours, others []string) {
+func (w *Crowd) Collisions(requests []history.Request) (ours, others []string) {
 	chosen := map[string]string{}
-	for _, e := range events {
-		if e.Resource == "services" && e.Verb == "create" {
-			chosen[e.Name] = e.Chosen
+	for _, r := range requests {
+		if r.Resource == "services" && r.Verb == "create" {
+			chosen[r.Name] = r.Chosen
 		}
 	}
 	w.mu.Lock()
@@ -138,7 +138,7 @@ func (w *Crowd) Collisions(events []Event) (ours, others []string) {
 			if s.from.After(l.to) || !s.to.IsZero() && s.to.Before(l.from) || !slices.ContainsFunc(s.addresses, l.names) {
 				continue
 			}
-			foreign = foreign || chosen[name] != ByWebhook
+			foreign = foreign || chosen[name] != history.ByWebhook
 			text += fmt.Sprintf("; %s may have had it (chosen %s), asked for %s before", name, chosen[name], l.from.Sub(s.from).Round(time.Millisecond))
 		}
 		if foreign {
