@@ -23,7 +23,7 @@ func dispute(env *fixture) {
 		older = env.serve(ctx, "older", env.pod1, twoPorts)
 		env.answers(older, env.pod1)
 		env.disputed(ctx, 0)
-		aSecond()
+		olderThanNext(older)
 		younger = env.competitor(ctx, older, "younger", env.pod2)
 		env.wins(ctx, younger, env.pod2, older, "AllocatedToOtherService")
 		env.end(younger, 81, network.Refused)
@@ -105,7 +105,7 @@ var _ = each("Without regard to IPAddresses, a Service that claims the ClusterIP
 var _ = eachAlone("Without regard to IPAddresses, two Services with one ClusterIP", "ignore", func(env *fixture) {
 	It("are decided by age, and one that has no IPAddress at all is served", func(ctx SpecContext) {
 		older := env.serve(ctx, "older", env.pod1)
-		aSecond()
+		olderThanNext(older)
 		younger := env.competitor(ctx, older, "younger", env.pod2)
 		env.wins(ctx, older, env.pod1, younger, "ClaimedByOlderService")
 		env.forget(ctx, older)

@@ -229,8 +229,12 @@ func free(f model.Family, i int) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("fd00:10:96::fa%02x", i))
 }
 
-// aSecond waits for another creationTimestamp: the API server has them in seconds.
-func aSecond() { time.Sleep(1100 * time.Millisecond) }
+// olderThanNext waits until what is created next is younger than a Service: the API server has
+// creationTimestamps in seconds.
+func olderThanNext(s *corev1.Service) {
+	GinkgoHelper()
+	Eventually(time.Now).WithTimeout(environment.Soon).Should(BeTemporally(">=", s.CreationTimestamp.Add(time.Second)))
+}
 
 // moveIn gives a pod of the remote node an address, as another proxy or a network plugin would.
 func (env *fixture) moveIn(ctx context.Context, address netip.Addr) {
