@@ -65,7 +65,7 @@ bench-proxy: ## The node agent and the real kube-proxy in the same namespaces, u
 bench-steering: ## What the admission webhooks cost, with and without them in turn, written into docs/reference/benchmarks.md (QUICK=1: small, written nowhere).
 	go run ./test/bench --only steering $(if $(filter-out 0 false no,$(QUICK)),--quick,--write)
 
-deflake: ## Repeat SUITE=test/integration/leaving beside busy processes until it fails (FOCUS='part of a spec', TIMES=50, SEED=n).
+deflake: ## Repeat SUITE=test/integration/leaving beside busy processes until it fails (FOCUS='part of a spec', TIMES=50, SEED=n, RACE=yes).
 	hack/deflake.sh "$(SUITE)" "$(FOCUS)"
 
 fuzz: ## Every fuzz target for FUZZTIME (default 20s) each.
