@@ -15,7 +15,8 @@ func twoPorts(s *corev1.Service) {
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "more", Port: 81}}
 }
 
-// dispute has the address change its owner by the IPAddress, by age, and by a deletion.
+// dispute has the address change its owner by the IPAddress, by age, and by a deletion. Each time
+// the one answers until the other does, and there is no moment without an answer.
 func dispute(env *fixture) {
 	var older, younger *corev1.Service
 
@@ -27,26 +28,36 @@ func dispute(env *fixture) {
 		younger = env.competitor(ctx, older, "younger", env.pod2)
 		env.wins(ctx, younger, env.pod2, older, "AllocatedToOtherService")
 		env.end(younger, 81, network.Refused)
+		witness := env.witness(older)
 		Expect(env.Agent.Kill()).To(Succeed())
 		Expect(env.Agent.Start(ctx)).To(Succeed())
+		env.disputed(ctx, 2)
 		env.answers(younger, env.pod2)
+		witness.saw(env.pod2)
 	})
 
 	It("change places when the IPAddress is moved", func(ctx SpecContext) {
+		witness := env.witness(older)
+		witness.saw(env.pod2)
 		env.forget(ctx, older)
 		env.give(ctx, older)
 		env.wins(ctx, older, env.pod1, younger, "AllocatedToOtherService")
+		witness.saw(env.pod2, env.pod1)
 		env.end(older, 81, network.Connected)
 		env.Endpoints(ctx, older)
 		env.end(older, 80, network.Refused)
 		env.Endpoints(ctx, older, env.pod1)
+		env.answers(older, env.pod1)
 	})
 
 	It("are decided by age when no IPAddress decides, and leave the address to the one that is left", func(ctx SpecContext) {
+		witness := env.witness(older)
+		witness.saw(env.pod1)
 		env.forget(ctx, older)
 		env.wins(ctx, older, env.pod1, younger, "ClaimedByOlderService")
 		env.Delete(ctx, older.Name)
 		env.answers(younger, env.pod2)
+		witness.saw(env.pod1, env.pod2)
 		env.end(younger, 81, network.Refused)
 		env.disputed(ctx, 0)
 	})
