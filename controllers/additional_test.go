@@ -64,6 +64,7 @@ var _ = Describe("Services that lack an additional address", func() {
 			return n
 		}
 		Eventually(told).Should(BeNumerically(">=", 5), "other specs have Services in this namespace too")
+		// Two equal counts, a second apart, were not the last ones: the next look may come later.
 		last, since := 0, time.Now()
 		quiet := func() time.Duration { // since when nothing was read, once all have been looked at
 			if n := count(); n != last || n < 2*services {

@@ -74,6 +74,7 @@ var _ = Describe("The guards", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("let the API server release what a Service gives up, and users delete what nobody holds", func(ctx SpecContext) {
+		// Of a Service that is deleted at once, the API server's repair may write the IPAddress anew.
 		service := c.CreateSettledService(ctx, "released", framework.RequireDualStack())
 		c.DeleteServices(ctx, service)
 		for _, address := range service.Spec.ClusterIPs {

@@ -108,7 +108,8 @@ var _ = inOrder("An address that cools down", func() {
 		Eventually(summary).WithArguments(ctx).Should(Equal(v1alpha1.BandStatus{Size: total, Free: total}))
 	})
 
-	// With three seconds of cool-down and more addresses than a client can use up in this time.
+	// Time is the subject: three seconds of cool-down, and more addresses than a client can use up in
+	// them, which is why it waits between its Services.
 	It("does return, after its time and not before", Label("long"), func(ctx SpecContext) {
 		const coolDown = 3 * time.Second
 		c.OfferRange(ctx, "brief", nil, "10.108.1.0/26", "fd00:108:1::/122")

@@ -54,7 +54,7 @@ var _ = Describe("A cluster that leaves the bitmap", Ordered, Label("soak"), fun
 		Expect(before.addresses).To(BeEmpty())
 		Expect(before.services).To(HaveLen(services))
 		without.restart(ctx, newer)
-		Eventually(func(g Gomega) {
+		Eventually(func(g Gomega) { // events and words of the log come after the work that they tell
 			now := without.snapshot(ctx)
 			g.Expect(now.addresses).To(HaveLen(addresses))
 			g.Expect(len(now.repairsSince(before))).To(BeNumerically(">=", 3000))
