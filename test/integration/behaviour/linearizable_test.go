@@ -164,8 +164,9 @@ var _ = It("An address belongs to one Service at every moment, whatever fails", 
 	// if the Service has gone meanwhile, its IPAddress is there once more. It goes after five seconds
 	// if a Service of that name has other addresses, and else after the minute that both repairs, the
 	// API server's and the operator's, give a Service to come: the address may be one on its way.
+	end := history.End(ctx, c.Access)
 	requests := history.Requests(c.logs...)
-	v := history.Judge(requests, history.End(ctx, c.Access), history.Windows{InFlight: inFlight, Believed: time.Minute}, keeping, history.Excuses(requests))
+	v := history.Judge(requests, end, history.Windows{InFlight: inFlight, Believed: time.Minute}, keeping, history.Excuses(requests))
 	AddReportEntry("history", v.String())
 	Expect(v.Faults).To(BeEmpty())
 	Expect(v.Operations).To(And(HaveKeyWithValue(history.Take, BeNumerically(">", 30)), HaveKeyWithValue(history.Refuse, BeNumerically(">", 30))), "there was hardly any traffic")

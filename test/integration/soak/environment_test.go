@@ -117,11 +117,8 @@ func (e *environment) history(ctx context.Context) history.Verdict {
 	for _, address := range reserved {
 		kept = append(kept, history.Kept(address, tenant+"/reserved"))
 	}
-	// The operator deletes the IPAddress of an address that has cooled down: the requests are read
-	// before the state in the end, and nothing may be written in between.
-	cooling := func() []string { return e.Kept(ctx, cluster.Cooling) }
-	Eventually(cooling).WithTimeout(settling).WithPolling(time.Second).Should(BeEmpty())
+	end := history.End(ctx, e.Access)
 	requests := history.Requests(e.logs...)
 	windows := history.Windows{InFlight: 20 * time.Second, Cooling: 15 * time.Second}
-	return history.Judge(requests, history.End(ctx, e.Access), windows, kept, history.Excuses(requests))
+	return history.Judge(requests, end, windows, kept, history.Excuses(requests))
 }

@@ -29,7 +29,8 @@ func Requests(logs ...audit.Log) (all []Request) {
 	return byAnswer(all)
 }
 
-// End is the state of a cluster that no client changes any more.
+// End is the state of a cluster that no client changes any more. The operator may: [Requests] have
+// to be read later, or they lack what it did before.
 func End(ctx context.Context, api *framework.Access) *Final {
 	GinkgoHelper()
 	end := &Final{From: time.Now()}

@@ -218,6 +218,12 @@ var stories = map[string]struct {
 	"a Service that no request has created": {func(s *story) { s.ends(9).has("a/web", s.a) }, "services a/web: created, between 00:00:01.000 and 00:00:09.000, without a request"},
 	"a Service that no request has deleted": {func(s *story) { s.wrote("create", "a/web", 1, 2, s.a).ends(9) },
 		"services a/web: deleted, between 00:00:01.000 and 00:00:09.000, without a request"},
+	"what happens after the end": {func(s *story) {
+		s.wrote("create", "a/web", 1, 2, s.a).wrote("delete", "a/web", 10, 11).put("one", "a/api", 12, 13).wrote("create", "a/api", 12, 13, s.a).
+			ends(9).has("a/web", s.a)
+	}, ""},
+	"a creation that is answered after the end, and is there":   {func(s *story) { s.wrote("create", "a/web", 8, 10, s.a).ends(9).has("a/web", s.a) }, ""},
+	"a creation that is answered after the end, and is not yet": {func(s *story) { s.wrote("create", "a/web", 8, 10, s.a).ends(9) }, ""},
 	"an answer that may follow a write": {func(s *story) {
 		s.failed("a/web", 1, 2, 504, s.a).refused("a/api", 3, 4).ends(9).has("a/web", s.a)
 	}, ""},

@@ -38,12 +38,29 @@ type Windows struct {
 // have happened without a request; told counts those that had a request, but no answer.
 func Operations(requests []Request, end *Final, windows Windows) (all []Operation, told int, faults []string) {
 	g := gatherer{end: end, windows: windows, requests: slices.Clone(requests)}
+	if end != nil {
+		g.requests = until(requests, end.To)
+	}
 	slices.SortStableFunc(g.requests, func(a, b Request) int { return a.Received.Compare(b.Received) })
 	g.services()
 	g.ipAddresses()
 	g.refusals()
 	g.final()
 	return g.all, g.told, g.faults
+}
+
+// until are the requests as they are known at a moment: what comes later is none, and what is
+// answered later has no answer yet.
+func until(requests []Request, moment time.Time) (known []Request) {
+	for _, r := range requests {
+		if r.Done.After(moment) {
+			r.Done, r.Code, r.Answer = time.Time{}, 0, nil
+		}
+		if !r.Received.After(moment) {
+			known = append(known, r)
+		}
+	}
+	return known
 }
 
 type gatherer struct {
