@@ -200,7 +200,7 @@ func (c *contention) fail(ctx context.Context) {
 	Expect(c.Etcd.Resume()).To(Succeed())
 	Expect(c.apis[1].Kill()).To(Succeed())
 	c.goOn()
-	Expect(c.apis[1].Start(ctx)).To(Succeed())
+	cluster.StartAgain(ctx, c.apis[1])
 	c.Balancer.Cut()
 	Expect(other.Kill()).To(Succeed())
 	c.goOn()

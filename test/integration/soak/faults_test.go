@@ -39,9 +39,10 @@ type faults struct {
 	outages bool
 
 	hold atomic.Bool // the kubelet starts nothing
-	// kills, starts and restarts count killed replicas, replaced ones and restarted API servers.
-	kills, starts, restarts, deleted atomic.Int64
-	failedOpen                       float64 // creations and updates of Services, in past lives of the API servers
+	// kills, starts and restarts count killed replicas, replaced ones and restarted API servers,
+	// givenUp their starts that were in vain.
+	kills, starts, restarts, givenUp, deleted atomic.Int64
+	failedOpen                                float64 // creations and updates of Services, in past lives of the API servers
 }
 
 // run goes on until ctx ends. Then everything runs again, as far as one can see from outside.
@@ -117,7 +118,7 @@ func (f *faults) restart(ctx context.Context, rng *rand.Rand) {
 	sleep(ctx, answering)
 	Expect(api.Kill()).To(Succeed())
 	stopping.Wait()
-	Expect(api.Start(context.WithoutCancel(ctx))).To(Succeed())
+	f.givenUp.Add(int64(cluster.StartAgain(context.WithoutCancel(ctx), api)))
 	f.restarts.Add(1)
 }
 
@@ -154,6 +155,6 @@ func (f *faults) deleteAddress() func(context.Context, *rand.Rand) {
 
 // String is for the report.
 func (f *faults) String() string {
-	return fmt.Sprintf("replicas were killed %d times and started anew %d times, API servers restarted %d times, %d IPAddresses deleted",
-		f.kills.Load(), f.starts.Load(), f.restarts.Load(), f.deleted.Load())
+	return fmt.Sprintf("replicas were killed %d times and started anew %d times, API servers restarted %d times, and %d starts in vain, %d IPAddresses deleted",
+		f.kills.Load(), f.starts.Load(), f.restarts.Load(), f.givenUp.Load(), f.deleted.Load())
 }

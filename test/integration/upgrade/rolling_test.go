@@ -122,7 +122,7 @@ func (r *rolling) roll(ctx context.Context, to framework.Options, during func(ol
 }
 
 // startBeside starts an API server beside the serving one, and again when it ends, like a kubelet.
-// From 1.33 to 1.36 its first full look writes an IPAddress for a Service without one, and gives up
+// From 1.33 on its first full look writes an IPAddress for a Service without one, and gives up
 // for good if our operator, another API server, or one whose write is not yet in the watch was
 // faster. After a minute without that look it ends.
 func (r *rolling) startBeside(ctx context.Context, options framework.Options) *framework.APIServer {
