@@ -158,12 +158,13 @@ var _ = It("An address belongs to one Service at every moment, whatever fails", 
 
 	// Once two IPAddresses of default/kept stood for seconds without it. The operator does that if it
 	// is killed: what it restores for a Service that gives the address up it takes back at once. And
-	// the API server's repair does (repairip.go), which reads caches. One that still has a Service, and
-	// its IPAddress no more, or the reservation that stood there before, writes the IPAddress. As long
-	// as the real one is there, that is answered "already exists" and tried again milliseconds later:
-	// if the Service has gone meanwhile, its IPAddress is there once more. It goes after five seconds
-	// if a Service of that name has other addresses, and else after the minute that both repairs, the
-	// API server's and the operator's, give a Service to come: the address may be one on its way.
+	// the API server's repair does (repairip.go), which reads caches. One that still has a Service,
+	// and its IPAddress no more, or the reservation that stood there before, writes the IPAddress. As
+	// long as the real one is there, that is answered "already exists" and tried again milliseconds
+	// later: if the Service has gone meanwhile, its IPAddress is there once more. It goes after five
+	// seconds if a Service of that name has other addresses, and else after the minute that both
+	// repairs, the API server's and the operator's, give a Service to come: the address may be one on
+	// its way.
 	end := history.End(ctx, c.Access)
 	requests := history.Requests(c.logs...)
 	v := history.Judge(requests, end, history.Windows{InFlight: inFlight, Believed: time.Minute}, keeping, history.Excuses(requests))
