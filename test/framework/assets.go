@@ -117,7 +117,7 @@ func Packages(ctx context.Context, names ...string) (string, error) {
 
 // previous is the commit of the last release, and before the first one a commit of main: tests
 // update from it. The commit after a release sets it; it is no tag, because a clone may have none.
-const previous = "a6eeba1afd474dae1be496915ebba1ec505eb45a"
+const previous = "54e10dd834b5bf8c16dc29174f3fbff98b1ef440"
 
 // PreviousVersion returns a cached folder of the last version's files, from the git history.
 func PreviousVersion(ctx context.Context) (string, error) {
