@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
@@ -76,7 +78,7 @@ func (e *environment) measureHandover(ctx context.Context, end func(*framework.M
 		began := time.Now()
 		gone := make(chan error, 1)
 		go func() { gone <- end(leader) }()
-		if err := e.metric(ctx, other, "the other replica leads", leads); err != nil {
+		if err := e.waitLease(ctx, other); err != nil {
 			return errors.Join(err, <-gone)
 		}
 		h.Leads = time.Since(began)
@@ -85,6 +87,15 @@ func (e *environment) measureHandover(ctx context.Context, end func(*framework.M
 	e.balancer.Remove(leader.WebhookAddress())
 	e.replicas = []*framework.Manager{other}
 	return h, err
+}
+
+// waitLease waits until the Lease is a replica's. A leader that has just begun to look at all
+// addresses takes seconds to answer about its metrics.
+func (e *environment) waitLease(ctx context.Context, m *framework.Manager) error {
+	return e.until(ctx, "the other replica has the Lease", func(ctx context.Context) (bool, error) {
+		lease, err := e.Client.CoordinationV1().Leases(cluster.Home).Get(ctx, "clusterip-operator", metav1.GetOptions{})
+		return err == nil && lease.Spec.HolderIdentity != nil && strings.HasSuffix(*lease.Spec.HolderIdentity, "@"+m.WebhookAddress()), err
+	})
 }
 
 func leads(f framework.Metrics) bool {
