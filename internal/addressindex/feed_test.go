@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,8 +80,8 @@ func TestMapAfterDelay(t *testing.T) {
 func TestFeedTrickles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ix := New()
-		listed := false
-		ix.synced = append(ix.synced, func() bool { return listed })
+		var listed atomic.Bool
+		ix.synced = append(ix.synced, listed.Load)
 		keys := make([]string, 2*portion+1)
 		for i := range keys {
 			keys[i] = fmt.Sprint(i)
@@ -94,7 +95,7 @@ func TestFeedTrickles(t *testing.T) {
 		tell("0") // one of the first listing
 		time.Sleep(time.Second)
 		q.expect(t)
-		listed = true
+		listed.Store(true)
 		time.Sleep(time.Second)
 		q.expect(t, keys[:portion]...)
 		tell("an event")
