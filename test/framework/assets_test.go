@@ -18,7 +18,7 @@ func lastRelease(t *testing.T, repository string) string {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	for _, tag := range strings.Fields(git("tag", "--list", "v*", "--merged", "HEAD", "--no-contains", "HEAD", "--sort=-v:refname")) {
+	for tag := range strings.FieldsSeq(git("tag", "--list", "v*", "--merged", "HEAD", "--no-contains", "HEAD", "--sort=-v:refname")) {
 		if !strings.Contains(tag, "-") {
 			return git("rev-parse", tag+"^{commit}")
 		}
