@@ -139,13 +139,17 @@ func (f *Feed[T]) Start(ctx context.Context, queue workqueue.TypedRateLimitingIn
 // 200 bytes for each, and its maps keep the size that they have once had.
 const portion = 1000
 
-// trickle adds keys as fast as they are worked off.
+// patience is how long a portion waits for the one before: a tenant whose Services come and go as
+// fast as they are looked at must not keep a drift from being seen.
+const patience = time.Second
+
+// trickle adds keys as fast as they are worked off, and a portion in patience at least.
 func trickle[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], keys []T, add func(T)) {
 	for part := range slices.Chunk(keys, portion) {
 		for _, key := range part {
 			add(key)
 		}
-		for queue.Len() > portion/10 {
+		for began := time.Now(); queue.Len() > portion/10 && time.Since(began) < patience; {
 			select {
 			case <-ctx.Done():
 				return

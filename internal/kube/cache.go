@@ -25,15 +25,16 @@ import (
 // of 2 KiB that is some 100 bytes, as of its IPAddress: see package compact. policies is the answer
 // of DiscoverPolicies: there is no cache of a kind that is not served.
 func CacheOptions(policies bool) cache.Options {
+	service, ipAddress := Transforms()
 	o := cache.Options{
 		// A read of a kind that nothing watches is a mistake, not a reason to watch it.
 		ReaderFailOnMissingInformer: true,
 		NewInformer:                 NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Service{}:           {Transform: transform(keepService), UnsafeDisableDeepCopy: new(false)},
+			&corev1.Service{}:           {Transform: service, UnsafeDisableDeepCopy: new(false)},
 			&corev1.Node{}:              {Transform: transform(trimNode)},
 			&corev1.Namespace{}:         {Transform: transform(trimNamespace)},
-			&networkingv1.IPAddress{}:   {Transform: transform(keepIPAddress), UnsafeDisableDeepCopy: new(false)},
+			&networkingv1.IPAddress{}:   {Transform: ipAddress, UnsafeDisableDeepCopy: new(false)},
 			&networkingv1.ServiceCIDR{}: {Transform: cache.TransformStripManagedFields()},
 		},
 	}
@@ -41,6 +42,11 @@ func CacheOptions(policies bool) cache.Options {
 		o.ByObject[&v1alpha1.ServiceCIDRPolicy{}] = cache.ByObject{Transform: cache.TransformStripManagedFields()}
 	}
 	return o
+}
+
+// Transforms are what the caches of CacheOptions make of a Service and of an IPAddress.
+func Transforms() (service, ipAddress toolscache.TransformFunc) {
+	return transform(keepService), transform(keepIPAddress)
 }
 
 // NewInformer makes the informer of a kind. IPAddresses have no namespace, by which all of them

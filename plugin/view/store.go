@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,15 +20,7 @@ type store struct {
 
 // newStore keeps of Services and IPAddresses what the operator keeps.
 func newStore(others cache.Cache) *store {
-	var service, address toolscache.TransformFunc
-	for o, by := range kube.CacheOptions(false).ByObject {
-		switch o.(type) {
-		case *corev1.Service:
-			service = by.Transform
-		case *networkingv1.IPAddress:
-			address = by.Transform
-		}
-	}
+	service, address := kube.Transforms()
 	return &store{
 		Cache:     others,
 		services:  newMirror[corev1.Service](corev1.Resource("services"), service),

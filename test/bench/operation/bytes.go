@@ -20,6 +20,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/kube"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/alone"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
 )
 
@@ -41,13 +42,13 @@ func measureShares(ctx context.Context) ([]Share, error) {
 		return nil, fmt.Errorf("watching: %w", err)
 	}
 	each := func(do func(i int)) float64 {
-		before := heap()
+		before := alone.Heap()
 		for i := range crowdOfShares {
 			do(i)
 		}
-		return (heap() - before) / crowdOfShares
+		return float64(alone.Heap()-before) / crowdOfShares
 	}
-	keepService, keepAddress := transforms()
+	keepService, keepAddress := kube.Transforms()
 	add := func(to toolscache.Indexer, keep toolscache.TransformFunc, o any) {
 		kept, _ := keep(o) // of these none fails
 		_ = to.Add(kept)   // that fails for what has no name
@@ -80,14 +81,6 @@ func stores() (services, addresses toolscache.Indexer) {
 	return toolscache.NewIndexer(key, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}), toolscache.NewIndexer(key, toolscache.Indexers{})
 }
 
-func heap() float64 {
-	var m runtime.MemStats
-	runtime.GC() // what pools hold goes with the second time
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc)
-}
-
 func nameOf(i int) string { return fmt.Sprintf("service-%06d", i) }
 
 func addressOf(i int) netip.Addr { return seed.Address(cluster.Range, i) }
@@ -108,19 +101,6 @@ func sampleAddress(i int) *networkingv1.IPAddress {
 	ip.ObjectMeta = sampleMeta(i, ip.Name)
 	ip.Labels = upstream.Labels(addressOf(i))
 	return ip
-}
-
-// transforms are those of the manager's cache.
-func transforms() (service, address toolscache.TransformFunc) {
-	for kind, options := range kube.CacheOptions(false).ByObject {
-		switch kind.(type) {
-		case *corev1.Service:
-			service = options.Transform
-		case *networkingv1.IPAddress:
-			address = options.Transform
-		}
-	}
-	return service, address
 }
 
 // collected stands in for the informers of a cache, and tells their handlers of objects.
