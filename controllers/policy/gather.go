@@ -52,14 +52,10 @@ func (r *Reconciler) use(policies *steering.Compiled, band allocator.Span) bandU
 // gatherReservations adds which reserved addresses there are, and which of them are not in place.
 func (r *Reconciler) gatherReservations(in *inputs) {
 	p := in.policy
-	var cidrs []addressindex.ServiceCIDR
-	if len(p.Reservations) > 0 {
-		cidrs = r.Index.ServiceCIDRs()
-	}
 	for _, reservation := range p.Reservations {
 		for a := range reservation.Addresses() {
 			in.reserved++
-			switch why, missing := r.obstacle(cidrs, reservation, a); {
+			switch why, missing := r.obstacle(reservation, a); {
 			case missing:
 				in.addAbsent(absentee{address: a, reservation: reservation.Name, why: why})
 			case r.Index.State(a) == allocator.Reserved && !has(p.Ranges, a): // not while its Service has it
@@ -79,23 +75,18 @@ const anIPAddress = "an IPAddress"
 
 // obstacle says what keeps a reservation from an address, empty for nothing, if it is not in place:
 // reserved by an IPAddress, or had by the Service it is for, or being handed out.
-func (r *Reconciler) obstacle(cidrs []addressindex.ServiceCIDR, held steering.Reservation, a netip.Addr) (why string, missing bool) {
+func (r *Reconciler) obstacle(held steering.Reservation, a netip.Addr) (why string, missing bool) {
 	k, ok := r.Index.Owned(a)
 	claims, state := r.Index.Claims(a), r.Index.State(a)
 	if ok && k.Purpose == v1alpha1.PurposeReservation && k.Policy == held.Policy || state == allocator.Assumed ||
 		held.For.Name != "" && slices.Contains(claims, held.For) {
 		return "", false
 	}
-	var inside, usable, offered bool
-	for _, c := range cidrs {
-		for _, rng := range c.Ranges {
-			inside = inside || rng.Prefix().Contains(a)
-			usable = usable || rng.Contains(a)
-			offered = offered || rng.Contains(a) && !c.Terminating
-		}
-	}
+	covering := r.Index.Covering(a)
+	usable := len(covering) > 0
+	offered := slices.ContainsFunc(covering, func(c addressindex.ServiceCIDR) bool { return !c.Terminating })
 	switch {
-	case inside && !usable:
+	case !usable && r.Index.Inside(a):
 		return "", false // such as the network address, which no Service can have
 	case len(claims) > 0:
 		return fmt.Sprintf("Service %s has it", claims[0]), true

@@ -140,6 +140,13 @@ func (ix *Index) Covering(a netip.Addr) []ServiceCIDR {
 	return out
 }
 
+// Inside reports whether a is in a ServiceCIDR, also as an address that no Service can have.
+func (ix *Index) Inside(a netip.Addr) bool {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return ix.names.Contains(a)
+}
+
 // BandOf returns the band of an address. One that is static in one range and dynamic in another is
 // static: that band is the one to keep clean. ok is false when no ServiceCIDR offers the address.
 func (ix *Index) BandOf(a netip.Addr) (band allocator.Band, ok bool) {

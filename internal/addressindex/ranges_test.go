@@ -46,6 +46,7 @@ func TestCovering(t *testing.T) {
 		}
 		a := someAddress(r, r.IntN(2) == 0)
 		var got, named, want []string
+		inside := false
 		for _, c := range l.Covering(a) {
 			got = append(got, c.Name)
 		}
@@ -56,6 +57,15 @@ func TestCovering(t *testing.T) {
 			if c.Contains(a) {
 				want = append(want, c.Name)
 			}
+			for _, r := range c.Ranges {
+				inside = inside || r.Prefix().Contains(a)
+				if first := r.Prefix().Addr(); !l.Inside(first) {
+					t.Fatalf("step %d: %s, which no Service can have, is not inside %s", step, first, r)
+				}
+			}
+		}
+		if l.Inside(a) != inside {
+			t.Fatalf("step %d: %s is inside: %v, want %v", step, a, !inside, inside)
 		}
 		slices.Sort(got)
 		slices.Sort(named)
