@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -19,9 +18,6 @@ import (
 const (
 	// lockFolder has the lock. In pods it is the host's, so that all agents of a node see each other.
 	lockFolder = "/run/clusterip-proxyagent"
-	// earlierLock is the abstract socket that the version before held instead. Any process of the
-	// network namespace can bind it, so that an agent only waits for a process of root that has it.
-	earlierLock = "@clusterip-proxyagent"
 	// handoverTimeout is how long the previous agent may take to end.
 	handoverTimeout = 15 * time.Second
 )
@@ -29,10 +25,7 @@ const (
 var errRunning = errors.New("another proxyagent runs in this network namespace: stop it first, two would take away each other's rules")
 
 // lock is held until it is closed, at the latest by the kernel when the process ends.
-type lock struct {
-	*os.File
-	earlier net.Listener // keeps an agent of the version before waiting; nil if another process has it
-}
+type lock struct{ *os.File }
 
 // lockNamespace waits until no other agent runs in this network namespace, and keeps other agents
 // waiting until the lock is closed. Two agents would remove each other's rules for ever.
@@ -59,7 +52,7 @@ func lockNamespace(ctx context.Context, folder string) (io.Closer, error) {
 }
 
 // openLock makes the file. Its mode counts: a process that reads it can keep agents from locking.
-func openLock(folder string) (*lock, error) {
+func openLock(folder string) (lock, error) {
 	err := os.MkdirAll(folder, 0o755)
 	var file *os.File
 	if err == nil {
@@ -68,12 +61,12 @@ func openLock(folder string) (*lock, error) {
 	if err != nil {
 		err = fmt.Errorf("%w (the agent needs to be root, in a pod with the host's folder %s mounted)", err, folder)
 	}
-	return &lock{File: file}, err
+	return lock{file}, err
 }
 
 // try takes the lock, or returns errRunning. One file serves all network namespaces of a machine:
 // each locks the byte whose number is that of its inode.
-func (l *lock) try() error {
+func (l lock) try() error {
 	var namespace unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &namespace); err != nil {
 		return fmt.Errorf("reading which network namespace this is: %w", err)
@@ -86,37 +79,5 @@ func (l *lock) try() error {
 	if err != nil {
 		return fmt.Errorf("locking %s: %w", l.Name(), err)
 	}
-	l.earlier, err = net.Listen("unix", earlierLock)
-	if errors.Is(err, syscall.EADDRINUSE) && ofRoot(earlierLock) {
-		return errRunning
-	}
 	return nil
-}
-
-// ofRoot reports whether a process of root listens on a socket.
-func ofRoot(socket string) bool {
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = conn.Close() }()
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return false
-	}
-	uid := ^uint32(0)
-	err = raw.Control(func(fd uintptr) {
-		if listener, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			uid = listener.Uid
-		}
-	})
-	return err == nil && uid == 0
-}
-
-// Close lets the next agent begin.
-func (l *lock) Close() error {
-	if l.earlier != nil {
-		_ = l.earlier.Close()
-	}
-	return l.File.Close()
 }
