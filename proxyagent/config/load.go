@@ -49,8 +49,8 @@ func Parse(text []byte, mode string) (v1alpha1.ProxyAgentConfiguration, []string
 	}
 	switch head {
 	case metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.ProxyAgentKind}:
-		c, warnings, err := v1alpha1.ParseProxyAgent(text)
-		return c, warnings, errors.Join(err, c.Validate().ToAggregate())
+		c, err := v1alpha1.ParseProxyAgent(text)
+		return c, nil, errors.Join(err, c.Validate().ToAggregate())
 	case metav1.TypeMeta{APIVersion: kubeproxy.SchemeGroupVersion.String(), Kind: kubeProxyKind}:
 		return parseKubeProxy(text, mode)
 	default:

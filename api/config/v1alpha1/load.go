@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -59,10 +58,6 @@ func parse(text []byte, into any, is *metav1.TypeMeta, kind string) error {
 	if err != nil {
 		return fmt.Errorf("not valid YAML: %w", err)
 	}
-	return decode(body, into, is, kind)
-}
-
-func decode(body []byte, into any, is *metav1.TypeMeta, kind string) error {
 	*is = metav1.TypeMeta{}
 	strict, err := kjson.UnmarshalStrict(body, into)
 	if err != nil {
@@ -104,45 +99,10 @@ func DefaultProxyAgent() ProxyAgentConfiguration {
 	}
 }
 
-// ParseProxyAgent reads one document as [Parse] does. It also takes what the version before wrote
-// in other places, which the warnings name. It does not validate values; Validate does, once the
-// flags are in. Beside an error it returns what it could read.
-func ParseProxyAgent(text []byte) (ProxyAgentConfiguration, []string, error) {
+// ParseProxyAgent reads one document as [Parse] does. It does not validate values; Validate does,
+// once the flags are in. Beside an error it returns what it could read.
+func ParseProxyAgent(text []byte) (ProxyAgentConfiguration, error) {
 	c := DefaultProxyAgent()
-	body, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return c, nil, fmt.Errorf("not valid YAML: %w", err)
-	}
-	body, warnings, err := hoist(body)
-	return c, warnings, errors.Join(err, decode(body, &c, &c.TypeMeta, ProxyAgentKind))
-}
-
-// formerlyIPTables are the settings that the version before reads in the section iptables.
-var formerlyIPTables = []string{"masqueradeAll", "masqueradeBit", "localhostNodePorts", "dropInvalid", "minSyncPeriod", "syncPeriod", "probePeriod"}
-
-// hoist takes them out of the section. What is not an object is left for decode to complain of.
-func hoist(body []byte) (hoisted []byte, warnings []string, err error) {
-	var file, section map[string]json.RawMessage
-	if json.Unmarshal(body, &file) != nil || file["iptables"] == nil || json.Unmarshal(file["iptables"], &section) != nil {
-		return body, nil, nil
-	}
-	for _, name := range formerlyIPTables {
-		value, old := section[name]
-		if !old {
-			continue
-		}
-		if _, both := file[name]; both {
-			err = errors.Join(err, fmt.Errorf("%[1]s and iptables.%[1]s: remove the latter, whose place is the former by now", name))
-		}
-		warnings = append(warnings, fmt.Sprintf("iptables.%[1]s: write it as %[1]s, outside of the section iptables; the next version no longer reads it there", name))
-		file[name] = value
-		delete(section, name)
-	}
-	if len(warnings) == 0 {
-		return body, nil, nil
-	}
-	inner, problem := json.Marshal(section)
-	file["iptables"] = inner
-	hoisted, again := json.Marshal(file)
-	return hoisted, warnings, errors.Join(err, problem, again)
+	err := parse(text, &c, &c.TypeMeta, ProxyAgentKind)
+	return c, err
 }

@@ -42,7 +42,7 @@ func TestParseNamesEveryMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse([]byte(tc.text))
-			_, _, agentErr := ParseProxyAgent([]byte(strings.Replace(tc.text, Kind, ProxyAgentKind, 1)))
+			_, agentErr := ParseProxyAgent([]byte(strings.Replace(tc.text, Kind, ProxyAgentKind, 1)))
 			for _, want := range tc.want {
 				if !strings.Contains(fmt.Sprint(err), want) {
 					t.Errorf("%q does not name %q", err, want)

@@ -12,10 +12,10 @@ import (
 const agentHead = "apiVersion: config.clusterip-operator.io/v1alpha1\nkind: ProxyAgentConfiguration\n"
 
 func TestParseProxyAgentOverDefaults(t *testing.T) {
-	got, warnings, err := ParseProxyAgent([]byte(agentHead +
+	got, err := ParseProxyAgent([]byte(agentHead +
 		"syncPeriod: 90s\ndetectLocal: {clusterCIDRs: [10.244.0.0/16]}\ndropUnallocated: false\n"))
-	if err != nil || len(warnings) > 0 {
-		t.Fatal(err, warnings)
+	if err != nil {
+		t.Fatal(err)
 	}
 	want := DefaultProxyAgent()
 	want.SyncPeriod.Duration = 90 * time.Second
@@ -28,7 +28,7 @@ func TestParseProxyAgentOverDefaults(t *testing.T) {
 
 // Writing out a field's default changes nothing; this also pins the defaults that comments promise.
 func TestParseProxyAgentDefaultsWrittenOut(t *testing.T) {
-	got, _, err := ParseProxyAgent([]byte(agentHead + `
+	got, err := ParseProxyAgent([]byte(agentHead + `
 allocations: prefer
 allowServiceExternalIPs: true
 detectLocal: {mode: ClusterCIDR}
@@ -62,36 +62,15 @@ log: {format: json, level: 0}
 	}
 }
 
-// TestProxyAgentFormerPlaces has the settings of all modes in the section iptables, as the version
-// before wrote them.
-func TestProxyAgentFormerPlaces(t *testing.T) {
-	got, warnings, err := ParseProxyAgent([]byte(agentHead + `
-iptables:
-  mode: nft
-  masqueradeAll: true
-  masqueradeBit: 15
-  localhostNodePorts: false
-  dropInvalid: false
-  minSyncPeriod: 2s
-  syncPeriod: 60s
-  probePeriod: 3s
-`))
-	if err != nil || len(warnings) != 7 || !strings.HasPrefix(warnings[0], "iptables.masqueradeAll: write it as masqueradeAll, ") {
-		t.Fatalf("%v, %d warnings: %q", err, len(warnings), warnings)
-	}
-	want := DefaultProxyAgent()
-	want.IPTables.Mode, want.MasqueradeAll, want.MasqueradeBit, want.LocalhostNodePorts, want.DropInvalid = "nft", true, 15, false, false
-	want.MinSyncPeriod.Duration, want.SyncPeriod.Duration, want.ProbePeriod.Duration = 2*time.Second, time.Minute, 3*time.Second
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+// The settings of all modes have one place, outside of the sections.
+func TestParseProxyAgentRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"masqueradeBit: 3\niptables: {masqueradeBit: 4}\n": "masqueradeBit and iptables.masqueradeBit: remove the latter",
-		"iptables: {masqueradeBit: four}\n":                "masqueradeBit",
-		"iptables: {bit: 4}\n":                             `unknown field "iptables.bit"`,
-		"iptables: [masqueradeBit]\n":                      "iptables",
+		"iptables: {masqueradeBit: 15}\n":              `unknown field "iptables.masqueradeBit"`,
+		"syncPeriod: 1m\niptables: {syncPeriod: 1m}\n": `unknown field "iptables.syncPeriod"`,
+		"masqueradeBit: four\n":                        "masqueradeBit",
+		"iptables: [masqueradeBit]\n":                  "iptables",
 	} {
-		if _, _, err := ParseProxyAgent([]byte(agentHead + text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseProxyAgent([]byte(agentHead + text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want …%s…", text, err, want)
 		}
 	}
