@@ -153,19 +153,19 @@ func (o Options) serviceCIDR(ctx context.Context, c *networkingv1.ServiceCIDR) e
 	if !slices.Contains(c.Finalizers, v1alpha1.FinalizerServiceCIDR) {
 		return nil
 	}
-	note, finalizers := "", []string{v1alpha1.FinalizerServiceCIDR}
+	note := ""
 	switch {
 	case !c.DeletionTimestamp.IsZero() && slices.Contains(c.Finalizers, v1alpha1.FinalizerUpstream):
 		note = " (it is being deleted: from now on upstream's finalizer alone decides when it goes)"
 	case !c.DeletionTimestamp.IsZero():
 		note = " (it is being deleted, and goes)"
-	case upstream.LentFinalizer(c): // kube-controller-manager puts it on again where it runs
-		finalizers = append(finalizers, v1alpha1.FinalizerUpstream)
 	}
 	if !o.say("removed the finalizer of ServiceCIDR %s%s", c.Name, note) {
 		return nil
 	}
-	return o.patch(ctx, c, types.StrategicMergePatchType, map[string]any{"$deleteFromPrimitiveList/finalizers": finalizers})
+	return o.patch(ctx, c, types.StrategicMergePatchType, map[string]any{
+		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.FinalizerServiceCIDR},
+	})
 }
 
 // patch changes metadata of an object, if it is still the same one.

@@ -32,24 +32,14 @@ func (r *Reconciler) addFinalizer(ctx context.Context, cidr *networkingv1.Servic
 	if slices.Contains(cidr.Finalizers, v1alpha1.FinalizerServiceCIDR) || !cidr.DeletionTimestamp.IsZero() {
 		return nil // the API server accepts no new finalizer on an object that is being deleted
 	}
-	return r.patchFinalizers(ctx, cidr, "finalizers", []string{v1alpha1.FinalizerServiceCIDR})
+	return r.patchFinalizer(ctx, cidr, "finalizers")
 }
 
 // release takes our finalizer off after it has read the API server's own IPAddresses, because the
 // cache may lag behind an allocation that slipped in before the API servers knew of the deletion.
-// That of kube-controller-manager goes with it only where an operator of an earlier version has
-// written it: where kube-controller-manager does not run, no other controller would take it off.
 func (r *Reconciler) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	if !slices.Contains(cidr.Finalizers, v1alpha1.FinalizerServiceCIDR) {
 		return nil
-	}
-	live := &networkingv1.ServiceCIDR{} // the cache does not keep who has written what
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cidr), live); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	present := []string{v1alpha1.FinalizerServiceCIDR}
-	if upstream.LentFinalizer(live) {
-		present = append(present, v1alpha1.FinalizerUpstream)
 	}
 	left, err := r.liveOrphan(ctx, r.Index.Orphans(cidr.Name))
 	if err != nil {
@@ -59,12 +49,12 @@ func (r *Reconciler) release(ctx context.Context, cidr *networkingv1.ServiceCIDR
 		return fmt.Errorf("address %s is in use and the cache does not know it yet", left)
 	}
 	log.FromContext(ctx).Info("Releasing a ServiceCIDR, nothing depends on it", "cidrs", cidr.Spec.CIDRs)
-	return r.patchFinalizers(ctx, cidr, "$deleteFromPrimitiveList/finalizers", present)
+	return r.patchFinalizer(ctx, cidr, "$deleteFromPrimitiveList/finalizers")
 }
 
-// patchFinalizers merges by value, as upstream does, so that two writers never undo each other.
-func (r *Reconciler) patchFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR, field string, values []string) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cidr.UID, field: values}})
+// patchFinalizer merges ours by value, as upstream does its own: two writers never undo each other.
+func (r *Reconciler) patchFinalizer(ctx context.Context, cidr *networkingv1.ServiceCIDR, field string) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cidr.UID, field: []string{v1alpha1.FinalizerServiceCIDR}}})
 	if err != nil {
 		return err
 	}

@@ -82,14 +82,6 @@ func WrittenByAPIServer(o metav1.Object) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), signed)
 }
 
-// LentFinalizer reports whether an operator of an earlier version, which put it on every
-// ServiceCIDR, has written the finalizer of kube-controller-manager.
-func LentFinalizer(c *networkingv1.ServiceCIDR) bool {
-	return slices.Contains(c.Finalizers, v1alpha1.FinalizerUpstream) && slices.ContainsFunc(c.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == v1alpha1.ManagerServiceCIDR && f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), v1alpha1.FinalizerUpstream)
-	})
-}
-
 // Minor reads the minor version of Kubernetes 1; "32+" is how some vendors write it. A server that
 // emulates an older version (KEP-4330) behaves like that one.
 func Minor(v *version.Info) (minor int, ok bool) {

@@ -95,17 +95,12 @@ var _ = Describe("The clean-up", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	// Operators before put kube-controller-manager's finalizer on ServiceCIDRs, and where that does
-	// not run no other controller takes it off.
-	It("takes kube-controller-manager's finalizer where an operator has written it, and nowhere else", func(ctx SpecContext) {
-		for name, manager := range map[string]string{"lent": "clusterip-operator-servicecidr", "upstreams": "kube-controller-manager"} {
-			layOut(ctx, c, name)
-			suite.Must(c.Networking().ServiceCIDRs().Patch(ctx, name, types.StrategicMergePatchType,
-				fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, cluster.UpstreamFinalizer), metav1.PatchOptions{FieldManager: manager}))
-		}
+	It("leaves kube-controller-manager's finalizer where it is", func(ctx SpecContext) {
+		layOut(ctx, c, "upstreams")
+		suite.Must(c.Networking().ServiceCIDRs().Patch(ctx, "upstreams", types.StrategicMergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, cluster.UpstreamFinalizer), metav1.PatchOptions{FieldManager: "kube-controller-manager"}))
 		_, status := cleanUp(ctx, c)
 		Expect(status).To(Equal(done))
-		Expect(c.ServiceCIDR(ctx, "lent").Finalizers).To(BeEmpty())
 		Expect(c.ServiceCIDR(ctx, "upstreams").Finalizers).To(ConsistOf(cluster.UpstreamFinalizer))
 	})
 
