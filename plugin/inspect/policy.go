@@ -43,7 +43,6 @@ func whyPolicy(ctx context.Context, s *cli.Cluster, name string) (out Answer, er
 	for _, r := range p.Status.Refusals {
 		out.Refusals = append(out.Refusals, pastRefusal{p.Name, r})
 	}
-	out.Refusals = foldRefusals(out.Refusals)
 	p.Status.Refusals = nil // they are told above
 	out.Policy = &policyAnswer{
 		Exclusive: p.Spec.Exclusive, Allocation: p.Spec.Allocation, Status: p.Status, reservations: len(p.Spec.Reservations),

@@ -277,9 +277,15 @@ func whyNamespace(ctx context.Context, s *cli.Cluster, namespace string, set lab
 	return out, explainAnew(ctx, v, service, &out)
 }
 
-// refusals reads past refusals from the status of policies: of a Service, or of a namespace if the
-// name ends with a slash. Of several with one reason the status names only the last Service: other
-// Services of its namespace may be among them.
+// pastRefusal is one of the status of a policy.
+type pastRefusal struct {
+	Policy string `json:"policy"`
+	v1alpha1.PolicyRefusal
+}
+
+// refusals reads past refusals from the status of policies, the latest first: of a Service, or of a
+// namespace if the name ends with a slash. Of several with one reason the status names only the
+// last Service: other Services of its namespace may be among them.
 func refusals(ctx context.Context, s *cli.Cluster, of string) (all []pastRefusal, err error) {
 	list := &v1alpha1.ServiceCIDRPolicyList{}
 	if !s.Policies {
@@ -296,7 +302,8 @@ func refusals(ctx context.Context, s *cli.Cluster, of string) (all []pastRefusal
 			}
 		}
 	}
-	return foldRefusals(all), nil
+	slices.SortStableFunc(all, func(a, b pastRefusal) int { return b.Time.Compare(a.Time.Time) })
+	return all, nil
 }
 
 func whyAddress(ctx context.Context, s *cli.Cluster, address netip.Addr) (out Answer, err error) {
