@@ -78,8 +78,8 @@ func ValidOutput(format string, also ...string) error {
 	return fmt.Errorf("--output %q is none of %s", format, strings.Join(append(slices.Clone(also), choices), ", "))
 }
 
-// AsTable reports whether a format is for people. The word table is that of earlier versions.
-func AsTable(format string) bool { return format == "" || format == "table" }
+// AsTable reports whether a format is for people.
+func AsTable(format string) bool { return format == "" }
 
 // templates are the formats that a user writes, behind a =.
 var templates = []string{"jsonpath", "custom-columns"}

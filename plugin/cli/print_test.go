@@ -12,8 +12,8 @@ import (
 
 func TestValidOutput(t *testing.T) {
 	for format, want := range map[string]bool{
-		"table": true, "": true, "json": true, "yaml": true, "wide": true, "jsonpath={.kind}": true, "custom-columns=A:.a,B:{.b[*].c}": true, "custom-columns=A:a": true,
-		"JSON": false, "jsonpath-as-json={.kind}": false, "name": false, "xml": false, "jsonpath": false, "jsonpath=": false, "jsonpath={.a": false, "jsonpath={.items[}": false, "custom-columns=A": false, "custom-columns=A:,B:b": false,
+		"": true, "json": true, "yaml": true, "wide": true, "jsonpath={.kind}": true, "custom-columns=A:.a,B:{.b[*].c}": true, "custom-columns=A:a": true,
+		"JSON": false, "table": false, "jsonpath-as-json={.kind}": false, "name": false, "xml": false, "jsonpath": false, "jsonpath=": false, "jsonpath={.a": false, "jsonpath={.items[}": false, "custom-columns=A": false, "custom-columns=A:,B:b": false,
 		"custom-columns=A:{{}": false, "json=x": false, "go-template={{.}}": false, "plan.yaml": false,
 	} {
 		err := ValidOutput(format, "wide")

@@ -71,7 +71,7 @@ func TestMapForPrograms(t *testing.T) {
 
 func TestHowAMapIsDrawn(t *testing.T) {
 	for _, tc := range []struct{ file, format, want string }{
-		{"", "", ""}, {"", "yaml", ""}, {t.TempDir() + "/map.svg", "table", ""},
+		{"", "", ""}, {"", "yaml", ""}, {t.TempDir() + "/map.svg", "", ""},
 		{"map.svg", "json", "--svg writes a picture, and --output json prints none"}, {"", "wide", `--output "wide" is none of`}, {"/none/map.svg", "", "there is no folder /none"},
 	} {
 		if err := validDrawing(tc.file, tc.format); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {

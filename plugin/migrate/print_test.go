@@ -155,9 +155,9 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestPrintNoticesAFullDisk(t *testing.T) {
 	m := &command{Streams: cli.Streams{Out: full{}}}
-	for _, format := range []string{"table", "json", "yaml"} {
+	for _, format := range []string{"", "json", "yaml"} {
 		if err := m.print(migration.Plan{}, migration.KindReport, format); !errors.Is(err, errFull) {
-			t.Errorf("%s: %v", format, err)
+			t.Errorf("%q: %v", format, err)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (m *command) preview(ctx context.Context, l *Link, o migration.Options, cre
 	if createOnly {
 		plan.Steps = slices.DeleteFunc(plan.Steps, func(s migration.Step) bool { return !s.Creates() })
 	}
-	if err := m.print(plan, migration.KindPlan, "table"); err != nil {
+	if err := m.print(plan, migration.KindPlan, ""); err != nil {
 		return err
 	}
 	return status(plan)

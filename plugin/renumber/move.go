@@ -117,7 +117,7 @@ func move(ctx context.Context, a *cli.Session, r moving) error {
 		if p.Keep == KeepService {
 			saySeconds(a, items)
 		}
-		return showStandings(ctx, a, s, items, "table")
+		return showStandings(ctx, a, s, items, "")
 	}
 	return moveAll(ctx, a, m, r, items)
 }

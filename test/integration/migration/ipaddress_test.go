@@ -97,17 +97,15 @@ var _ = Describe("An IPAddress that tells a lie", Ordered, func() {
 
 	It("is told the same in JSON, in YAML and in the table", func(ctx SpecContext) {
 		asJSON := w.check(ctx, found)
-		answers := w.together(ctx, []string{"check", "-o", "yaml"}, []string{"check"}, []string{"check", "-o", "table"})
+		answers := w.together(ctx, []string{"check", "-o", "yaml"}, []string{"check"})
 		asYAML := migrate.Decode(with(found, answers[0]).Stdout)
 		asJSON.Revision = asYAML.Revision // the API server's leases go on
 		Expect(asYAML).To(Equal(asJSON))
-		for _, answer := range answers[1:] {
-			table := with(found, answer).Stdout
-			for _, f := range asJSON.Findings {
-				Expect(table).To(And(ContainSubstring(f.Kind), ContainSubstring(f.Address)))
-			}
-			Expect(table).NotTo(ContainSubstring(reserved))
+		table := with(found, answers[1]).Stdout
+		for _, f := range asJSON.Findings {
+			Expect(table).To(And(ContainSubstring(f.Kind), ContainSubstring(f.Address)))
 		}
+		Expect(table).NotTo(ContainSubstring(reserved))
 	})
 
 	It("has its remedy in the plan", func(ctx SpecContext) {
