@@ -21,8 +21,8 @@ const (
 
 // fold merges the refusals of a namespace for one reason, the latest first, and keeps ten. Beyond
 // that it drops the oldest of the namespace that has the most: a tenant that is refused for many
-// reasons hides only its own. It also cuts texts of earlier versions, so the next write heals a
-// status that is too long.
+// reasons hides only its own. It cuts the texts of all of them, so that the next write heals a
+// status in which another client has stored too much.
 func fold(all []v1alpha1.PolicyRefusal) (out []v1alpha1.PolicyRefusal) {
 	type reason struct{ namespace, message string }
 	at := map[reason]int{} // reason -> index in out

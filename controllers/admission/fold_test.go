@@ -86,7 +86,7 @@ func servicesOf(all []v1alpha1.PolicyRefusal) (names []string) {
 	return names
 }
 
-// Whatever is refused, and whatever a status has that an earlier version wrote: what is kept has a
+// Whatever is refused, and whatever another client has written into the status: what is kept has a
 // bound.
 func TestFoldIsBounded(t *testing.T) {
 	var all []v1alpha1.PolicyRefusal

@@ -187,8 +187,7 @@ func live(ctx context.Context, c *cluster.Cluster) {
 	c.PatchIPAddress(ctx, foreign, marks)
 	c.PatchIPAddress(ctx, "10.102.0.30", `{"metadata":{"labels":{"team":"shop"},"annotations":{"example.com/note":"keep me"}}}`)
 	suite.Must(c.Networking().ServiceCIDRs().Patch(ctx, "theirs", types.StrategicMergePatchType, []byte(marks), metav1.PatchOptions{}))
-	suite.Must(c.PatchService(ctx, "in-theirs", fmt.Sprintf(`{"metadata":{"annotations":{"%s":"%s","%s":"ours","example.com/note":"keep me"}}}`,
-		oldList, own, cluster.AdditionalFrom)))
+	suite.Must(c.PatchService(ctx, "in-theirs", fmt.Sprintf(`{"metadata":{"annotations":{"%s":"ours","example.com/note":"keep me"}}}`, cluster.AdditionalFrom)))
 	c.Kubectl(ctx, "create", "secret", "generic", cluster.CertificateSecret)
 	c.CreateIPAddress(ctx, reserved(own, cluster.ManagedByUs))
 	c.CreateIPAddress(ctx, reserved(ownSix, cluster.ManagedByUs, framework.WithIPLabel(cluster.BandLabel, "dynamic")))

@@ -40,8 +40,6 @@ const (
 	ourPrefix = "clusterip-operator.io/"
 	// leaseNamespace is told to the manager and to its clean-up.
 	leaseNamespace = "--namespace=" + cluster.Namespace
-	// oldList is an annotation on Services that earlier versions wrote.
-	oldList = "clusterip-operator.io/additional-ips"
 )
 
 // cleanUp runs `manager cleanup` to its end and returns what it said, line by line.
