@@ -76,8 +76,8 @@ func describeByAPIServer(w io.Writer, o Answer) {
 	}
 }
 
-// describeRefusal tells of the Services of one namespace that were refused for one reason. The texts
-// are whatever a client that may write the status has stored there.
+// describeRefusal tells of the Services of one namespace that were refused for one reason. The
+// texts are whatever a client that may write the status has stored there.
 func describeRefusal(w io.Writer, r pastRefusal, now time.Time) {
 	ago := func(t metav1.MicroTime) string { return duration.HumanDuration(now.Sub(t.Time)) }
 	service, why := plain.Text(r.Service), plain.Text(r.Message)
