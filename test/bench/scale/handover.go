@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -93,31 +94,37 @@ func (e *environment) measureHandover(ctx context.Context, end func(*framework.M
 // addresses takes seconds to answer about its metrics.
 func (e *environment) waitLease(ctx context.Context, m *framework.Manager) error {
 	return e.until(ctx, "the other replica has the Lease", func(ctx context.Context) (bool, error) {
-		lease, err := e.Client.CoordinationV1().Leases(cluster.Home).Get(ctx, "clusterip-operator", metav1.GetOptions{})
-		return err == nil && lease.Spec.HolderIdentity != nil && strings.HasSuffix(*lease.Spec.HolderIdentity, "@"+m.WebhookAddress()), err
+		holder, err := e.holder(ctx)
+		return err == nil && holds(holder, m), nil
 	})
 }
 
-func leads(f framework.Metrics) bool {
-	value, _ := f.Value("leader_election_master_status")
-	return value == 1
+// holder returns the identity that the Lease names.
+func (e *environment) holder(ctx context.Context) (string, error) {
+	lease, err := e.Client.CoordinationV1().Leases(cluster.Home).Get(ctx, "clusterip-operator", metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading the Lease: %w", err)
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, ""), nil
+}
+
+// holds reports whether an identity is that of a replica.
+func holds(identity string, m *framework.Manager) bool {
+	return strings.HasSuffix(identity, "@"+m.WebhookAddress())
 }
 
 // leader returns the replica that leads, and the other one.
 func (e *environment) leader(ctx context.Context) (leader, other *framework.Manager, err error) {
+	holder, err := e.holder(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	for i, m := range e.replicas {
-		f, err := m.Metrics(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		if leads(f) {
-			leader, other = m, e.replicas[1-i]
+		if holds(holder, m) {
+			return m, e.replicas[1-i], nil
 		}
 	}
-	if leader == nil {
-		err = errors.New("no replica leads")
-	}
-	return leader, other, err
+	return nil, nil, fmt.Errorf("no replica has the Lease, but %q", holder)
 }
 
 // questions asks until ctx ends.
@@ -158,11 +165,11 @@ func (e *environment) creations(ctx context.Context, h *Handover) {
 
 // inRange reports whether a Service has all its addresses from the i-th range.
 func inRange(i int, addresses []string) bool {
-	return len(addresses) > 0 && !slices.ContainsFunc(addresses, func(text string) bool { return !holds(cidrsOf(i), text) })
+	return len(addresses) > 0 && !slices.ContainsFunc(addresses, func(text string) bool { return !has(cidrsOf(i), text) })
 }
 
-// holds reports whether one of the CIDRs has an address.
-func holds(cidrs []string, address string) bool {
+// has reports whether one of the CIDRs has an address.
+func has(cidrs []string, address string) bool {
 	a, err := netip.ParseAddr(address)
 	return err == nil && slices.ContainsFunc(cidrs, func(text string) bool { return netip.MustParsePrefix(text).Contains(a) })
 }
