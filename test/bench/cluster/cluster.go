@@ -32,10 +32,12 @@ var Range = netip.MustParsePrefix("10.96.0.0/12")
 // RangeV6 is what an API server of two families allocates IPv6 addresses from.
 var RangeV6 = netip.MustParsePrefix("fd00:96::/108")
 
+// TemplateAddressV6 is the template's address of the second family.
+const TemplateAddressV6 = "fd00:96::10"
+
 const (
-	template          = "template"
-	templateAddress   = "10.96.0.10" // in the static band, where no copy lies
-	templateAddressV6 = "fd00:96::10"
+	template        = "template"
+	templateAddress = "10.96.0.10" // in the static band, where no copy lies
 )
 
 // Cluster is a control plane with Services in it. Its methods are for one goroutine.
@@ -74,7 +76,7 @@ func StartDual(ctx context.Context, log *progress.Log) (*Cluster, error) {
 		return nil, err
 	}
 	c.Dual = true
-	if err := c.CreateTemplate(ctx, templateAddress, templateAddressV6); err != nil {
+	if err := c.CreateTemplate(ctx, templateAddress, TemplateAddressV6); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil

@@ -30,8 +30,7 @@ var repairs = []string{
 }
 
 // portion is how many copies are added at a time, all IPAddresses before the first Service: one
-// without a Service has a minute's grace, a Service without an IPAddress is repaired at once. With
-// two families it is half as many: an API server of 100,000 Services knows the last ones late.
+// without a Service has a minute's grace, a Service without an IPAddress is repaired at once.
 const portion = 10_000
 
 // Grow adds copies until there are n of them, and returns when the API server has them.
@@ -41,7 +40,7 @@ func (c *Cluster) Grow(ctx context.Context, n int) error {
 	}
 	c.log.Step("writing %d Services with their IPAddresses to etcd", n-c.Copies)
 	for c.Copies < n {
-		most := portion / c.families()
+		most := portion
 		if c.Second.IsValid() {
 			most = 5_000 - c.Copies%5_000
 		}

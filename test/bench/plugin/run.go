@@ -49,7 +49,7 @@ var commands = []command{
 	{name: "kubectl clusterip version", args: []string{"version"}, target: 0.06},
 	{name: "kubectl clusterip status", args: []string{"status"}, code: 1}, // the manager is no Deployment here
 	{name: "kubectl clusterip ranges", args: []string{"ranges"}, target: 0.5},
-	{name: "kubectl clusterip why ADDRESS (in use)", args: []string{"why", templateAddresses[1]}, target: 0.5},
+	{name: "kubectl clusterip why ADDRESS (in use)", args: []string{"why", cluster.TemplateAddressV6}, target: 0.5},
 	{name: "kubectl clusterip why ADDRESS (free)", args: []string{"why", "10.96.0.200"}},
 	{name: "kubectl clusterip why service/...", args: []string{"why", "service/" + cluster.Template}},
 	{name: "kubectl clusterip check", args: []string{"check"}, target: 3},
@@ -85,7 +85,7 @@ type Size struct {
 // Run measures all commands at all sizes.
 func Run(ctx context.Context, o Options, log *progress.Log) (r Result, err error) {
 	r.Options = o
-	c, err := open(ctx, log)
+	c, err := cluster.StartDual(ctx, log)
 	if err != nil {
 		return r, err
 	}

@@ -10,9 +10,19 @@ const staticBand = 256
 
 // scatter returns the i-th address of a walk over a prefix's dynamic band that jumps far with each
 // step: as after random allocation, neighbours are seldom both in use. The step is a prime that no
-// size divides, so the walk meets every address once before it repeats one.
+// size divides, so the walk meets every address once before it repeats one. An IPv6 prefix has more
+// addresses than a bitmap has bits: when these are used up, the walk goes on in the next 65,536.
 func scatter(prefix netip.Prefix, i int) netip.Addr {
-	return plus(prefix.Addr(), 1+uint64(bit(prefix, i)))
+	lap := i / (allocatable(prefix) - staticBand) % laps(prefix)
+	return plus(prefix.Addr(), uint64(lap)<<16+1+uint64(bit(prefix, i)))
+}
+
+// laps is how often the walk begins anew before it repeats an address.
+func laps(prefix netip.Prefix) int {
+	if prefix.Addr().Is4() {
+		return 1
+	}
+	return max(1, 1<<(prefix.Addr().BitLen()-prefix.Bits())>>16)
 }
 
 // bit returns the place of the i-th address in a bitmap, which leaves out the network address.

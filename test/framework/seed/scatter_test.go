@@ -39,3 +39,21 @@ func TestScatterMeetsEveryDynamicAddressOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestScatterBeyondABitmap goes through all of an IPv6 prefix of more addresses than a bitmap has
+// bits, but for the first of each 65,536.
+func TestScatterBeyondABitmap(t *testing.T) {
+	prefix := netip.MustParsePrefix("fd00:10:96::/110")
+	size := 4 * (allocatable(prefix) - staticBand)
+	seen := make(map[netip.Addr]bool, size)
+	for i := range size {
+		a := scatter(prefix, i)
+		if !prefix.Contains(a) {
+			t.Fatalf("the %d-th address, %s, is not in %s", i, a, prefix)
+		}
+		seen[a] = true
+	}
+	if len(seen) != size {
+		t.Errorf("%d addresses in %d steps", len(seen), size)
+	}
+}
