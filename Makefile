@@ -74,7 +74,7 @@ fuzz: ## Every fuzz target for FUZZTIME (default 20s) each.
 lint: ## golangci-lint, pinned in hack/tools/golangci-lint.
 	hack/lint.sh
 
-verify: ## Generated files, format, vet, lint, modules, import map, manifests, scripts, clean tree.
+verify: ## Generated files, format, lint, modules, import map, manifests, scripts, clean tree.
 	hack/verify.sh
 
 ##@ Build it
