@@ -77,7 +77,7 @@ func all() []slice {
 		specs("renumber", "renumbering, killed on its way", "test/integration/renumber"),
 		specs("plugin", "the plugin and its console, with thousands of objects", "test/integration/plugin", "test/integration/console"),
 		specs("guides", "what guides and error messages say", "test/integration/guides", "test/integration/badinput"),
-		specs("installing", "manifests, Jobs, releases, leaving", "test/integration/agentdeployment", "test/integration/deployment", "test/integration/leaving", "test/integration/release"),
+		specs("installing", "manifests, Jobs, releases, leaving", "test/integration/agentdeployment", "test/integration/chart", "test/integration/deployment", "test/integration/leaving", "test/integration/release"),
 		specs("migration", "migration off the bitmap, killed on its way", "test/integration/migration", "test/integration/bitmap"),
 		specs("upgrade-way", "clusters on their way through the minor releases", "test/integration/upgrade").only("on its way through the minors|without a migration|on IPAddresses alone"),
 		specs("upgrade-migration", "clusters that leave the bitmap, and go back", "test/integration/upgrade").only("leaves the bitmap|has left the bitmap|goes back|does not serve IPAddresses"),

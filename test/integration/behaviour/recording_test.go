@@ -22,7 +22,7 @@ import (
 // Here the default range is replaced by a wider one as in kubernetes#139134, of whose metrics the
 // API server then says nothing until it allocates, and Prometheus' own program evaluates the rules
 // of config/prometheus over what both really serve.
-var _ = It("An API server says nothing of a new default range, and what is recorded says it", Label("all"), func(ctx SpecContext) {
+var _ = It("An API server says nothing of a new default range, and what is recorded says it", Label("long"), func(ctx SpecContext) {
 	const allocator, narrow, wide = "kube_apiserver_clusterip_allocator_", "10.96.0.0/24", "10.96.0.0/23"
 	const wideSix = "fd00:10:96::/119"
 	c := cluster.Start(ctx, cluster.Options{Options: framework.Options{ServiceClusterIPRange: narrow + ",fd00:10:96::/120"}})

@@ -108,7 +108,7 @@ type release struct {
 }
 
 // One release, from its first day to its last one, and back.
-var _ = It("A release is installed, upgraded under load, uninstalled, and comes back", func(ctx SpecContext) {
+var _ = It("A release is installed, upgraded under load, uninstalled, and comes back", Label("long"), func(ctx SpecContext) {
 	log, flags := history.NewLog()
 	r := release{Cluster: cluster.Start(ctx, cluster.Options{WithoutOperator: true, Options: framework.Options{Args: flags}}), log: log}
 	r.Balancer = suite.Must(r.StartBalancer())

@@ -26,7 +26,7 @@ func TestConsole(t *testing.T) {
 }
 
 // services is how many copies there are of one Service.
-const services = 10_000
+const services = 2_000
 
 var (
 	c      *cluster.Cluster
