@@ -2,7 +2,6 @@ package deployment_test
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
-	"github.com/clusterip-operator/clusterip-operator/test/framework/guide"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
@@ -290,39 +288,5 @@ var _ = Describe("docs/platforms.md", func() {
 		page := string(suite.Must(os.ReadFile("../../../docs/platforms.md")))
 		overlays := slices.DeleteFunc(yamlBlock.FindAllString(page, -1), func(block string) bool { return !strings.Contains(block, "patches:") })
 		Expect(overlays).To(HaveLen(3))
-	})
-
-	// The admissions enforcer of AKS is played here: it writes a selector into webhooks without the
-	// label, whose field it owns then.
-	It("ends on AKS the conflict of the next apply, for good", func(ctx SpecContext) {
-		enforce := func() {
-			GinkgoHelper()
-			for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
-				object := c.Kubectl(ctx, "get", kind, cluster.WebhookConfiguration, "-o", "json")
-				if strings.Contains(object, `"admissions.enforcer/disabled": "true"`) {
-					continue
-				}
-				for i := range strings.Count(object, `"clientConfig"`) {
-					c.Kubectl(ctx, "patch", kind, cluster.WebhookConfiguration, "--type=json", "--field-manager=admissionsenforcer", "-p", fmt.Sprintf(
-						`[{"op": "add", "path": "/webhooks/%d/namespaceSelector", "value": {"matchExpressions": [{"key": "control-plane", "operator": "DoesNotExist"}]}}]`, i))
-				}
-			}
-		}
-		shell := guide.Shell{Name: "docs/platforms.md", Dir: "../../..", Env: []string{
-			"KUBECONFIG=" + c.Kubeconfig(), "HOME=" + GinkgoT().TempDir(), "PATH=" + suite.Must(framework.Assets("kubernetes-1.37", "kubectl")) + ":/usr/bin:/bin",
-		}}
-		c.Kubectl(ctx, "label", "mutatingwebhookconfiguration,validatingwebhookconfiguration", cluster.WebhookConfiguration, "admissions.enforcer/disabled-")
-		enforce()
-		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "apply", "--server-side", "-k", defaults)
-		Expect(err).To(MatchError(ContainSubstring(`conflicts with "admissionsenforcer"`)))
-
-		_, commands, _ := strings.Cut(platform("AKS"), "\n```\n")
-		commands, _, _ = strings.Cut(commands, "\n```\n")
-		Expect(commands).To(HavePrefix("kubectl delete "))
-		Expect(shell.Run(ctx, guide.Block{Line: 1, Commands: commands})).To(Succeed())
-		enforce()
-		c.Kustomize(ctx, defaults)
-		Expect(c.Kubectl(ctx, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", cluster.WebhookConfiguration, "-o", "yaml", "--show-managed-fields")).
-			NotTo(Or(ContainSubstring("admissionsenforcer"), ContainSubstring("DoesNotExist")))
 	})
 })

@@ -128,7 +128,8 @@ func (c *churn) rewrite(ctx context.Context, each time.Duration) {
 		begin := time.Now()
 		c.others.Add(time.Since(begin), c.TryPolicyChange(ctx, "open", fmt.Sprintf("{coolDown: %ds}", 5+n%3)))
 		name := fmt.Sprintf("churn-%d", n)
-		_, err := ranges.Create(ctx, framework.NewServiceCIDR(name, fmt.Sprintf("10.99.%d.0/24", n%256), fmt.Sprintf("fd00:10:99:%x::/120", n%256)), metav1.CreateOptions{})
+		at := 1 + n%255 // of fd00:10:99:0:: the canonical form has no zero
+		_, err := ranges.Create(ctx, framework.NewServiceCIDR(name, fmt.Sprintf("10.99.%d.0/24", at), fmt.Sprintf("fd00:10:99:%x::/120", at)), metav1.CreateOptions{})
 		c.others.Add(time.Since(begin), err)
 		if err == nil {
 			c.others.Add(time.Since(begin), ranges.Delete(ctx, name, metav1.DeleteOptions{}))
