@@ -40,7 +40,7 @@ names() {
 	[ -z "$ambiguous" ] || { printf 'say whose, not "ours":\n%s\n' "$ambiguous" >&2; return 1; }
 }
 
-# tool_modules checks that go.mod and go.sum of each tool module agree. Tidying kubernetes would load its whole world.
+# tool_modules checks that the go.sum of each tool module knows the go.mod of all that it needs. Tidying kubernetes would load its whole world.
 tool_modules() {
 	local module status=0
 	for module in hack/tools/*/go.mod; do

@@ -56,7 +56,7 @@ func TestDescribeWhatIsWrongWithARange(t *testing.T) {
 	}
 }
 
-// What a status has of refusals is told in one line each, whoever has written it.
+// What a status has of refusals is told in one line each, whichever client has written it.
 // The user's text and the reason for admins stand apart.
 func TestDescribeRefusals(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
