@@ -283,10 +283,8 @@ type pastRefusal struct {
 	v1alpha1.PolicyRefusal
 }
 
-// refusals reads past refusals from the status of policies, the latest first: of a Service, or of a
-// namespace if the name ends with a slash. Of several with one reason the status names only the
-// last Service: other Services of its namespace may be among them.
-func refusals(ctx context.Context, s *cli.Cluster, of string) (all []pastRefusal, err error) {
+// refusals reads past refusals from the status of policies.
+func refusals(ctx context.Context, s *cli.Cluster, of string) ([]pastRefusal, error) {
 	list := &v1alpha1.ServiceCIDRPolicyList{}
 	if !s.Policies {
 		return nil, nil
@@ -294,16 +292,23 @@ func refusals(ctx context.Context, s *cli.Cluster, of string) (all []pastRefusal
 	if err := s.ListNamed(ctx, list, "ServiceCIDRPolicies"); err != nil {
 		return nil, err
 	}
-	for _, p := range list.Items {
+	return refusalsAmong(list.Items, of), nil
+}
+
+// refusalsAmong are past refusals, the latest first: of a Service, or of a namespace if the name
+// ends with a slash. Of several with one reason the status names only the last Service: other
+// Services of its namespace may be among them.
+func refusalsAmong(policies []v1alpha1.ServiceCIDRPolicy, of string) (all []pastRefusal) {
+	namespace, service, _ := strings.Cut(of, "/")
+	for _, p := range policies {
 		for _, r := range p.Status.Refusals {
-			namespace, _, _ := strings.Cut(of, "/")
-			if r.Service == of || (r.Count > 1 || strings.HasSuffix(of, "/")) && strings.HasPrefix(r.Service, namespace+"/") {
+			if r.Service == of || (r.Count > 1 || service == "") && strings.HasPrefix(r.Service, namespace+"/") {
 				all = append(all, pastRefusal{p.Name, r})
 			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b pastRefusal) int { return b.Time.Compare(a.Time.Time) })
-	return all, nil
+	return all
 }
 
 func whyAddress(ctx context.Context, s *cli.Cluster, address netip.Addr) (out Answer, err error) {
