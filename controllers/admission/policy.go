@@ -67,10 +67,10 @@ func overlappingReservations(before, now *v1alpha1.ServiceCIDRPolicy, all []stee
 	return out
 }
 
-// warnings compiles the cluster with the policy, as far as that matters, and says what results.
+// warnings compiles the cluster with the policy, and says what results.
 func warnings(p *v1alpha1.ServiceCIDRPolicy, before *steering.Compiled) []string {
-	after := steering.Compile(before.With(p))
-	return slices.Concat(careless(p.Spec), closing(p, before, after), withholding(p, before, after), prospects(p.Name, before, after))
+	after := before.With(p)
+	return slices.Concat(careless(p.Spec), closing(p, after), withholding(p, after), prospects(p.Name, before, after))
 }
 
 // prospects says what a policy has to wait for, what it loses, and what other policies lose to it.
@@ -84,12 +84,12 @@ func prospects(name string, before, after *steering.Compiled) []string {
 		out = append(out, fmt.Sprintf("ServiceCIDR %s is being deleted; the policy gets no addresses from it", cidr))
 	}
 	out = append(out, p.Conflicts...)
-	for _, other := range after.Policies() {
+	for was, other := range steering.Changed(before, after) {
 		if other.Name == name {
 			continue
 		}
 		for _, conflict := range other.Conflicts {
-			if old := before.Policy(other.Name); old == nil || !slices.Contains(old.Conflicts, conflict) {
+			if !slices.Contains(was.Conflicts, conflict) {
 				out = append(out, fmt.Sprintf("ServiceCIDRPolicy %s: %s", other.Name, conflict))
 			}
 		}
@@ -121,7 +121,7 @@ func selects(by *metav1.LabelSelector) bool {
 
 // closing warns of an exclusive policy that leaves Services that it does not select without any
 // range, or without the default one. A policy that selects all Services leaves none out.
-func closing(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled) []string {
+func closing(o *v1alpha1.ServiceCIDRPolicy, after *steering.Compiled) []string {
 	p := after.Policy(o.Name)
 	if !p.Exclusive || !selects(o.Spec.NamespaceSelector) && !selects(o.Spec.ServiceSelector) {
 		return nil
@@ -133,7 +133,7 @@ func closing(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled) []
 		isDefault := func(r steering.PolicyRange) bool { return r.ServiceCIDR == v1alpha1.DefaultServiceCIDR }
 		switch {
 		case len(mine) == 0:
-		case !anyOpen(before, after, ofFamily):
+		case !anyOpen(after, ofFamily):
 			out = append(out, fmt.Sprintf("exclusive closes the last open %s range: Services that no policy with a range selects are refused an "+
 				"%s address, those of kube-system included; leave a range open, or give them a policy with one", family, family))
 		case slices.ContainsFunc(mine, isDefault):
@@ -145,7 +145,7 @@ func closing(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled) []
 }
 
 // withholding warns of a policy that leaves the cluster without any range to draw from.
-func withholding(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled) []string {
+func withholding(o *v1alpha1.ServiceCIDRPolicy, after *steering.Compiled) []string {
 	p := after.Policy(o.Name)
 	if !p.Restricts() {
 		return nil
@@ -153,7 +153,7 @@ func withholding(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled
 	var out []string
 	for _, family := range allocator.Families {
 		ofFamily := func(r allocator.Range) bool { return r.Family() == family }
-		if slices.ContainsFunc(p.Ranges, func(r steering.PolicyRange) bool { return ofFamily(r.Range) }) && !anyOpen(before, after, ofFamily) {
+		if slices.ContainsFunc(p.Ranges, func(r steering.PolicyRange) bool { return ofFamily(r.Range) }) && !anyOpen(after, ofFamily) {
 			out = append(out, fmt.Sprintf("allocation: %s closes the last open %s range: Services that no policy with another range selects, and that choose no "+
 				"address, are refused an %s address, those of kube-system included; leave a range open", p.Allocation, family, family))
 		}
@@ -162,15 +162,10 @@ func withholding(o *v1alpha1.ServiceCIDRPolicy, before, after *steering.Compiled
 }
 
 // anyOpen reports whether there is a range of a family that lies in none that a policy has
-// exclusively, or keeps from draws. Policies that are not compiled in after have what they had
-// before.
-func anyOpen(before, after *steering.Compiled, ofFamily func(allocator.Range) bool) bool {
-	compiled := func(p *steering.Policy) bool { return after.Policy(p.Name) != nil }
-	others := func(p *steering.Policy) bool { return !compiled(p) }
-	isOpen := func(r allocator.Range) bool {
-		return ofFamily(r) && !after.Closed(r.Prefix(), compiled) && !before.Closed(r.Prefix(), others)
-	}
-	return slices.ContainsFunc(before.Inputs().ServiceCIDRs, func(c addressindex.ServiceCIDR) bool {
+// exclusively, or keeps from draws.
+func anyOpen(after *steering.Compiled, ofFamily func(allocator.Range) bool) bool {
+	isOpen := func(r allocator.Range) bool { return ofFamily(r) && !after.Closed(r.Prefix()) }
+	return slices.ContainsFunc(after.Inputs().ServiceCIDRs, func(c addressindex.ServiceCIDR) bool {
 		return c.Usable() && slices.ContainsFunc(c.Ranges, isOpen)
 	})
 }

@@ -1,7 +1,6 @@
 package growth
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -54,21 +53,24 @@ type difference struct {
 	prefixes bart.Lite
 }
 
-// differ compares two compilations, which costs a look at each policy and ServiceCIDR.
+// differ compares two compilations.
 func differ(before, after *steering.Compiled) *difference {
 	d := &difference{policies: map[string]bool{}}
-	for _, p := range after.Policies() {
-		if was := before.Policy(p.Name); !same(was, p) {
+	for was, p := range steering.Changed(before, after) {
+		if p != nil && same(was, p) {
+			continue
+		}
+		if p != nil {
 			d.policies[p.Name] = true
-			d.enter(was, p)
+		}
+		d.enter(was, p)
+	}
+	d.cidrs = steering.Moved(before, after)
+	for _, c := range d.cidrs {
+		for _, r := range c.Ranges {
+			d.prefixes.Insert(r.Prefix())
 		}
 	}
-	for _, p := range before.Policies() {
-		if after.Policy(p.Name) == nil {
-			d.enter(p)
-		}
-	}
-	d.compare(before.Inputs().ServiceCIDRs, after.Inputs().ServiceCIDRs)
 	return d
 }
 
@@ -86,30 +88,6 @@ func (d *difference) enter(policies ...*steering.Policy) {
 		}
 		for _, prefix := range p.Claimed {
 			d.prefixes.Insert(prefix)
-		}
-	}
-}
-
-// compare notes the ServiceCIDRs that came, went or changed.
-func (d *difference) compare(before, after []addressindex.ServiceCIDR) {
-	had := make(map[string]addressindex.ServiceCIDR, len(before))
-	for _, c := range before {
-		had[c.Name] = c
-	}
-	for _, c := range after {
-		was, known := had[c.Name]
-		delete(had, c.Name)
-		switch {
-		case !known:
-			d.cidrs = append(d.cidrs, c)
-		case was.Ready != c.Ready || was.Terminating != c.Terminating || !slices.Equal(was.Ranges, c.Ranges) || !maps.Equal(was.Labels, c.Labels):
-			d.cidrs = append(d.cidrs, was, c)
-		}
-	}
-	d.cidrs = slices.AppendSeq(d.cidrs, maps.Values(had))
-	for _, c := range d.cidrs {
-		for _, r := range c.Ranges {
-			d.prefixes.Insert(r.Prefix())
 		}
 	}
 }

@@ -66,8 +66,8 @@ func (r *Reconciler) changed() func() []string {
 	return func() []string {
 		var out []string
 		now := r.Policies.Current()
-		for _, p := range now.Policies() {
-			if !same(seen.Policy(p.Name), p) {
+		for was, p := range steering.Changed(seen, now) {
+			if p != nil && !same(was, p) {
 				out = append(out, p.Name)
 			}
 		}

@@ -1,11 +1,10 @@
 package reservation
 
 import (
+	"cmp"
 	"math"
 	"net/netip"
 	"slices"
-
-	"k8s.io/utils/ptr"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
@@ -15,7 +14,7 @@ import (
 // observed are policies and ServiceCIDRs at one time: what decides beside the state of an address.
 type observed struct {
 	policies *steering.Compiled
-	cidrs    map[string]addressindex.ServiceCIDR
+	cidrs    []addressindex.ServiceCIDR // by name
 }
 
 // changed returns a function that tells which addresses to look at since it was last asked.
@@ -50,15 +49,19 @@ func (r *Reconciler) moved(name string) bool {
 
 // alike reports whether a ServiceCIDR offers the same as before, to reservations.
 func alike(before, after addressindex.ServiceCIDR) bool {
-	return before.Terminating == after.Terminating && slices.Equal(before.Ranges, after.Ranges)
+	return before.Name == after.Name && before.Terminating == after.Terminating && slices.Equal(before.Ranges, after.Ranges)
+}
+
+func byName(all []addressindex.ServiceCIDR) map[string]addressindex.ServiceCIDR {
+	out := make(map[string]addressindex.ServiceCIDR, len(all))
+	for _, c := range all {
+		out[c.Name] = c
+	}
+	return out
 }
 
 func (r *Reconciler) observe() observed {
-	o := observed{policies: r.Policies.Current(), cidrs: map[string]addressindex.ServiceCIDR{}}
-	for _, c := range r.Index.ServiceCIDRs() {
-		o.cidrs[c.Name] = c
-	}
-	return o
+	return observed{policies: r.Policies.Current(), cidrs: r.Index.ServiceCIDRs()}
 }
 
 // cooling returns the addresses of a span that cool down.
@@ -71,15 +74,13 @@ func (r *Reconciler) cooling(s allocator.Span) []netip.Addr {
 
 // differ returns reservations that came or went, also by their ranges, and spans of new cool-downs.
 func (o observed) differ(now observed) (reserved []steering.Reservation, cooling []allocator.Span) {
-	for _, side := range []*steering.Compiled{o.policies, now.policies} {
-		for _, p := range side.Policies() {
-			before, after := ptr.Deref(o.policies.Policy(p.Name), steering.Policy{}), ptr.Deref(now.policies.Policy(p.Name), steering.Policy{})
-			if !slices.Equal(before.Reservations, after.Reservations) {
-				reserved = append(reserved, p.Reservations...)
-			}
-			if before.UID != after.UID || before.CoolDown != after.CoolDown || !slices.Equal(before.Ranges, after.Ranges) {
-				cooling = append(cooling, cooledBy(p)...)
-			}
+	for was, is := range steering.Changed(o.policies, now.policies) {
+		before, after := cmp.Or(was, &steering.Policy{}), cmp.Or(is, &steering.Policy{})
+		if !slices.Equal(before.Reservations, after.Reservations) {
+			reserved = slices.Concat(reserved, before.Reservations, after.Reservations)
+		}
+		if before.UID != after.UID || before.CoolDown != after.CoolDown || !slices.Equal(before.Ranges, after.Ranges) {
+			cooling = slices.Concat(cooling, cooledBy(before), cooledBy(after))
 		}
 	}
 	for _, touched := range o.touched(now) {
@@ -100,9 +101,13 @@ func cooledBy(p *steering.Policy) (out []allocator.Span) {
 
 // touched returns the spans of the ServiceCIDRs that came, went, or are being deleted since.
 func (o observed) touched(now observed) (out []allocator.Span) {
-	for _, side := range []map[string]addressindex.ServiceCIDR{o.cidrs, now.cidrs} {
+	if slices.EqualFunc(o.cidrs, now.cidrs, alike) {
+		return nil
+	}
+	sides := []map[string]addressindex.ServiceCIDR{byName(o.cidrs), byName(now.cidrs)}
+	for _, side := range sides {
 		for name, c := range side {
-			if alike(o.cidrs[name], now.cidrs[name]) {
+			if alike(sides[0][name], sides[1][name]) {
 				continue
 			}
 			for _, r := range c.Ranges {

@@ -46,11 +46,7 @@ func readyRange(name string, cidrs ...string) addressindex.ServiceCIDR {
 
 // observe compiles ServiceCIDRs and policies.
 func observe(cidrs []addressindex.ServiceCIDR, policies ...*v1alpha1.ServiceCIDRPolicy) observed {
-	o := observed{policies: steering.Compile(steering.Inputs{Policies: policies, ServiceCIDRs: cidrs}), cidrs: map[string]addressindex.ServiceCIDR{}}
-	for _, c := range cidrs {
-		o.cidrs[c.Name] = addressindex.ServiceCIDR{Name: c.Name, Ranges: c.Ranges, Terminating: c.Terminating}
-	}
-	return o
+	return observed{policies: steering.Compile(steering.Inputs{Policies: policies, ServiceCIDRs: cidrs}), cidrs: cidrs}
 }
 
 func TestWhichAddressesAreLookedAtWhenPoliciesChange(t *testing.T) {

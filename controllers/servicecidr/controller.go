@@ -68,11 +68,12 @@ func (r *Reconciler) cordons() []source.TypedSource[string] {
 	return []source.TypedSource[string]{steering.NewChanges(r.Policies, func() (names []string) {
 		policies, now := r.Policies.Current(), map[string]string{}
 		for _, c := range r.Index.ServiceCIDRs() {
-			var by []string
 			for _, rg := range c.Ranges {
-				by = append(by, cordonedBy(policies, rg))
+				if by := cordonedBy(policies, rg); by != "" {
+					now[c.Name] += rg.String() + " " + by + ","
+				}
 			}
-			if now[c.Name] = strings.Join(by, ","); now[c.Name] != seen[c.Name] {
+			if now[c.Name] != seen[c.Name] {
 				names = append(names, c.Name)
 			}
 		}

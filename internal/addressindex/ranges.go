@@ -30,6 +30,12 @@ type ServiceCIDR struct {
 // Usable reports whether addresses are given out.
 func (c ServiceCIDR) Usable() bool { return c.Ready && !c.Terminating }
 
+// Equal reports whether two forms of a ServiceCIDR say the same.
+func (c ServiceCIDR) Equal(other ServiceCIDR) bool {
+	return c.Name == other.Name && c.Ready == other.Ready && c.Terminating == other.Terminating &&
+		slices.Equal(c.Ranges, other.Ranges) && maps.Equal(c.Labels, other.Labels)
+}
+
 // Contains reports whether a is a usable address of one of the ranges.
 func (c ServiceCIDR) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool { return r.Contains(a) })
@@ -71,7 +77,9 @@ func (ix *Index) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
 			addName(&ix.names, r.Prefix(), c.Name)
 		}
 	}
-	ix.ranges[c.Name] = c
+	if !before.Equal(c) {
+		ix.ranges[c.Name], ix.rangesByName = c, nil
+	}
 	if ix.allocations[c.Name] == nil {
 		ix.allocations[c.Name] = map[RangeBand]uint64{}
 	}
@@ -117,11 +125,14 @@ func (ix *Index) ServiceCIDR(name string) (c ServiceCIDR, known bool) {
 	return c, known
 }
 
-// ServiceCIDRs returns all of them, by name.
+// ServiceCIDRs returns all of them, by name: the same list until one changes. Do not change it.
 func (ix *Index) ServiceCIDRs() []ServiceCIDR {
-	ix.mu.RLock()
-	defer ix.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(ix.ranges), func(a, b ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) })
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if ix.rangesByName == nil {
+		ix.rangesByName = slices.SortedFunc(maps.Values(ix.ranges), func(a, b ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return ix.rangesByName
 }
 
 // Covering returns the ServiceCIDRs that have a as a usable address, terminating ones included.
@@ -211,6 +222,7 @@ func (ix *Index) dropRange(name string) {
 	before := ix.ranges[name]
 	ix.unname(before)
 	delete(ix.ranges, name)
+	ix.rangesByName = nil
 	delete(ix.allocations, name)
 	ix.mu.Unlock()
 

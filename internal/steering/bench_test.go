@@ -2,6 +2,7 @@ package steering
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,5 +53,29 @@ func BenchmarkCompileUnready(b *testing.B) {
 	}
 	for b.Loop() {
 		Compile(in)
+	}
+}
+
+// BenchmarkRecompile is what a change of one policy, or of one ServiceCIDR that no policy asks for,
+// costs a replica.
+func BenchmarkRecompile(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		in := thousands(n)
+		before := Compile(in)
+		o := in.Policies[n/2].DeepCopy()
+		o.Generation++
+		b.Run(fmt.Sprintf("change=policy/policies=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				before.With(o)
+			}
+		})
+		in.ServiceCIDRs = append(slices.Clone(in.ServiceCIDRs), ready("elsewhere", "10.240.0.0/24", "fd00:ffff::/112"))
+		b.Run(fmt.Sprintf("change=ServiceCIDR/policies=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				before.Recompile(in)
+			}
+		})
 	}
 }

@@ -3,7 +3,6 @@ package steering
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,13 +41,21 @@ type Cache struct {
 	listed   []toolscache.InformerSynced // by kind
 	policies toolscache.SharedIndexInformer
 	cidrs    toolscache.SharedIndexInformer
-	// ready is since when each range was seen to be ready; only compile uses it.
-	ready map[types.UID]time.Time
+	// seen are the ranges of the last listing, nil before the first; only compile uses it.
+	seen map[types.UID]seenRange
 
 	mu        sync.Mutex
 	listeners []func(before, after *Compiled)
 	// changed is when the last change was compiled, began when the first that belongs to it was.
 	began, changed time.Time
+}
+
+// seenRange is a range as it was listed, what was read of it, and since when it was seen to be
+// ready.
+type seenRange struct {
+	object *networkingv1.ServiceCIDR
+	read   addressindex.ServiceCIDR
+	ready  time.Time
 }
 
 // NewCache returns a Cache without policies and ranges.
@@ -126,7 +133,7 @@ func same(before, after any) bool {
 		return before.Generation == after.Generation && before.UID == after.UID
 	case *networkingv1.ServiceCIDR:
 		before := before.(*networkingv1.ServiceCIDR)
-		return before.UID == after.UID && reflect.DeepEqual(addressindex.NewServiceCIDR(before), addressindex.NewServiceCIDR(after))
+		return before.UID == after.UID && addressindex.NewServiceCIDR(before).Equal(addressindex.NewServiceCIDR(after))
 	}
 	return false
 }
@@ -179,12 +186,11 @@ func (c *Cache) compile() {
 	c.Set(in)
 }
 
-// Set compiles what the cluster has, with what is remembered of policies whose selectors cannot be
-// read any more, and tells the subscribers.
+// Set compiles what the cluster has, and tells the subscribers.
 func (c *Cache) Set(in Inputs) {
-	in.LastReadable = c.Current().forms()
-	after := Compile(in)
-	before := c.current.Swap(after)
+	before := c.Current()
+	after := before.Recompile(in)
+	c.current.Store(after)
 	c.mu.Lock()
 	if c.compiled.Load() { // what is listed at the start is no change
 		if time.Since(c.changed) > pause {
@@ -200,32 +206,39 @@ func (c *Cache) Set(in Inputs) {
 	c.compiled.Store(true)
 }
 
+// ranges reads the ranges that have changed since the last listing.
 func (c *Cache) ranges(now time.Time) []addressindex.ServiceCIDR {
-	var out []addressindex.ServiceCIDR
-	ready := map[types.UID]time.Time{}
-	for _, item := range c.cidrs.GetStore().List() {
+	items := c.cidrs.GetStore().List()
+	out, seen := make([]addressindex.ServiceCIDR, 0, len(items)), make(map[types.UID]seenRange, len(items))
+	for _, item := range items {
 		o := item.(*networkingv1.ServiceCIDR)
-		r := addressindex.NewServiceCIDR(o)
+		one := seenRange{object: o}
+		if last := c.seen[o.UID]; last.object == o {
+			one = last
+		} else {
+			one.read = addressindex.NewServiceCIDR(o)
+		}
+		r := one.read
 		if r.Ready {
-			ready[o.UID] = c.readySince(o, now)
-			if left := readinessDelay - now.Sub(ready[o.UID]); left > 0 {
+			one.ready = c.readySince(o, now)
+			if left := readinessDelay - now.Sub(one.ready); left > 0 {
 				r.Ready = false
 				time.AfterFunc(left, c.dirty.set)
 			}
 		}
-		out = append(out, r)
+		seen[o.UID], out = one, append(out, r)
 	}
-	c.ready = ready
+	c.seen = seen
 	return out
 }
 
 // readySince is when a range was first seen to be ready; after a start, what the range itself says.
 func (c *Cache) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time {
-	if at, ok := c.ready[o.UID]; ok {
-		return at
+	if last, ok := c.seen[o.UID]; ok && last.read.Ready {
+		return last.ready
 	}
 	condition := meta.FindStatusCondition(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
-	if c.ready == nil && condition != nil && now.Sub(condition.LastTransitionTime.Time) > readinessDelay {
+	if c.seen == nil && condition != nil && now.Sub(condition.LastTransitionTime.Time) > readinessDelay {
 		return time.Time{}
 	}
 	return now

@@ -6,57 +6,74 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/gaissmai/bart"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
-	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 )
 
 // Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the
 // policies, ranges and reservations, and a look-up for each: only what overlaps is compared.
-func Compile(in Inputs) *Compiled {
-	s := &Compiled{
-		inputs: in, byName: make(map[string]*Policy, len(in.Policies)), closes: map[allocator.Family]bool{},
+func Compile(in Inputs) *Compiled { return (&Compiled{}).whole(in) }
+
+// whole compiles all policies. Of the compilation before, it needs the earlier forms of policies.
+func (s *Compiled) whole(in Inputs) *Compiled {
+	next := &Compiled{
+		space: newSpace(in.ServiceCIDRs), inputs: in, objects: byName(in.Policies), byName: make(map[string]*Policy, len(in.Policies)),
+		ranges:      &bart.Table[*ownedPrefix]{},
 		reservedFor: map[allocator.Family]map[types.NamespacedName][]Reservation{allocator.IPv4: {}, allocator.IPv6: {}},
-		cidrs:       make(map[string]addressindex.ServiceCIDR, len(in.ServiceCIDRs)),
-		byLabel:     sync.OnceValue(func() map[label][]addressindex.ServiceCIDR { return indexLabels(in.ServiceCIDRs) }),
 	}
-	for _, c := range in.ServiceCIDRs {
-		s.cidrs[c.Name] = c
-		s.awaited(c)
-		for _, r := range c.Ranges {
-			if c.Usable() {
-				s.offered.Insert(r.Prefix(), r)
-			}
-			if span := r.Band(allocator.Static); !span.IsEmpty() {
-				s.statics = append(s.statics, span)
-			}
-		}
+	fresh := make([]*Policy, 0, len(in.Policies))
+	for _, o := range in.Policies {
+		fresh = append(fresh, s.read(o, next.space))
 	}
-	s.statics = union(s.statics)
-	for _, r := range s.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
-		s.families = append(s.families, r.Family())
-		s.apiServer = append(s.apiServer, r.Span().First)
+	next.settle(fresh)
+	return next
+}
+
+func byName(policies []*v1alpha1.ServiceCIDRPolicy) map[string]*v1alpha1.ServiceCIDRPolicy {
+	out := make(map[string]*v1alpha1.ServiceCIDRPolicy, len(policies))
+	for _, o := range policies {
+		out[o.Name] = o
 	}
-	s.policies, s.inputs.LastReadable = in.read()
-	for _, p := range s.policies {
+	return out
+}
+
+// settle adds policies, of which none has to do with one that is there; see reach.
+func (s *Compiled) settle(fresh []*Policy) {
+	slices.SortFunc(fresh, byRank)
+	for _, p := range fresh {
 		s.byName[p.Name] = p
-		s.want(p)
+		s.enterPrefixes(p)
 	}
-	s.enterPrefixes()
-	for _, p := range s.policies {
+	for _, p := range fresh {
 		s.reserve(p)
 		s.assign(p)
+		p.prepareBands()
 	}
-	s.cordonReservations()
-	s.prepareBands()
-	return s
+	s.policies = append(s.policies, fresh...)
+	slices.SortFunc(s.policies, byRank)
+	s.sumUp()
+	for _, p := range fresh {
+		s.keepForServices(p)
+	}
+	s.prepareOpen()
+}
+
+// sumUp notes whether any policy closes ranges, or keeps them from draws.
+func (s *Compiled) sumUp() {
+	s.closes = map[allocator.Family]bool{}
+	for _, p := range s.policies {
+		if !p.Exclusive && !p.Restricts() {
+			continue
+		}
+		for _, prefix := range p.Claimed {
+			s.closes[allocator.FamilyOf(prefix.Addr())] = true
+			s.restricts = s.restricts || p.Restricts()
+		}
+	}
 }
 
 // wantedRange is a range of a ServiceCIDR that a policy asks for and that exists.
@@ -69,7 +86,7 @@ type wantedRange struct {
 
 // want notes the ranges that a policy asks for and that exist, in order, and which ServiceCIDRs are
 // missing or give out no addresses.
-func (s *Compiled) want(p *Policy) {
+func (s *space) want(p *Policy) {
 	for _, name := range s.asked(p) {
 		c, ok := s.cidrs[name]
 		switch {
@@ -89,64 +106,6 @@ func (s *Compiled) want(p *Policy) {
 	})
 }
 
-// asked returns the names of the ServiceCIDRs that a policy asks for, sorted.
-func (s *Compiled) asked(p *Policy) []string {
-	spec := p.spec()
-	names := slices.Clone(spec.ServiceCIDRs)
-	// A selector beside names is a mistake, for which none of these ranges is opened.
-	if spec.ServiceCIDRSelector != nil {
-		names = append(names, s.labelled(p.selector.cidrs)...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// labelled returns the names of the ServiceCIDRs with matching labels, sorted. It looks only at
-// those with a value that the selector asks for, if it asks for any.
-func (s *Compiled) labelled(by labels.Selector) []string {
-	var names []string
-	for _, c := range s.candidates(by) {
-		if by.Matches(labels.Set(c.Labels)) {
-			names = append(names, c.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// label is a label with its value.
-type label struct{ key, value string }
-
-// candidates returns the ServiceCIDRs that a selector may match: no others do.
-func (s *Compiled) candidates(by labels.Selector) (out []addressindex.ServiceCIDR) {
-	requirements, selectable := by.Requirements()
-	if !selectable {
-		return nil
-	}
-	for _, r := range requirements {
-		switch r.Operator() {
-		case selection.Equals, selection.DoubleEquals, selection.In:
-			for _, value := range r.ValuesUnsorted() {
-				out = append(out, s.byLabel()[label{r.Key(), value}]...)
-			}
-			return out
-		default: // says nothing about which values there are
-		}
-	}
-	return s.inputs.ServiceCIDRs
-}
-
-// indexLabels returns the ServiceCIDRs that have a label with a value.
-func indexLabels(all []addressindex.ServiceCIDR) map[label][]addressindex.ServiceCIDR {
-	out := map[label][]addressindex.ServiceCIDR{}
-	for _, c := range all {
-		for key, value := range c.Labels {
-			out[label{key, value}] = append(out[label{key, value}], c)
-		}
-	}
-	return out
-}
-
 // reserve enters the reservations of a policy, without what better policies have reserved.
 func (s *Compiled) reserve(p *Policy) {
 	var left []Reservation
@@ -155,6 +114,7 @@ func (s *Compiled) reserve(p *Policy) {
 		for _, other := range s.reservedIn(r.Span) {
 			taken = append(taken, other.Span)
 			p.lose(fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q, which outranks this one, has %s", r.Name, other.Policy, spanText(other.Span)))
+			p.contested = true
 		}
 		for _, a := range s.apiServer {
 			if r.Span.Contains(a) {
@@ -170,11 +130,27 @@ func (s *Compiled) reserve(p *Policy) {
 	p.Reservations = left
 	s.awaitReady(p)
 	s.reserved = merged(s.reserved, left)
-	for _, r := range left {
-		if r.For.Name != "" {
-			of := s.reservedFor[allocator.FamilyOf(r.Span.First)]
-			of[r.For] = append(of[r.For], r)
+}
+
+// keepForServices enters the reservations of a policy for the Services that they are for, without
+// cordoned addresses. These stay reserved: another Service does not get them either.
+func (s *Compiled) keepForServices(p *Policy) {
+	for _, r := range p.Reservations {
+		if r.For.Name == "" {
+			continue
 		}
+		var cordoned []allocator.Span
+		for _, prefix := range prefixesOf(r.Span) {
+			cordoned = append(cordoned, s.withheld(v1alpha1.AllocationCordoned, prefix)...)
+		}
+		of := s.reservedFor[allocator.FamilyOf(r.Span.First)]
+		list := slices.Clone(of[r.For]) // it may be that of an earlier compilation
+		for _, span := range r.Span.Subtract(cordoned...) {
+			r.Span = span
+			list = append(list, r)
+		}
+		slices.SortStableFunc(list, func(a, b Reservation) int { return byRank(s.byName[a.Policy], s.byName[b.Policy]) })
+		of[r.For] = list
 	}
 }
 
@@ -195,17 +171,6 @@ func (s *Compiled) awaitReady(p *Policy) {
 	}
 	slices.Sort(p.Unready)
 	p.Unready = slices.Compact(p.Unready)
-}
-
-// awaited notes a ServiceCIDR that is not ready.
-func (s *Compiled) awaited(c addressindex.ServiceCIDR) {
-	if c.Ready || c.Terminating {
-		return
-	}
-	for _, r := range c.Ranges {
-		at, _ := s.unready.Get(r.Prefix())
-		s.unready.Insert(r.Prefix(), append(at, PolicyRange{c.Name, r}))
-	}
 }
 
 // merged adds reservations to a sorted list. Each that is there is moved once, whatever is added.
@@ -275,19 +240,16 @@ func (s *Compiled) lost(p *Policy, r PolicyRange) bool {
 	return false
 }
 
-// enterPrefixes enters all ranges that policies ask for, without telling whose they are.
-func (s *Compiled) enterPrefixes() {
-	s.ranges = bart.Table[*ownedPrefix]{}
-	for _, p := range s.policies {
-		for _, r := range p.wanted {
-			prefix := r.Range.Prefix()
-			at, known := s.ranges.Get(prefix)
-			if !known {
-				at = &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
-				s.ranges.Insert(prefix, at)
-			}
-			at.wanted = append(at.wanted, p)
+// enterPrefixes enters the ranges that a policy asks for, without telling whose they are.
+func (s *Compiled) enterPrefixes(p *Policy) {
+	for _, r := range p.wanted {
+		prefix := r.Range.Prefix()
+		at, known := s.ranges.Get(prefix)
+		if !known {
+			at = &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
+			s.ranges.Insert(prefix, at)
 		}
+		at.wanted = append(at.wanted, p)
 	}
 }
 
@@ -301,10 +263,7 @@ func (s *Compiled) enter(p *Policy, r wantedRange) {
 		at.users = addLast(at.users, p)
 	}
 	if p.Exclusive && at.owner == nil {
-		at.owner, s.closes[r.Range.Family()] = p, true
-	}
-	if p.Restricts() {
-		s.closes[r.Range.Family()], s.restricts = true, true
+		at.owner = p
 	}
 }
 

@@ -1,7 +1,6 @@
 package steering
 
 import (
-	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -13,33 +12,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // Compiled is what all policies together say. It is immutable, and safe for concurrent use.
 type Compiled struct {
+	*space
+
 	inputs   Inputs
-	policies []*Policy // by rank
+	objects  map[string]*v1alpha1.ServiceCIDRPolicy // those of inputs, by name
+	policies []*Policy                              // by rank
 	byName   map[string]*Policy
-	cidrs    map[string]addressindex.ServiceCIDR
-	// byLabel are the ServiceCIDRs with a label: made when a policy first selects by labels.
-	byLabel func() map[label][]addressindex.ServiceCIDR
 
 	// ranges are those that policies ask for.
-	ranges      bart.Table[*ownedPrefix]
+	ranges      *bart.Table[*ownedPrefix]
 	closes      map[allocator.Family]bool // whether not every Service may draw from all of them
 	restricts   bool                      // whether any of them is cordoned or by request only
 	reserved    []*Reservation            // by first address, disjoint
 	reservedFor map[allocator.Family]map[types.NamespacedName][]Reservation
-	statics     []allocator.Span                  // the static bands of all ranges, in order and disjoint: an address that is static in one is static
 	open        map[allocator.Family]func() bands // what no policy has exclusively, or keeps from draws
-	offered     bart.Table[allocator.Range]       // those that API servers allocate from
-	unready     bart.Table[[]PolicyRange]         // those of ServiceCIDRs that are to become ready
 	namespaces  sync.Map                          // name of a namespace -> *namespaceView
-	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
-	// webhook, so that nothing of ours may stand there.
-	apiServer []netip.Addr
-	families  []allocator.Family // of the default ServiceCIDR
 }
 
 // ownedPrefix is a range that policies have. It exists, but need not be ready.
@@ -71,7 +63,7 @@ func (s *Compiled) Users(serviceCIDR string) (out []*Policy) {
 			out = append(out, at.users...)
 		}
 	}
-	slices.SortFunc(out, func(a, b *Policy) int { return cmp.Compare(a.rank, b.rank) })
+	slices.SortFunc(out, byRank)
 	return slices.Compact(out)
 }
 
@@ -137,7 +129,7 @@ func (s *Compiled) CoolDown(a netip.Addr) (time.Duration, *Policy) {
 	}
 	for at := range s.around(a) {
 		for _, p := range at.users {
-			if p.CoolDown > 0 && (best == nil || p.rank < best.rank) {
+			if p.CoolDown > 0 && (best == nil || p.outranks(best)) {
 				best = p
 			}
 		}
@@ -165,15 +157,10 @@ func (s *Compiled) outside(p netip.Prefix) iter.Seq[*ownedPrefix] {
 // single is the prefix of one address.
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// Closed reports whether one of these policies has a prefix, or one that it lies in, for itself, or
-// keeps it from draws.
-func (s *Compiled) Closed(p netip.Prefix, of func(*Policy) bool) bool {
-	for at := range s.outside(p) {
-		if at.owner != nil && of(at.owner) {
-			return true
-		}
-	}
-	return restriction(s.outside(p), of) != nil
+// Closed reports whether a policy has a prefix, or one that it lies in, for itself, or keeps it
+// from draws.
+func (s *Compiled) Closed(p netip.Prefix) bool {
+	return bestOwner(s.outside(p)) != nil || restriction(s.outside(p), (*Policy).Restricts) != nil
 }
 
 // inside yields the owned prefixes that lie in a prefix, without the same prefix.
@@ -240,12 +227,12 @@ func mayHold(around iter.Seq[*ownedPrefix]) (owner *Policy, by []*Policy) {
 	}
 	for at := range around {
 		for _, p := range at.holders {
-			if p.rank <= owner.rank && !p.selectsNone() {
+			if !owner.outranks(p) && !p.selectsNone() {
 				by = append(by, p)
 			}
 		}
 	}
-	slices.SortFunc(by, func(a, b *Policy) int { return cmp.Compare(a.rank, b.rank) })
+	slices.SortFunc(by, byRank)
 	return owner, slices.Compact(by)
 }
 
@@ -258,29 +245,9 @@ func selected(by []*Policy, svc Service) bool {
 func bestOwner(around iter.Seq[*ownedPrefix]) *Policy {
 	var best *Policy
 	for at := range around {
-		if at.owner != nil && (best == nil || at.owner.rank < best.rank) {
+		if at.owner != nil && (best == nil || at.owner.outranks(best)) {
 			best = at.owner
 		}
 	}
 	return best
-}
-
-// Knows reports whether there is a ServiceCIDR of this name.
-func (s *Compiled) Knows(serviceCIDR string) bool {
-	_, ok := s.cidrs[serviceCIDR]
-	return ok
-}
-
-// Families returns the families of the cluster, the default one first, as the default ServiceCIDR
-// has them: none while it does not exist.
-func (s *Compiled) Families() []allocator.Family { return s.families }
-
-// Offers reports whether API servers allocate from a range with this address.
-func (s *Compiled) Offers(a netip.Addr) bool {
-	for _, r := range s.offered.Supernets(single(a)) {
-		if r.Contains(a) {
-			return true
-		}
-	}
-	return false
 }

@@ -78,9 +78,9 @@ type Enforced struct {
 const selectorsPart = 8
 
 // Enforce says about all addresses of policies with enforcement: APIServer what MayHold says, and
-// which of them are not drawn. room
-// is how many bytes it may have; the best policies come first. It costs a walk over all ranges and
-// reservations, and several where there is not enough room.
+// which of them are not drawn. room is how many bytes it may have; the best policies come first.
+// It costs a walk over their ranges and reservations, and several where there is not enough room.
+// It is the same for all compilations between which no such policy has Changed.
 func (s *Compiled) Enforce(room int) Enforced {
 	var enforced []*Policy
 	for _, p := range s.policies {
@@ -88,19 +88,18 @@ func (s *Compiled) Enforce(room int) Enforced {
 			enforced = append(enforced, p)
 		}
 	}
-	fits := func(n int) bool {
-		data := s.tableOf(enforced[:n])
+	fits := func(data map[string]string) bool {
 		size := 0
 		for key, value := range data {
 			size += len(key) + len(value)
 		}
 		return size <= room && len(data[selectorsKey]) <= room/selectorsPart
 	}
-	n := len(enforced)
-	if !fits(n) {
-		n = max(0, sort.Search(n, func(n int) bool { return !fits(n) })-1)
+	out, n := Enforced{Data: s.tableOf(enforced)}, len(enforced)
+	if !fits(out.Data) {
+		n = max(0, sort.Search(n, func(n int) bool { return !fits(s.tableOf(enforced[:n])) })-1)
+		out.Data = s.tableOf(enforced[:n])
 	}
-	out := Enforced{Data: s.tableOf(enforced[:n])}
 	for _, p := range enforced[n:] {
 		out.LeftOut = append(out.LeftOut, p.Name)
 	}
@@ -110,12 +109,21 @@ func (s *Compiled) Enforce(room int) Enforced {
 // tableOf is what the API server looks up to enforce these policies.
 func (s *Compiled) tableOf(enforced []*Policy) map[string]string {
 	t := table{s: s, enforced: sets.New(enforced...), ranges: map[netip.Prefix]string{}, positions: map[*Policy]int{}}
-	for _, at := range s.ranges.AllSorted() {
-		t.addRange(at)
+	var spans []allocator.Span // of the widest ranges that these policies have
+	meets := func(at *ownedPrefix) bool { return len(spans) > 0 && spans[len(spans)-1].Overlaps(at.span) }
+	for _, at := range s.ranges.AllSorted() { // a range comes before those inside of it
+		if slices.ContainsFunc(at.holders, t.enforced.Has) && !meets(at) {
+			spans = append(spans, at.span)
+		}
+		if meets(at) {
+			t.addRange(at)
+		}
 	}
-	for _, r := range s.reserved {
-		for _, prefix := range prefixesOf(r.Span) {
-			t.addReservation(prefix, r)
+	for _, sp := range spans {
+		for _, r := range s.reservedIn(sp) {
+			for _, prefix := range prefixesOf(r.Span) {
+				t.addReservation(prefix, r)
+			}
 		}
 	}
 	return t.render()

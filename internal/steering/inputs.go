@@ -1,6 +1,7 @@
 package steering
 
 import (
+	"cmp"
 	"iter"
 	"net/netip"
 	"time"
@@ -18,9 +19,6 @@ type Inputs struct {
 	Policies []*v1alpha1.ServiceCIDRPolicy
 	// ServiceCIDRs are all ServiceCIDRs, in any order.
 	ServiceCIDRs []addressindex.ServiceCIDR
-	// LastReadable are earlier forms of policies, by UID, whose selectors could be read. One counts if
-	// the present form's cannot be. They are in memory only: a new process knows none.
-	LastReadable map[types.UID]*v1alpha1.ServiceCIDRPolicy
 }
 
 // Service is what policies see of a Service.
@@ -66,14 +64,24 @@ type Policy struct {
 	// object is the policy as the cluster has it, form as it is followed: nil if none can be read.
 	object, form *v1alpha1.ServiceCIDRPolicy
 	// wanted are the existing ranges that the policy asks for, whichever policy gets them.
-	wanted []wantedRange
-	// rank is the place among all policies, 0 for the best.
-	rank int
+	wanted   []wantedRange
+	priority int32
+	// contested: another policy has a part of what it reserves.
+	contested bool
 	// steers: the policy asks for ranges, whether they exist or not.
 	steers   bool
 	selector selector
-	bands    map[allocator.Family]func() bands // of the families of which it has ranges
+	bands    map[allocator.Family]*policyBands // of the families of which it has ranges
 }
+
+// byRank sorts policies, the best first: of the highest priority, and of equals the first by name.
+// Their ages do not count: a restore from a backup creates all policies anew, in any order.
+func byRank(a, b *Policy) int {
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.Name, b.Name))
+}
+
+// outranks reports whether a policy is better than another one.
+func (p *Policy) outranks(other *Policy) bool { return byRank(p, other) < 0 }
 
 // PolicyRange is a range that a policy has.
 type PolicyRange struct {

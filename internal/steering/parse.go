@@ -105,9 +105,9 @@ func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive,
 		Allocation:  cmp.Or(o.Spec.Allocation, v1alpha1.AllocationAutomatic),
 		Enforcement: cmp.Or(o.Spec.Enforcement, v1alpha1.EnforcementAPIServer),
-		OnFull:      cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, form: o, bands: map[allocator.Family]func() bands{},
+		OnFull:      cmp.Or(o.Spec.OnFull, v1alpha1.OnFullFallback), object: o, form: o, bands: map[allocator.Family]*policyBands{},
 		Grows: o.Spec.Growth != nil, steers: len(o.Spec.ServiceCIDRs) > 0 || o.Spec.ServiceCIDRSelector != nil,
-		AdditionalAddresses: o.Spec.AdditionalAddresses,
+		AdditionalAddresses: o.Spec.AdditionalAddresses, priority: o.Spec.Priority, FollowedGeneration: o.Generation,
 	}
 	selectorOf := func(field string, from *metav1.LabelSelector) labels.Selector {
 		if from == nil {

@@ -2,10 +2,8 @@ package steering
 
 import (
 	"cmp"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
@@ -26,33 +24,16 @@ const (
 	ClosedUnknown
 )
 
-// read reads all policies, the best first: of the highest priority, and of equals the first by
-// name. Their ages do not count: a restore from a backup creates all policies anew, in any order.
-// It also returns the earlier forms that are followed.
-func (in Inputs) read() (all []*Policy, earlier map[types.UID]*v1alpha1.ServiceCIDRPolicy) {
-	for _, o := range in.Policies {
-		p := newPolicy(o)
-		if last := in.LastReadable[o.UID]; p.form == nil && last != nil {
-			p = p.asIn(last)
-		}
-		if p.form != nil && p.form != o {
-			if earlier == nil {
-				earlier = map[types.UID]*v1alpha1.ServiceCIDRPolicy{}
-			}
-			earlier[o.UID] = p.form
-		}
-		all = append(all, p)
+// read reads a policy, and what it asks for. One that cannot be read is as it was in the
+// compilation, if it could be then: that is in memory only, and a new process knows no earlier
+// form.
+func (s *Compiled) read(o *v1alpha1.ServiceCIDRPolicy, in *space) *Policy {
+	p := newPolicy(o)
+	if was := s.byName[o.Name]; p.form == nil && was != nil && was.UID == o.UID && was.form != nil {
+		p = p.asIn(was.form)
 	}
-	slices.SortFunc(all, func(a, b *Policy) int {
-		return cmp.Or(cmp.Compare(b.spec().Priority, a.spec().Priority), cmp.Compare(a.Name, b.Name))
-	})
-	for rank, p := range all {
-		p.rank = rank
-		if p.form != nil {
-			p.FollowedGeneration = p.form.Generation
-		}
-	}
-	return all, earlier
+	in.want(p)
+	return p
 }
 
 // asIn is a policy that cannot be read, as it was in an earlier form: all of it, for halves of two
@@ -65,7 +46,7 @@ func (p *Policy) asIn(earlier *v1alpha1.ServiceCIDRPolicy) *Policy {
 
 // closeToAll has a policy select no Service.
 func (p *Policy) closeToAll() {
-	p.form, p.Standing = nil, Closed
+	p.form, p.FollowedGeneration, p.Standing = nil, 0, Closed
 	if _, known := p.selector.cidrs.Requirements(); !known && len(p.object.Spec.ServiceCIDRs) == 0 {
 		p.Standing = ClosedUnknown
 	}
@@ -77,14 +58,3 @@ func (p *Policy) selectsNone() bool { return p.form == nil }
 
 // spec is what is followed.
 func (p *Policy) spec() *v1alpha1.ServiceCIDRPolicySpec { return &cmp.Or(p.form, p.object).Spec }
-
-// forms are the followed forms of the policies, by UID, without those that have none.
-func (s *Compiled) forms() map[types.UID]*v1alpha1.ServiceCIDRPolicy {
-	out := make(map[types.UID]*v1alpha1.ServiceCIDRPolicy, len(s.policies))
-	for _, p := range s.policies {
-		if p.form != nil {
-			out[p.UID] = p.form
-		}
-	}
-	return out
-}

@@ -7,7 +7,6 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
@@ -135,15 +134,15 @@ func TestEarlierFormsAreForgotten(t *testing.T) {
 	anew.UID = "another"
 	mended := with(policy("p", 0), of("blue"), exclusive, selecting("b"))
 	for name, tc := range map[string]struct {
-		forms       []*v1alpha1.ServiceCIDRPolicy
-		want        Standing
-		wantEarlier map[types.UID]*v1alpha1.ServiceCIDRPolicy
+		forms    []*v1alpha1.ServiceCIDRPolicy
+		want     Standing
+		followed *v1alpha1.ServiceCIDRPolicy
 	}{
-		"kept":        {[]*v1alpha1.ServiceCIDRPolicy{good, bad, bad}, AsBefore, map[types.UID]*v1alpha1.ServiceCIDRPolicy{"uid-p": good}},
+		"kept":        {[]*v1alpha1.ServiceCIDRPolicy{good, bad, bad}, AsBefore, good},
 		"made anew":   {[]*v1alpha1.ServiceCIDRPolicy{good, anew}, Closed, nil},
 		"deleted":     {[]*v1alpha1.ServiceCIDRPolicy{good, bad, nil, bad}, Closed, nil},
-		"mended":      {[]*v1alpha1.ServiceCIDRPolicy{good, bad, mended}, AsWritten, nil},
-		"broken anew": {[]*v1alpha1.ServiceCIDRPolicy{good, bad, mended, bad}, AsBefore, map[types.UID]*v1alpha1.ServiceCIDRPolicy{"uid-p": mended}},
+		"mended":      {[]*v1alpha1.ServiceCIDRPolicy{good, bad, mended}, AsWritten, mended},
+		"broken anew": {[]*v1alpha1.ServiceCIDRPolicy{good, bad, mended, bad}, AsBefore, mended},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := NewCache()
@@ -157,8 +156,8 @@ func TestEarlierFormsAreForgotten(t *testing.T) {
 			if got := c.Current().Policy("p").Standing; got != tc.want {
 				t.Errorf("standing %v, want %v", got, tc.want)
 			}
-			if d := gocmp.Diff(tc.wantEarlier, c.Current().Inputs().LastReadable); d != "" {
-				t.Errorf("remembered (-want +got):\n%s", d)
+			if got := c.Current().Policy("p").form; got != tc.followed {
+				t.Errorf("followed is %v, want %v", got, tc.followed)
 			}
 		})
 	}

@@ -39,6 +39,9 @@ func (s *Compiled) Restriction(a netip.Addr) *Policy {
 
 // RestrictionOf is Restriction for all of a range: that of a part of it does not count.
 func (s *Compiled) RestrictionOf(r allocator.Range) *Policy {
+	if !s.restricts {
+		return nil
+	}
 	return restriction(s.outside(r.Prefix()), (*Policy).Restricts)
 }
 
@@ -57,7 +60,7 @@ func restriction(around iter.Seq[*ownedPrefix], of func(*Policy) bool) (strictes
 			if !of(p) || !p.Restricts() || strictest != nil && !p.atLeast(strictest.Allocation) {
 				continue
 			}
-			if strictest == nil || p.Allocation != strictest.Allocation || p.rank < strictest.rank {
+			if strictest == nil || p.Allocation != strictest.Allocation || p.outranks(strictest) {
 				strictest = p
 			}
 		}
@@ -65,47 +68,16 @@ func restriction(around iter.Seq[*ownedPrefix], of func(*Policy) bool) (strictes
 	return strictest
 }
 
-// Withheld returns the parts of ranges of which addresses are given out as strictly as this, or
+// withheld returns the parts of a prefix of which addresses are given out as strictly as this, or
 // more so: of ByRequest none is drawn.
-func (s *Compiled) Withheld(from v1alpha1.Allocation, ranges ...allocator.Range) (out []allocator.Span) {
+func (s *Compiled) withheld(from v1alpha1.Allocation, prefix netip.Prefix) (out []allocator.Span) {
 	if !s.restricts {
 		return nil
 	}
-	for _, r := range ranges {
-		out = append(out, s.withheld(from, r.Prefix())...)
-	}
-	return out
-}
-
-func (s *Compiled) withheld(from v1alpha1.Allocation, prefix netip.Prefix) (out []allocator.Span) {
 	for at := range s.overlapping(prefix) {
 		if slices.ContainsFunc(at.holders, func(p *Policy) bool { return p.atLeast(from) }) {
 			out = append(out, at.span)
 		}
 	}
 	return out
-}
-
-// cordonReservations takes cordoned addresses from the Services that they are reserved for. They
-// stay reserved: another Service does not get them either.
-func (s *Compiled) cordonReservations() {
-	if !s.restricts {
-		return
-	}
-	for _, of := range s.reservedFor {
-		for service, reservations := range of {
-			var left []Reservation
-			for _, r := range reservations {
-				var cordoned []allocator.Span
-				for _, prefix := range prefixesOf(r.Span) {
-					cordoned = append(cordoned, s.withheld(v1alpha1.AllocationCordoned, prefix)...)
-				}
-				for _, span := range r.Span.Subtract(cordoned...) {
-					r.Span = span
-					left = append(left, r)
-				}
-			}
-			of[service] = left
-		}
-	}
 }

@@ -48,9 +48,34 @@ func (p *Policy) rangesText(f allocator.Family) string {
 // bands are the addresses of one family that can be drawn: a tier of each band, or none if empty.
 type bands struct{ dynamic, static []*allocator.Tier }
 
-// prepareBands prepares the tiers of each policy and of the ranges open to all. They are made when
-// first needed: after a change of one policy, most are not needed before the next change.
-func (s *Compiled) prepareBands() {
+// policyBands are those of a policy in one family. They are made when first needed: after a
+// change of one policy, most are not needed before the next change. Compilations that share the
+// policy share them, and make the same of it; none is kept for it.
+type policyBands struct {
+	once sync.Once
+	made bands
+}
+
+func (p *Policy) prepareBands() {
+	for _, f := range allocator.Families {
+		if len(p.ranges(f)) > 0 {
+			p.bands[f] = &policyBands{}
+		}
+	}
+}
+
+// bandsFor returns the tiers of a policy in a family of which it has ranges.
+func (s *Compiled) bandsFor(p *Policy, f allocator.Family) bands {
+	b := p.bands[f]
+	b.once.Do(func() {
+		ranges := p.ranges(f)
+		b.made = s.bandsOf(ranges, s.undrawn(p, ranges))
+	})
+	return b.made
+}
+
+// prepareOpen prepares the tiers of the ranges open to all, which are made when first needed, too.
+func (s *Compiled) prepareOpen() {
 	s.open = map[allocator.Family]func() bands{}
 	for _, f := range allocator.Families {
 		s.open[f] = sync.OnceValue(func() bands {
@@ -62,11 +87,6 @@ func (s *Compiled) prepareBands() {
 			}
 			return s.bandsOf(ranges, s.undrawn(nil, ranges))
 		})
-		for _, p := range s.policies {
-			if ranges := p.ranges(f); len(ranges) > 0 {
-				p.bands[f] = sync.OnceValue(func() bands { return s.bandsOf(ranges, s.undrawn(p, ranges)) })
-			}
-		}
 	}
 }
 
@@ -106,7 +126,7 @@ func (s *Compiled) ClosedTo(p *Policy, ranges ...allocator.Range) []allocator.Sp
 	var out []allocator.Span
 	for _, r := range ranges {
 		for at := range s.overlapping(r.Prefix()) {
-			if at.owner != nil && (p == nil || at.owner.rank < p.rank) {
+			if at.owner != nil && (p == nil || at.owner.outranks(p)) {
 				out = append(out, at.span)
 			}
 		}
@@ -117,7 +137,11 @@ func (s *Compiled) ClosedTo(p *Policy, ranges ...allocator.Range) []allocator.Sp
 // undrawn returns what is not drawn from ranges for a policy, or without one for all Services: what
 // better policies have exclusively, and what is given by request only or not at all.
 func (s *Compiled) undrawn(p *Policy, ranges []allocator.Range) []allocator.Span {
-	return slices.Concat(s.ClosedTo(p, ranges...), s.Withheld(v1alpha1.AllocationByRequest, ranges...))
+	out := s.ClosedTo(p, ranges...)
+	for _, r := range ranges {
+		out = append(out, s.withheld(v1alpha1.AllocationByRequest, r.Prefix())...)
+	}
+	return out
 }
 
 // tier makes a tier, or none without addresses. Spans are of one family, so NewTier cannot fail.
@@ -230,8 +254,8 @@ func (s *Compiled) newRoute(chain []*Policy, f allocator.Family) *Route {
 	var all []bands
 	var whose []*Policy
 	for _, p := range chain {
-		if made, ok := p.bands[f]; ok {
-			all, whose = append(all, made()), append(whose, p)
+		if p.bands[f] != nil {
+			all, whose = append(all, s.bandsFor(p, f)), append(whose, p)
 		}
 	}
 	if !r.Fails {
@@ -271,14 +295,12 @@ func (s *Compiled) AllowsAdditional(svc Service, serviceCIDR string) *Refusal {
 
 // asksFor reports whether a policy is about a ServiceCIDR, whether it exists or not.
 func (p *Policy) asksFor(cidrs map[string]addressindex.ServiceCIDR, name string) bool {
-	switch c, exists := cidrs[name]; {
-	case !p.steers:
-		return false
-	case p.spec().ServiceCIDRSelector != nil:
-		return exists && p.selector.cidrs.Matches(labels.Set(c.Labels))
-	default:
-		return slices.Contains(p.spec().ServiceCIDRs, name)
-	}
+	c, exists := cidrs[name]
+	return slices.Contains(p.spec().ServiceCIDRs, name) || exists && p.selectsServiceCIDR(c)
+}
+
+func (p *Policy) selectsServiceCIDR(c addressindex.ServiceCIDR) bool {
+	return p.spec().ServiceCIDRSelector != nil && p.selector.cidrs.Matches(labels.Set(c.Labels))
 }
 
 // Additional returns the tiers for an additional address of a Service from one ServiceCIDR, or why

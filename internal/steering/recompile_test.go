@@ -1,0 +1,215 @@
+package steering
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterip-operator/clusterip-operator/allocator"
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
+	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+)
+
+// A cluster changes in one thing or two at a time. What is compiled of the change and of what was
+// compiled before says the same as what is compiled of everything: of policies, of each address, of
+// each Service, and to the API server; also after more was compiled of it. Half of the time all
+// tiers are made before the change.
+func TestRecompileSaysWhatEverythingSays(t *testing.T) {
+	shared := 0
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 9))
+		in := randomInputs(random)
+		sparse(in, random)
+		part, all := Compile(in), Compile(in)
+		for step := range 12 {
+			if random.IntN(2) == 0 {
+				for _, svc := range services() {
+					part.Route(svc, allocator.IPv4)
+					part.Route(svc, allocator.IPv6)
+				}
+			}
+			in = changedInputs(in, random)
+			next := part.Recompile(in)
+			expectEnforcedAlike(t, part, next)
+			for _, p := range next.Policies() {
+				if part.Policy(p.Name) == p {
+					shared++
+				}
+			}
+			if expectSame(t, fmt.Sprintf("seed %d, after %d changes", seed, step), part, all); t.Failed() {
+				return // one is enough to look at
+			}
+			part, all = next, all.whole(in)
+		}
+		expectSame(t, fmt.Sprintf("seed %d, in the end", seed), part, all)
+	}
+	if shared < 400 {
+		t.Errorf("only %d times was a policy kept", shared)
+	}
+}
+
+// expectEnforcedAlike: the API server is told the same if no policy that it enforces has changed.
+func expectEnforcedAlike(t *testing.T, before, after *Compiled) {
+	t.Helper()
+	for was, is := range Changed(before, after) {
+		if was != nil && was.EnforcedByAPIServer() || is != nil && is.EnforcedByAPIServer() {
+			return
+		}
+	}
+	if d := gocmp.Diff(before.Enforce(plenty), after.Enforce(plenty)); d != "" {
+		t.Errorf("enforced policies are the same, what is enforced is not:\n%s", d)
+	}
+}
+
+// sparse has policies ask for little, so that they are in several parts.
+func sparse(in Inputs, random *rand.Rand) {
+	for _, p := range in.Policies {
+		p.Spec.ServiceCIDRs = p.Spec.ServiceCIDRs[:min(1+random.IntN(2), len(p.Spec.ServiceCIDRs))]
+		p.Spec.Reservations = p.Spec.Reservations[:min(random.IntN(3), len(p.Spec.Reservations))]
+	}
+}
+
+// changedInputs returns inputs in which a policy or a ServiceCIDR came, went or changed, or both.
+func changedInputs(in Inputs, random *rand.Rand) Inputs {
+	more := randomInputs(random)
+	sparse(more, random)
+	out := Inputs{Policies: slices.Clone(in.Policies), ServiceCIDRs: slices.Clone(in.ServiceCIDRs)}
+	kinds := random.IntN(4)
+	if kinds > 0 {
+		name := fmt.Sprint("policy-", random.IntN(8))
+		out.Policies = slices.DeleteFunc(out.Policies, func(p *v1alpha1.ServiceCIDRPolicy) bool { return p.Name == name })
+		if len(more.Policies) > 0 {
+			o := more.Policies[0]
+			o.Name, o.Generation = name, random.Int64N(3)
+			o.UID += []types.UID{"", "", "-anew"}[random.IntN(3)]
+			out.Policies = append(out.Policies, o)
+		}
+	}
+	if kinds < 2 {
+		i := random.IntN(len(more.ServiceCIDRs))
+		out.ServiceCIDRs = slices.DeleteFunc(out.ServiceCIDRs, func(c addressindex.ServiceCIDR) bool { return c.Name == more.ServiceCIDRs[i].Name })
+		if random.IntN(4) > 0 || len(out.ServiceCIDRs) == 0 {
+			out.ServiceCIDRs = append(out.ServiceCIDRs, more.ServiceCIDRs[i])
+		}
+	}
+	return out
+}
+
+func expectSame(t *testing.T, what string, got, want *Compiled) {
+	t.Helper()
+	options := append(gocmp.Options{cmpopts.IgnoreUnexported(Policy{})}, byValue...)
+	if d := gocmp.Diff(want.Policies(), got.Policies(), options); d != "" {
+		t.Errorf("%s: policies (-everything +part):\n%s", what, d)
+		return
+	}
+	if d := gocmp.Diff(want.Enforce(plenty), got.Enforce(plenty)); d != "" {
+		t.Errorf("%s: enforced (-everything +part):\n%s", what, d)
+	}
+	for f, addresses := range universes() {
+		for _, a := range addresses {
+			if got, want := aboutAddress(got, a), aboutAddress(want, a); got != want {
+				t.Errorf("%s: about %s: %s, want %s", what, a, got, want)
+			}
+		}
+		for _, svc := range services() {
+			if d := gocmp.Diff(aboutService(want, svc, f), aboutService(got, svc, f), byValue); d != "" {
+				t.Errorf("%s: about %v (-everything +part):\n%s", what, svc, d)
+			}
+		}
+		if got.closes[f] != want.closes[f] {
+			t.Errorf("%s: closes %s: %v, want %v", what, f, got.closes[f], want.closes[f])
+		}
+	}
+}
+
+func aboutAddress(s *Compiled, a netip.Addr) string {
+	r, _ := s.Reservation(a)
+	coolDown, by := s.CoolDown(a)
+	text := fmt.Sprint(r, coolDown, nameOf(by), nameOf(s.Owner(a)), nameOf(s.Restriction(a)), s.Offers(a))
+	for _, svc := range services() {
+		excluded, sure := s.Excluded(a, svc)
+		text += fmt.Sprint(refuser(s.MayHold(a, svc)), excluded, sure)
+	}
+	return text
+}
+
+func nameOf(p *Policy) string {
+	if p == nil {
+		return ""
+	}
+	return p.Name
+}
+
+// answers are what a Compiled says about a Service in one family.
+type answers struct {
+	Policies   []string
+	Fails      bool
+	Full       string
+	Tiers      [][]netip.Addr
+	Reserved   []Reservation
+	Additional map[string][][]netip.Addr
+	Refused    map[string]string
+}
+
+func aboutService(s *Compiled, svc Service, f allocator.Family) answers {
+	r := s.Route(svc, f)
+	out := answers{
+		Fails: r.Fails, Full: refuser(s.Full(r, f)), Tiers: listed(r.Tiers), Reserved: s.ReservedFor(svc.NamespacedName, f),
+		Additional: map[string][][]netip.Addr{}, Refused: map[string]string{},
+	}
+	for _, p := range r.Policies {
+		out.Policies = append(out.Policies, p.Name)
+	}
+	for _, c := range s.Inputs().ServiceCIDRs {
+		tiers, refusal := s.Additional(svc, c.Name, f)
+		out.Additional[c.Name], out.Refused[c.Name] = listed(tiers), refuser(refusal)
+	}
+	return out
+}
+
+// A change keeps the policies that it has nothing to do with, as they are: its cost is theirs.
+func TestRecompileKeepsWhatIsNotTouched(t *testing.T) {
+	in := thousands(100)
+	before := Compile(in)
+	touched := func(after *Compiled) (names []string) {
+		for _, p := range after.Policies() {
+			if before.Policy(p.Name) != p {
+				names = append(names, p.Name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	more := policy("more", 1)
+	more.Spec.ServiceCIDRs = []string{"cidr-7", "cidr-19"}
+	reserving := policy("reserving", 1)
+	reserving.Spec.Reservations = []v1alpha1.Reservation{{Name: "r", Address: "fd00:8::7"}}
+	elsewhere, inside := in, in
+	elsewhere.ServiceCIDRs = append(slices.Clone(in.ServiceCIDRs), ready("elsewhere", "10.200.0.0/24", "fd00:ffff::/112"))
+	inside.ServiceCIDRs = append(slices.Clone(in.ServiceCIDRs), ready("inside", "10.0.4.0/26"))
+	status := in
+	status.Policies = slices.Clone(in.Policies)
+	status.Policies[3] = in.Policies[3].DeepCopy()
+	status.Policies[3].Status.Summary.Ranges = 7
+	for name, tc := range map[string]struct {
+		after *Compiled
+		want  []string
+	}{
+		"nothing":                         {before.Recompile(in), nil},
+		"a new status":                    {before.Recompile(status), nil},
+		"a policy that asks for ranges":   {before.With(more), []string{"more", "policy-19", "policy-7"}},
+		"a policy that reserves":          {before.With(reserving), []string{"policy-7", "reserving"}},
+		"a ServiceCIDR elsewhere":         {before.Recompile(elsewhere), nil},
+		"a ServiceCIDR in that of others": {before.Recompile(inside), []string{"policy-4"}},
+	} {
+		if got := touched(tc.after); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: compiled anew are %v, want %v", name, got, tc.want)
+		}
+	}
+}
