@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -41,10 +42,7 @@ type enforcing struct {
 // enforce brings the objects to what the policies want: none unless a policy wants to be enforced.
 func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 	rules := r.Policies.Current()
-	var want steering.Enforced
-	if slices.ContainsFunc(rules.Policies(), (*steering.Policy).EnforcedByAPIServer) {
-		want = rules.Enforce(room)
-	}
+	want := r.wanted.by(rules)
 	f, err := find(ctx, r.objects, r.Namespace)
 	if err == nil {
 		due := plan(f, want.Data, r.Namespace)
@@ -60,6 +58,35 @@ func (r *Reconciler) enforce(ctx context.Context) (reconcile.Result, error) {
 	}
 	r.reportSoon(r.enforcing.note(rules, want.LeftOut, f, err, r.Clock.Now())...)
 	return reconcile.Result{}, err
+}
+
+// wanted is what the API server is to be given by the policies of rules; zero: nothing.
+type wanted struct {
+	rules    *steering.Compiled
+	enforced steering.Enforced
+}
+
+// by returns what it is to be given by these rules. A cluster has hundreds of policies and
+// thousands of reservations, and a change that no enforced policy has to do with is as good as
+// none.
+func (w *wanted) by(rules *steering.Compiled) steering.Enforced {
+	before := cmp.Or(w.rules, steering.Compile(steering.Inputs{}))
+	w.rules = rules
+	for was, is := range steering.Changed(before, rules) {
+		if was != nil && was.EnforcedByAPIServer() || is != nil && is.EnforcedByAPIServer() {
+			w.enforced = enforced(rules)
+			break
+		}
+	}
+	return w.enforced
+}
+
+// enforced is what the API server is given: nothing unless a policy wants to be enforced.
+func enforced(rules *steering.Compiled) (out steering.Enforced) {
+	if slices.ContainsFunc(rules.Policies(), (*steering.Policy).EnforcedByAPIServer) {
+		out = rules.Enforce(room)
+	}
+	return out
 }
 
 // wait returns how long to wait until the next write.

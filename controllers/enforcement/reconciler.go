@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"net/netip"
-	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -41,8 +40,10 @@ type Reconciler struct {
 	Namespace string
 
 	// objects follows the three objects by their names.
-	objects    client.Reader
-	enforcing  enforcing
+	objects   client.Reader
+	enforcing enforcing
+	// wanted is what the API server is to be given; only enforce uses it.
+	wanted     wanted
 	violations violations
 	// writes bounds writes of conditions, events those on Services: condition and metric count all.
 	writes, events *rate.Limiter
@@ -142,10 +143,15 @@ func (r *Reconciler) changes() *steering.Changes[Request] {
 func between(before, after *steering.Compiled, used func(netip.Prefix) []netip.Addr) []Request {
 	out := []Request{{}}
 	touched := sets.New[netip.Prefix]()
-	for _, p := range slices.Concat(before.Policies(), after.Policies()) {
-		if !same(before.Policy(p.Name), after.Policy(p.Name)) {
-			out = append(out, Request{Policy: p.Name})
-			touched.Insert(p.Claimed...)
+	for was, is := range steering.Changed(before, after) {
+		if same(was, is) {
+			continue
+		}
+		for _, p := range []*steering.Policy{was, is} {
+			if p != nil {
+				out = append(out, Request{Policy: p.Name})
+				touched.Insert(p.Claimed...)
+			}
 		}
 	}
 	for prefix := range touched {

@@ -244,3 +244,47 @@ func TestWhatAChangeOfPoliciesMakesWorthALook(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
+
+// What the API server is given is made anew when a policy that it enforces comes, changes or goes,
+// and at no other change.
+func TestWantedIsMadeAnewForEnforcedPolicies(t *testing.T) {
+	exclusive := func(generation int64, enforcement v1alpha1.Enforcement) *v1alpha1.ServiceCIDRPolicy {
+		p := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: string(enforcement), Generation: generation}}
+		p.Spec.ServiceCIDRs, p.Spec.Exclusive, p.Spec.Enforcement = []string{string(enforcement)}, true, enforcement
+		return p
+	}
+	cidrs := []addressindex.ServiceCIDR{
+		{Name: string(v1alpha1.EnforcementAPIServer), Ready: true, Ranges: rangesOf("10.0.0.0/24", "fd00::/120")},
+		{Name: string(v1alpha1.EnforcementWebhook), Ready: true, Ranges: rangesOf("10.0.1.0/24")},
+	}
+	rules, w := steering.Compile(steering.Inputs{ServiceCIDRs: cidrs}), wanted{}
+	for _, step := range []struct {
+		what     string
+		policies []*v1alpha1.ServiceCIDRPolicy
+		anew     bool
+		ranges   int
+	}{
+		{"no policy", nil, false, 0},
+		{"one comes", []*v1alpha1.ServiceCIDRPolicy{exclusive(1, v1alpha1.EnforcementAPIServer)}, true, 2},
+		{"nothing changes", []*v1alpha1.ServiceCIDRPolicy{exclusive(1, v1alpha1.EnforcementAPIServer)}, false, 2},
+		{"one for the webhook comes", []*v1alpha1.ServiceCIDRPolicy{exclusive(1, v1alpha1.EnforcementAPIServer), exclusive(1, v1alpha1.EnforcementWebhook)}, false, 2},
+		{"it changes", []*v1alpha1.ServiceCIDRPolicy{exclusive(2, v1alpha1.EnforcementAPIServer), exclusive(1, v1alpha1.EnforcementWebhook)}, true, 2},
+		{"it goes", []*v1alpha1.ServiceCIDRPolicy{exclusive(1, v1alpha1.EnforcementWebhook)}, true, 0},
+	} {
+		rules = rules.Recompile(steering.Inputs{ServiceCIDRs: cidrs, Policies: step.policies})
+		w.enforced.LeftOut = []string{"as before"}
+		got := w.by(rules)
+		if anew := !slices.Contains(got.LeftOut, "as before"); anew != step.anew {
+			t.Errorf("%s: made anew: %v, want %v", step.what, anew, step.anew)
+		}
+		ranges := 0
+		for key, lines := range got.Data {
+			if !strings.HasSuffix(key, "-lengths") && key != "selectors" {
+				ranges += strings.Count(lines, "\n")
+			}
+		}
+		if ranges != step.ranges {
+			t.Errorf("%s: %d ranges are given, want %d: %v", step.what, ranges, step.ranges, got.Data)
+		}
+	}
+}
