@@ -61,7 +61,7 @@ type Policy struct {
 	// Missing, Unready and Deleting are ServiceCIDRs that it asks for; Unready also where it reserves.
 	Missing, Unready, Deleting []string
 
-	// object is the policy as the cluster has it, form as it is followed: nil if none can be read.
+	// object is the spec as the cluster has it, form as it is followed: nil if none can be read.
 	object, form *v1alpha1.ServiceCIDRPolicy
 	// wanted are the existing ranges that the policy asks for, whichever policy gets them.
 	wanted   []wantedRange

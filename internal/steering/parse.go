@@ -100,7 +100,11 @@ func (s selector) inNamespace(of map[string]string) bool { return s.namespaces.M
 // newPolicy reads what a policy says by itself, without the rest of the cluster. One with an
 // unreadable selector selects no Service and keeps the ranges that it asks for, so an exclusive one
 // closes them to all: a slip of the pen must not open them to every tenant.
+//
+// It keeps the spec alone: compilations share a Policy for as long as its spec stays, through any
+// number of statuses and managed fields, which are larger.
 func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
+	o = &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, Generation: o.Generation}, Spec: o.Spec}
 	p := &Policy{
 		Name: o.Name, UID: o.UID, Generation: o.Generation, Exclusive: o.Spec.Exclusive,
 		Allocation:  cmp.Or(o.Spec.Allocation, v1alpha1.AllocationAutomatic),

@@ -9,6 +9,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -210,6 +211,18 @@ func TestRecompileKeepsWhatIsNotTouched(t *testing.T) {
 	} {
 		if got := touched(tc.after); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: compiled anew are %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// What is kept of a policy for long has nothing that is written anew often.
+func TestAPolicyKeepsItsSpecAlone(t *testing.T) {
+	o := policy("p", 0)
+	o.ManagedFields, o.Status.Summary.Ranges = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}, 7
+	p := Compile(inputs(nil, o)).Policy("p")
+	for _, kept := range []*v1alpha1.ServiceCIDRPolicy{p.object, p.form} {
+		if kept.ManagedFields != nil || kept.Status.Summary.Ranges != 0 || kept.Generation != o.Generation {
+			t.Errorf("kept is %+v", kept)
 		}
 	}
 }
