@@ -77,10 +77,10 @@ func (o observed) differ(now observed) (reserved []steering.Reservation, cooling
 	for was, is := range steering.Changed(o.policies, now.policies) {
 		before, after := cmp.Or(was, &steering.Policy{}), cmp.Or(is, &steering.Policy{})
 		if !slices.Equal(before.Reservations, after.Reservations) {
-			reserved = slices.Concat(reserved, before.Reservations, after.Reservations)
+			reserved = append(append(reserved, before.Reservations...), after.Reservations...)
 		}
 		if before.UID != after.UID || before.CoolDown != after.CoolDown || !slices.Equal(before.Ranges, after.Ranges) {
-			cooling = slices.Concat(cooling, cooledBy(before), cooledBy(after))
+			cooling = append(append(cooling, cooledBy(before)...), cooledBy(after)...)
 		}
 	}
 	for _, touched := range o.touched(now) {

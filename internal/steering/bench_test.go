@@ -79,3 +79,21 @@ func BenchmarkRecompile(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCompileForOneService is four policies that reserve all that they may for one Service.
+func BenchmarkCompileForOneService(b *testing.B) {
+	var in Inputs
+	for i := range 4 {
+		p := policy(fmt.Sprint("policy-", i), 0)
+		for j := range MaxReserved {
+			p.Spec.Reservations = append(p.Spec.Reservations, v1alpha1.Reservation{
+				Name: fmt.Sprint("r", j), Address: fmt.Sprintf("10.%d.%d.%d", i, j/128, 1+j%128), For: "ns/one",
+			})
+		}
+		in.Policies = append(in.Policies, p)
+	}
+	before := Compile(in)
+	for b.Loop() {
+		before.With(in.Policies[1].DeepCopy()).With(policy("policy-1", 1))
+	}
+}

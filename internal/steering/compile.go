@@ -16,18 +16,18 @@ import (
 
 // Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the
 // policies, ranges and reservations, and a look-up for each: only what overlaps is compared.
-func Compile(in Inputs) *Compiled { return (&Compiled{}).whole(in) }
+func Compile(in Inputs) *Compiled { return (&Compiled{}).whole(in, newSpace(in.ServiceCIDRs)) }
 
 // whole compiles all policies. Of the compilation before, it needs the earlier forms of policies.
-func (s *Compiled) whole(in Inputs) *Compiled {
+func (s *Compiled) whole(in Inputs, of *space) *Compiled {
 	next := &Compiled{
-		space: newSpace(in.ServiceCIDRs), inputs: in, objects: byName(in.Policies), byName: make(map[string]*Policy, len(in.Policies)),
+		space: of, inputs: in, objects: byName(in.Policies), byName: make(map[string]*Policy, len(in.Policies)),
 		ranges:      &bart.Table[*ownedPrefix]{},
 		reservedFor: map[allocator.Family]map[types.NamespacedName][]Reservation{allocator.IPv4: {}, allocator.IPv6: {}},
 	}
 	fresh := make([]*Policy, 0, len(in.Policies))
 	for _, o := range in.Policies {
-		fresh = append(fresh, s.read(o, next.space))
+		fresh = append(fresh, s.read(o, of))
 	}
 	next.settle(fresh)
 	return next
@@ -56,9 +56,7 @@ func (s *Compiled) settle(fresh []*Policy) {
 	s.policies = append(s.policies, fresh...)
 	slices.SortFunc(s.policies, byRank)
 	s.sumUp()
-	for _, p := range fresh {
-		s.keepForServices(p)
-	}
+	s.keepForServices(fresh)
 	s.prepareOpen()
 }
 
@@ -120,6 +118,7 @@ func (s *Compiled) reserve(p *Policy) {
 			if r.Span.Contains(a) {
 				taken = append(taken, allocator.Span{First: a, Last: a})
 				p.lose(fmt.Sprintf("reservation %s: %s is the address of Service default/kubernetes, which the API server creates by itself", r.Name, a))
+				p.contested = true
 			}
 		}
 		for _, span := range r.Span.Subtract(taken...) {
@@ -132,26 +131,48 @@ func (s *Compiled) reserve(p *Policy) {
 	s.reserved = merged(s.reserved, left)
 }
 
-// keepForServices enters the reservations of a policy for the Services that they are for, without
-// cordoned addresses. These stay reserved: another Service does not get them either.
-func (s *Compiled) keepForServices(p *Policy) {
-	for _, r := range p.Reservations {
-		if r.For.Name == "" {
-			continue
+// keepForServices enters the reservations of policies, the best first, for the Services that they
+// are for, without cordoned addresses. These stay reserved: another Service does not get them
+// either.
+func (s *Compiled) keepForServices(fresh []*Policy) {
+	added := map[serviceFamily][]Reservation{}
+	for _, p := range fresh {
+		for _, r := range p.Reservations {
+			if r.For.Name == "" {
+				continue
+			}
+			for _, span := range r.Span.Subtract(s.cordonedIn(r.Span)...) {
+				r.Span = span
+				added[r.by()] = append(added[r.by()], r)
+			}
 		}
-		var cordoned []allocator.Span
-		for _, prefix := range prefixesOf(r.Span) {
-			cordoned = append(cordoned, s.withheld(v1alpha1.AllocationCordoned, prefix)...)
-		}
-		of := s.reservedFor[allocator.FamilyOf(r.Span.First)]
-		list := slices.Clone(of[r.For]) // it may be that of an earlier compilation
-		for _, span := range r.Span.Subtract(cordoned...) {
-			r.Span = span
-			list = append(list, r)
-		}
-		slices.SortStableFunc(list, func(a, b Reservation) int { return byRank(s.byName[a.Policy], s.byName[b.Policy]) })
-		of[r.For] = list
 	}
+	for by, more := range added {
+		of := s.reservedFor[by.family]
+		if there := of[by.service]; len(there) > 0 { // of another compilation, too
+			more = slices.Concat(there, more)
+			slices.SortStableFunc(more, func(a, b Reservation) int { return byRank(s.byName[a.Policy], s.byName[b.Policy]) })
+		}
+		of[by.service] = more
+	}
+}
+
+// serviceFamily is a Service in one family.
+type serviceFamily struct {
+	service types.NamespacedName
+	family  allocator.Family
+}
+
+func (r Reservation) by() serviceFamily {
+	return serviceFamily{r.For, allocator.FamilyOf(r.Span.First)}
+}
+
+// cordonedIn returns the parts of a span that are cordoned.
+func (s *Compiled) cordonedIn(sp allocator.Span) (out []allocator.Span) {
+	for _, prefix := range prefixesOf(sp) {
+		out = append(out, s.withheld(v1alpha1.AllocationCordoned, prefix)...)
+	}
+	return out
 }
 
 // awaitReady notes ServiceCIDRs that are not ready and have reserved addresses. Until they are

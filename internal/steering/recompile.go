@@ -14,6 +14,10 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 )
 
+// many is of how many moved ServiceCIDRs it costs more to ask each policy whether it asks for them
+// than to compile all.
+const many = 64
+
 // Recompile says what Compile says of the inputs, and shares with s what has not changed: of a
 // policy that nothing has touched it has the same *Policy. So a change costs what overlaps with it,
 // and copies of lists of pointers. Policies that cannot be read any more are as they were in s.
@@ -23,6 +27,9 @@ func (s *Compiled) Recompile(in Inputs) *Compiled {
 	if len(moved) > 0 {
 		next.space = newSpace(in.ServiceCIDRs)
 	}
+	if len(moved) > many {
+		return s.whole(in, next.space)
+	}
 	r := reach{from: s, names: map[string]bool{}, prefixes: map[netip.Prefix]bool{}}
 	fresh := s.changed(next, &r)
 	for _, c := range moved {
@@ -30,7 +37,7 @@ func (s *Compiled) Recompile(in Inputs) *Compiled {
 	}
 	r.spread()
 	if 2*len(r.names) > len(s.policies) {
-		return s.whole(in)
+		return s.whole(in, next.space)
 	}
 	for name := range r.names {
 		if o := next.objects[name]; o != nil && fresh[name] == nil {
@@ -140,6 +147,7 @@ func (s *Compiled) keep(from *Compiled, without map[string]bool) {
 	for family, of := range from.reservedFor {
 		s.reservedFor[family] = maps.Clone(of)
 	}
+	services := map[serviceFamily]bool{}
 	for name := range without {
 		p := from.byName[name]
 		delete(s.byName, name)
@@ -147,18 +155,21 @@ func (s *Compiled) keep(from *Compiled, without map[string]bool) {
 			s.ranges.Delete(r.Range.Prefix())
 		}
 		for _, r := range p.Reservations {
-			s.giveBack(r)
+			services[r.by()] = true
 		}
+	}
+	for by := range services {
+		s.giveBack(by, without)
 	}
 }
 
-// giveBack takes a reservation from the Service that it is for.
-func (s *Compiled) giveBack(r Reservation) {
-	of := s.reservedFor[allocator.FamilyOf(r.Span.First)]
-	left := slices.DeleteFunc(slices.Clone(of[r.For]), func(other Reservation) bool { return other.Policy == r.Policy })
+// giveBack takes from a Service what policies of these names have reserved for it.
+func (s *Compiled) giveBack(by serviceFamily, names map[string]bool) {
+	of := s.reservedFor[by.family]
+	left := slices.DeleteFunc(slices.Clone(of[by.service]), func(r Reservation) bool { return names[r.Policy] })
 	if len(left) == 0 {
-		delete(of, r.For)
+		delete(of, by.service)
 	} else {
-		of[r.For] = left
+		of[by.service] = left
 	}
 }

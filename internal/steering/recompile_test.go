@@ -46,7 +46,7 @@ func TestRecompileSaysWhatEverythingSays(t *testing.T) {
 			if expectSame(t, fmt.Sprintf("seed %d, after %d changes", seed, step), part, all); t.Failed() {
 				return // one is enough to look at
 			}
-			part, all = next, all.whole(in)
+			part, all = next, all.whole(in, newSpace(in.ServiceCIDRs))
 		}
 		expectSame(t, fmt.Sprintf("seed %d, in the end", seed), part, all)
 	}
@@ -68,10 +68,15 @@ func expectEnforcedAlike(t *testing.T, before, after *Compiled) {
 	}
 }
 
-// sparse has policies ask for little, so that they are in several parts.
+// sparse has policies ask for little, so that they are in several parts, and one ServiceCIDR be the
+// default one, whose first addresses no policy reserves.
 func sparse(in Inputs, random *rand.Rand) {
+	in.ServiceCIDRs[0].Name = v1alpha1.DefaultServiceCIDR
 	for _, p := range in.Policies {
 		p.Spec.ServiceCIDRs = p.Spec.ServiceCIDRs[:min(1+random.IntN(2), len(p.Spec.ServiceCIDRs))]
+		if i := slices.Index(p.Spec.ServiceCIDRs, "cidr-0"); i >= 0 {
+			p.Spec.ServiceCIDRs[i] = v1alpha1.DefaultServiceCIDR
+		}
 		p.Spec.Reservations = p.Spec.Reservations[:min(random.IntN(3), len(p.Spec.Reservations))]
 	}
 }
@@ -223,6 +228,26 @@ func TestAPolicyKeepsItsSpecAlone(t *testing.T) {
 	for _, kept := range []*v1alpha1.ServiceCIDRPolicy{p.object, p.form} {
 		if kept.ManagedFields != nil || kept.Status.Summary.Ranges != 0 || kept.Generation != o.Generation {
 			t.Errorf("kept is %+v", kept)
+		}
+	}
+}
+
+// A reservation that the address of Service default/kubernetes kept from a policy is the policy's
+// once the default ServiceCIDR has moved, though nothing of it was there to be reached.
+func TestAReservationComesBackFromTheAPIServer(t *testing.T) {
+	in := thousands(4)
+	in.ServiceCIDRs = append(in.ServiceCIDRs, ready(v1alpha1.DefaultServiceCIDR, "10.96.0.0/24", "fd96::/112"))
+	for i, address := range []string{"10.96.0.1", "fd96::1"} {
+		in.Policies = append(in.Policies, with(policy(fmt.Sprint("high-", i), 9), reserves("r", address, "ns/high")))
+	}
+	moved := Inputs{Policies: in.Policies, ServiceCIDRs: slices.Clone(in.ServiceCIDRs)}
+	moved.ServiceCIDRs[4] = ready(v1alpha1.DefaultServiceCIDR, "10.97.0.0/24", "fd97::/112")
+	before := Compile(in)
+	after := before.Recompile(moved)
+	for i := range 2 {
+		name := fmt.Sprint("high-", i)
+		if lost, kept := before.Policy(name), after.Policy(name); len(lost.Lost) != 1 || len(kept.Lost) != 0 || len(kept.Reservations) != 1 {
+			t.Errorf("%s has lost %v, and then %v; it keeps %v", name, lost.Lost, kept.Lost, kept.Reservations)
 		}
 	}
 }
