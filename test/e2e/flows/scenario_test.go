@@ -58,9 +58,11 @@ type T struct {
 	// local and remote are endpoints: Pod2 and RemotePod.
 	local, remote endpoint
 
-	ctx      context.Context
-	slug     string
+	ctx  context.Context
+	slug string
+	// services are those that were created and not deleted; created is how many there ever were.
 	services []service
+	created  int
 }
 
 // failure ends a scenario.
@@ -217,10 +219,19 @@ func (s spec) object(namespace string, f model.Family) *corev1.Service {
 
 // create makes a Service with the next free name of the scenario.
 func (t *T) create(s spec, endpoints ...endpoint) service {
-	s.name = cmp.Or(s.name, fmt.Sprintf("%s-%d", t.slug, len(t.services)+1))
+	t.created++
+	s.name = cmp.Or(s.name, fmt.Sprintf("%s-%d", t.slug, t.created))
 	made := service{t.Create(t.ctx, s.object(t.Name, t.F), endpoints...), t}
 	t.services = append(t.services, made)
 	return made
+}
+
+// Delete deletes a Service. The agent is not asked about it any more: it may tell of a front once,
+// learn of the deletion, and never tell of it again, for which a scenario has failed that ended
+// with a deletion.
+func (t *T) Delete(ctx context.Context, name string) {
+	t.node.Delete(ctx, name)
+	t.services = slices.DeleteFunc(t.services, func(s service) bool { return s.Name == name })
 }
 
 // service is a Service that was created.
