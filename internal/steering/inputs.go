@@ -66,7 +66,7 @@ type Policy struct {
 	// wanted are the existing ranges that the policy asks for, whichever policy gets them.
 	wanted   []wantedRange
 	priority int32
-	// contested: another policy has a part of what it reserves.
+	// contested: another policy, or Service default/kubernetes, has a part of what it reserves.
 	contested bool
 	// steers: the policy asks for ranges, whether they exist or not.
 	steers   bool
