@@ -225,10 +225,27 @@ func (e *environment) addReplica(ctx context.Context) (*framework.Manager, error
 		return nil, err
 	}
 	e.replicas = append(e.replicas, m)
-	e.balancer.Add(framework.Backend{Address: m.WebhookAddress(), Ready: func(ctx context.Context) error { return m.Healthy(ctx, "/readyz") }})
+	e.balancer.Add(framework.Backend{Address: m.WebhookAddress(), Ready: asKubelet(m)})
 	ready, stop := context.WithTimeout(ctx, timeout) // how long it takes is what is measured
 	defer stop()
 	return m, m.WaitReady(ready)
+}
+
+// asKubelet asks a manager whether it is ready, and once it is, no more often than kubelet does: over
+// a new TLS connection, and with one more to its webhook, a probe costs more than most events.
+func asKubelet(m *framework.Manager) func(context.Context) error {
+	const period = 10 * time.Second // of config/manager
+	var content time.Time
+	return func(ctx context.Context) error {
+		if time.Since(content) < period {
+			return nil
+		}
+		err := m.Healthy(ctx, "/readyz")
+		if err == nil {
+			content = time.Now()
+		}
+		return err
+	}
 }
 
 // stopReplicas ends all replicas for good.

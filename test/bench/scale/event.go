@@ -38,8 +38,8 @@ var kinds = []kind{
 	{name: "a namespace changes its labels", share: .5, do: (*environment).relabels},
 	{name: "an EndpointSlice changes", share: 1, do: (*environment).redirects},
 	{name: "a ServiceCIDR is annotated", share: .1, do: (*environment).annotates},
-	{name: "a policy changes", share: .007, rare: true, do: (*environment).restates},
-	{name: "a ServiceCIDR comes and goes that concerns no policy", share: .0025, rare: true, do: (*environment).offers},
+	{name: "a policy changes", share: .01, rare: true, do: (*environment).restates},
+	{name: "a ServiceCIDR comes and goes that concerns no policy", share: .01, rare: true, do: (*environment).offers},
 }
 
 // Cost is the processor time of the manager for each of N events, beyond that when nothing happens.
