@@ -54,6 +54,7 @@ func TestWhichAddressesAreLookedAtWhenPoliciesChange(t *testing.T) {
 	closing := a
 	closing.Terminating = true
 	one := []addressindex.ServiceCIDR{a}
+	three := []addressindex.ServiceCIDR{a, readyRange("b", "10.1.0.0/24"), readyRange("c", "10.2.0.0/24")}
 	again := policyOn("p", "a")
 	again.UID = "another"
 
@@ -103,6 +104,16 @@ func TestWhichAddressesAreLookedAtWhenPoliciesChange(t *testing.T) {
 		"a range is gone under a reservation": {
 			before: observe(one, reserving(policyOn("p"), "fd00::5")), after: observe(nil, reserving(policyOn("p"), "fd00::5")),
 			wantReserved: "fd00::5-fd00::5",
+		},
+		"a range goes from among others": {
+			before:       observe(three, reserving(policyOn("p"), "10.0.0.5", "10.1.0.5", "10.2.0.5")),
+			after:        observe(slices.Delete(slices.Clone(three), 1, 2), reserving(policyOn("p"), "10.0.0.5", "10.1.0.5", "10.2.0.5")),
+			wantReserved: "10.1.0.5-10.1.0.5",
+		},
+		"a range among others is another one": {
+			before:       observe(three, reserving(policyOn("p"), "10.0.0.5", "10.1.0.5", "10.3.0.5")),
+			after:        observe([]addressindex.ServiceCIDR{a, readyRange("b", "10.3.0.0/24"), three[2]}, reserving(policyOn("p"), "10.0.0.5", "10.1.0.5", "10.3.0.5")),
+			wantReserved: "10.1.0.5-10.1.0.5 10.3.0.5-10.3.0.5",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,8 @@ func (ix *Index) enter(c ServiceCIDR) (before ServiceCIDR, known bool) {
 		}
 	}
 	if !before.Equal(c) {
-		ix.ranges[c.Name], ix.rangesByName = c, nil
+		ix.ranges[c.Name] = c
+		ix.relist(c.Name)
 	}
 	if ix.allocations[c.Name] == nil {
 		ix.allocations[c.Name] = map[RangeBand]uint64{}
@@ -133,6 +134,24 @@ func (ix *Index) ServiceCIDRs() []ServiceCIDR {
 		ix.rangesByName = slices.SortedFunc(maps.Values(ix.ranges), func(a, b ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return ix.rangesByName
+}
+
+// relist brings the list up to date about one ServiceCIDR. Lists that callers have stay as they
+// are.
+func (ix *Index) relist(name string) {
+	if ix.rangesByName == nil {
+		return
+	}
+	at, listed := slices.BinarySearchFunc(ix.rangesByName, name, func(c ServiceCIDR, name string) int { return cmp.Compare(c.Name, name) })
+	before, after := ix.rangesByName[:at], ix.rangesByName[at:]
+	if listed {
+		after = after[1:]
+	}
+	var now []ServiceCIDR
+	if c, there := ix.ranges[name]; there {
+		now = append(now, c)
+	}
+	ix.rangesByName = slices.Concat(before, now, after)
 }
 
 // Covering returns the ServiceCIDRs that have a as a usable address, terminating ones included.
@@ -222,7 +241,7 @@ func (ix *Index) dropRange(name string) {
 	before := ix.ranges[name]
 	ix.unname(before)
 	delete(ix.ranges, name)
-	ix.rangesByName = nil
+	ix.relist(name)
 	delete(ix.allocations, name)
 	ix.mu.Unlock()
 

@@ -56,8 +56,8 @@ func BenchmarkCompileUnready(b *testing.B) {
 	}
 }
 
-// BenchmarkRecompile is what a change of one policy, or of one ServiceCIDR that no policy asks for,
-// costs a replica.
+// BenchmarkRecompile is what a change of one policy, of one ServiceCIDR that no policy asks for, or
+// of all ServiceCIDRs at once costs a replica.
 func BenchmarkRecompile(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		in := thousands(n)
@@ -72,6 +72,15 @@ func BenchmarkRecompile(b *testing.B) {
 		})
 		in.ServiceCIDRs = append(slices.Clone(in.ServiceCIDRs), ready("elsewhere", "10.240.0.0/24", "fd00:ffff::/112"))
 		b.Run(fmt.Sprintf("change=ServiceCIDR/policies=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				before.Recompile(in)
+			}
+		})
+		for i := range in.ServiceCIDRs {
+			in.ServiceCIDRs[i].Ready = false
+		}
+		b.Run(fmt.Sprintf("change=ServiceCIDRs/policies=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				before.Recompile(in)

@@ -3,6 +3,7 @@ package steering
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -209,36 +210,46 @@ func (c *Cache) Set(in Inputs) {
 // ranges reads the ranges that have changed since the last listing.
 func (c *Cache) ranges(now time.Time) []addressindex.ServiceCIDR {
 	items := c.cidrs.GetStore().List()
-	out, seen := make([]addressindex.ServiceCIDR, 0, len(items)), make(map[types.UID]seenRange, len(items))
+	out, starting := make([]addressindex.ServiceCIDR, 0, len(items)), c.seen == nil
+	if starting {
+		c.seen = make(map[types.UID]seenRange, len(items))
+	}
 	for _, item := range items {
 		o := item.(*networkingv1.ServiceCIDR)
-		one := seenRange{object: o}
-		if last := c.seen[o.UID]; last.object == o {
-			one = last
-		} else {
-			one.read = addressindex.NewServiceCIDR(o)
+		one := c.seen[o.UID]
+		if one.object != o {
+			one = seenRange{object: o, read: addressindex.NewServiceCIDR(o), ready: c.readySince(o, now, starting)}
+			c.seen[o.UID] = one
 		}
 		r := one.read
-		if r.Ready {
-			one.ready = c.readySince(o, now)
-			if left := readinessDelay - now.Sub(one.ready); left > 0 {
-				r.Ready = false
-				time.AfterFunc(left, c.dirty.set)
-			}
+		if left := readinessDelay - now.Sub(one.ready); r.Ready && left > 0 {
+			r.Ready = false
+			time.AfterFunc(left, c.dirty.set)
 		}
-		seen[o.UID], out = one, append(out, r)
+		out = append(out, r)
 	}
-	c.seen = seen
+	if len(c.seen) > len(items) {
+		c.forget(items)
+	}
 	return out
 }
 
+// forget forgets the ranges that are not listed.
+func (c *Cache) forget(listed []any) {
+	uids := make(map[types.UID]bool, len(listed))
+	for _, item := range listed {
+		uids[item.(*networkingv1.ServiceCIDR).UID] = true
+	}
+	maps.DeleteFunc(c.seen, func(uid types.UID, _ seenRange) bool { return !uids[uid] })
+}
+
 // readySince is when a range was first seen to be ready; after a start, what the range itself says.
-func (c *Cache) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time {
+func (c *Cache) readySince(o *networkingv1.ServiceCIDR, now time.Time, starting bool) time.Time {
 	if last, ok := c.seen[o.UID]; ok && last.read.Ready {
 		return last.ready
 	}
 	condition := meta.FindStatusCondition(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
-	if c.seen == nil && condition != nil && now.Sub(condition.LastTransitionTime.Time) > readinessDelay {
+	if starting && condition != nil && now.Sub(condition.LastTransitionTime.Time) > readinessDelay {
 		return time.Time{}
 	}
 	return now

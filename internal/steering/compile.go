@@ -30,6 +30,7 @@ func (s *Compiled) whole(in Inputs, of *space) *Compiled {
 		fresh = append(fresh, s.read(o, of))
 	}
 	next.settle(fresh)
+	next.prepareOpen()
 	return next
 }
 
@@ -44,11 +45,9 @@ func byName(policies []*v1alpha1.ServiceCIDRPolicy) map[string]*v1alpha1.Service
 // settle adds policies, of which none has to do with one that is there; see reach.
 func (s *Compiled) settle(fresh []*Policy) {
 	slices.SortFunc(fresh, byRank)
+	s.ranges = s.ranges.UnionPersist(askedFor(fresh))
 	for _, p := range fresh {
 		s.byName[p.Name] = p
-		s.enterPrefixes(p)
-	}
-	for _, p := range fresh {
 		s.reserve(p)
 		s.assign(p)
 		p.prepareBands()
@@ -57,21 +56,20 @@ func (s *Compiled) settle(fresh []*Policy) {
 	slices.SortFunc(s.policies, byRank)
 	s.sumUp()
 	s.keepForServices(fresh)
-	s.prepareOpen()
 }
 
 // sumUp notes whether any policy closes ranges, or keeps them from draws.
 func (s *Compiled) sumUp() {
 	s.closes = map[allocator.Family]bool{}
-	for _, p := range s.policies {
-		if !p.Exclusive && !p.Restricts() {
-			continue
-		}
-		for _, prefix := range p.Claimed {
-			s.closes[allocator.FamilyOf(prefix.Addr())] = true
-			s.restricts = s.restricts || p.Restricts()
-		}
+	for _, f := range allocator.Families {
+		s.closes[f] = slices.ContainsFunc(s.policies, func(p *Policy) bool { return (p.Exclusive || p.Restricts()) && p.claims(f) })
 	}
+	s.restricts = slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.Restricts() && len(p.Claimed) > 0 })
+}
+
+// claims reports whether a policy has a range of a family.
+func (p *Policy) claims(f allocator.Family) bool {
+	return slices.ContainsFunc(p.Claimed, func(prefix netip.Prefix) bool { return allocator.FamilyOf(prefix.Addr()) == f })
 }
 
 // wantedRange is a range of a ServiceCIDR that a policy asks for and that exists.
@@ -179,16 +177,7 @@ func (s *Compiled) cordonedIn(sp allocator.Span) (out []allocator.Span) {
 // ready, no Service gets these addresses, not even the one that they are kept for.
 func (s *Compiled) awaitReady(p *Policy) {
 	for _, r := range p.Reservations {
-		if s.unready.Size() == 0 || s.Offers(r.Span.First) {
-			continue
-		}
-		for _, all := range s.unready.Supernets(single(r.Span.First)) {
-			for _, c := range all {
-				if c.Range.Contains(r.Span.First) {
-					p.Unready = append(p.Unready, c.ServiceCIDR)
-				}
-			}
-		}
+		p.Unready = append(p.Unready, s.awaited(r.Span.First)...)
 	}
 	slices.Sort(p.Unready)
 	p.Unready = slices.Compact(p.Unready)
@@ -261,17 +250,21 @@ func (s *Compiled) lost(p *Policy, r PolicyRange) bool {
 	return false
 }
 
-// enterPrefixes enters the ranges that a policy asks for, without telling whose they are.
-func (s *Compiled) enterPrefixes(p *Policy) {
-	for _, r := range p.wanted {
-		prefix := r.Range.Prefix()
-		at, known := s.ranges.Get(prefix)
-		if !known {
-			at = &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
-			s.ranges.Insert(prefix, at)
+// askedFor returns the ranges that policies ask for, without telling whose they are.
+func askedFor(policies []*Policy) *bart.Table[*ownedPrefix] {
+	ranges := &bart.Table[*ownedPrefix]{}
+	for _, p := range policies {
+		for _, r := range p.wanted {
+			prefix := r.Range.Prefix()
+			at, known := ranges.Get(prefix)
+			if !known {
+				at = &ownedPrefix{prefix: prefix, span: SpanOf(prefix)}
+				ranges.Insert(prefix, at)
+			}
+			at.wanted = append(at.wanted, p)
 		}
-		at.wanted = append(at.wanted, p)
 	}
+	return ranges
 }
 
 func (s *Compiled) enter(p *Policy, r wantedRange) {

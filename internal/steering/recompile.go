@@ -7,32 +7,29 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 )
-
-// many is of how many moved ServiceCIDRs it costs more to ask each policy whether it asks for them
-// than to compile all.
-const many = 64
 
 // Recompile says what Compile says of the inputs, and shares with s what has not changed: of a
 // policy that nothing has touched it has the same *Policy. So a change costs what overlaps with it,
 // and copies of lists of pointers. Policies that cannot be read any more are as they were in s.
 func (s *Compiled) Recompile(in Inputs) *Compiled {
-	next := &Compiled{space: s.space, inputs: in, objects: byName(in.Policies)}
-	moved := s.moved(in.ServiceCIDRs)
-	if len(moved) > 0 {
-		next.space = newSpace(in.ServiceCIDRs)
+	next := &Compiled{
+		space: s.space, inputs: in, objects: s.objectsOf(in.Policies), policies: s.policies, byName: s.byName,
+		ranges: s.ranges, closes: s.closes, restricts: s.restricts, reserved: s.reserved, reservedFor: s.reservedFor,
 	}
-	if len(moved) > many {
+	moved := s.movement(in.ServiceCIDRs)
+	if len(moved.all()) > 0 {
+		next.space = s.with(moved)
+	}
+	if moved.many() {
 		return s.whole(in, next.space)
 	}
 	r := reach{from: s, names: map[string]bool{}, prefixes: map[netip.Prefix]bool{}}
 	fresh := s.changed(next, &r)
-	for _, c := range moved {
+	for _, c := range moved.all() {
 		r.serviceCIDR(c)
 	}
 	r.spread()
@@ -44,26 +41,51 @@ func (s *Compiled) Recompile(in Inputs) *Compiled {
 			fresh[name] = s.read(o, next.space)
 		}
 	}
-	next.keep(s, r.names)
-	next.settle(slices.Collect(maps.Values(fresh)))
+	if len(r.names)+len(fresh) > 0 {
+		next.dropPolicies(r.names)
+		next.settle(slices.Collect(maps.Values(fresh)))
+	}
+	next.prepareOpen()
 	return next
+}
+
+// objectsOf returns policies by name: the map of s, if they are the same.
+func (s *Compiled) objectsOf(policies []*v1alpha1.ServiceCIDRPolicy) map[string]*v1alpha1.ServiceCIDRPolicy {
+	changed := func(o *v1alpha1.ServiceCIDRPolicy) bool { return s.objects[o.Name] != o }
+	if len(policies) == len(s.objects) && !slices.ContainsFunc(policies, changed) {
+		return s.objects
+	}
+	return byName(policies)
 }
 
 // Changed yields the policies of which two compilations may say different things, as they were and
 // as they are: nil where a policy came or went. Those that Recompile has kept are not among them.
 func Changed(before, after *Compiled) iter.Seq2[*Policy, *Policy] {
 	return func(yield func(*Policy, *Policy) bool) {
-		for _, p := range after.policies {
+		old, now := trimmed(before.policies, after.policies)
+		for _, p := range now {
 			if was := before.byName[p.Name]; was != p && !yield(was, p) {
 				return
 			}
 		}
-		for _, p := range before.policies {
+		for _, p := range old {
 			if after.byName[p.Name] == nil && !yield(p, nil) {
 				return
 			}
 		}
 	}
+}
+
+// trimmed returns two lists without what they have in common at both ends. Where few policies of a
+// thousand differ, that is nearly all of them.
+func trimmed(a, b []*Policy) (_, _ []*Policy) {
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return a, b
 }
 
 // Moved returns the ServiceCIDRs that came, went or changed between two compilations: as they were,
@@ -72,7 +94,7 @@ func Moved(before, after *Compiled) []addressindex.ServiceCIDR {
 	if before.space == after.space {
 		return nil
 	}
-	return before.moved(after.serviceCIDRs)
+	return before.movement(after.inputs.ServiceCIDRs).all()
 }
 
 // With is Recompile with a policy added, or in the place of the one of its name.
@@ -82,49 +104,20 @@ func (s *Compiled) With(o *v1alpha1.ServiceCIDRPolicy) *Compiled {
 	return s.Recompile(in)
 }
 
-// moved returns the ServiceCIDRs that came, went or changed: as they were, and as they are.
-func (s *space) moved(now []addressindex.ServiceCIDR) (out []addressindex.ServiceCIDR) {
-	kept := 0
-	for _, c := range now {
-		switch was, known := s.cidrs[c.Name]; {
-		case known && was.Equal(c):
-			kept++
-		case known:
-			kept++
-			out = append(out, was, c)
-		default:
-			out = append(out, c)
-		}
-	}
-	if kept == len(s.cidrs) {
-		return out
-	}
-	names := make(map[string]bool, len(now))
-	for _, c := range now {
-		names[c.Name] = true
-	}
-	for name, c := range s.cidrs {
-		if !names[name] {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 // changed reads the policies that came or changed, by name. It reaches for these, and for those
 // that went.
 func (s *Compiled) changed(next *Compiled, r *reach) (fresh map[string]*Policy) {
 	fresh = map[string]*Policy{}
-	for name, o := range next.objects {
-		if was := s.objects[name]; was != nil && sameSpec(was, o) {
+	for _, o := range next.inputs.Policies {
+		if was := s.objects[o.Name]; was != nil && sameSpec(was, o) {
 			continue
 		}
-		fresh[name] = s.read(o, next.space)
-		r.asked(fresh[name])
-		r.policy(s.byName[name])
+		fresh[o.Name] = s.read(o, next.space)
+		r.asked(fresh[o.Name])
+		r.policy(s.byName[o.Name])
 	}
-	for name, p := range s.byName {
-		if next.objects[name] == nil {
+	for _, p := range s.policies {
+		if next.objects[p.Name] == nil {
 			r.policy(p)
 		}
 	}
@@ -136,31 +129,44 @@ func sameSpec(a, b *v1alpha1.ServiceCIDRPolicy) bool {
 	return a == b || a.UID == b.UID && a.Generation == b.Generation && equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
 }
 
-// keep takes over what another compilation has, without policies of these names.
-func (s *Compiled) keep(from *Compiled, without map[string]bool) {
-	gone := func(p *Policy) bool { return without[p.Name] }
-	s.policies = slices.DeleteFunc(slices.Clone(from.policies), gone)
-	s.byName = maps.Clone(from.byName)
-	s.ranges = from.ranges.Clone()
-	s.reserved = slices.DeleteFunc(slices.Clone(from.reserved), func(r *Reservation) bool { return without[r.Policy] })
-	s.reservedFor = map[allocator.Family]map[types.NamespacedName][]Reservation{}
-	for family, of := range from.reservedFor {
+// dropPolicies takes away policies of these names, and what they have. Until then s shares with the
+// compilation before; after it s may be changed.
+func (s *Compiled) dropPolicies(names map[string]bool) {
+	s.policies = slices.DeleteFunc(slices.Clone(s.policies), func(p *Policy) bool { return names[p.Name] })
+	before := s.byName
+	s.byName = maps.Clone(before)
+	var gone []Reservation
+	for name := range names {
+		p := before[name]
+		delete(s.byName, name)
+		for _, r := range p.wanted {
+			s.ranges = s.ranges.DeletePersist(r.Range.Prefix())
+		}
+		gone = append(gone, p.Reservations...)
+	}
+	s.reserved = remaining(s.reserved, gone)
+	s.reservedFor = maps.Clone(s.reservedFor)
+	for family, of := range s.reservedFor {
 		s.reservedFor[family] = maps.Clone(of)
 	}
 	services := map[serviceFamily]bool{}
-	for name := range without {
-		p := from.byName[name]
-		delete(s.byName, name)
-		for _, r := range p.wanted {
-			s.ranges.Delete(r.Range.Prefix())
-		}
-		for _, r := range p.Reservations {
-			services[r.by()] = true
-		}
+	for _, r := range gone {
+		services[r.by()] = true
 	}
 	for by := range services {
-		s.giveBack(by, without)
+		s.giveBack(by, names)
 	}
+}
+
+// remaining copies a sorted list without some of its reservations.
+func remaining(sorted []*Reservation, gone []Reservation) []*Reservation {
+	slices.SortFunc(gone, func(a, b Reservation) int { return byFirst(&a, &b) })
+	left := make([]*Reservation, 0, len(sorted))
+	for i := range gone {
+		at, _ := slices.BinarySearchFunc(sorted, &gone[i], byFirst)
+		left, sorted = append(left, sorted[:at]...), sorted[at+1:]
+	}
+	return append(left, sorted...)
 }
 
 // giveBack takes from a Service what policies of these names have reserved for it.

@@ -220,6 +220,71 @@ func TestRecompileKeepsWhatIsNotTouched(t *testing.T) {
 	}
 }
 
+// A policy that takes back what it said is as it was, whatever was compiled between.
+func TestAPolicyTakesItsChangeBack(t *testing.T) {
+	in := thousands(10)
+	before := Compile(in)
+	other := in.Policies[3].DeepCopy()
+	other.Generation, other.Spec.ServiceCIDRs = 2, []string{"cidr-4"}
+	after := before.With(other).With(in.Policies[3])
+	if got, want := after.Policy("policy-3").Ranges, before.Policy("policy-3").Ranges; !slices.Equal(got, want) {
+		t.Errorf("it has %v, want %v", got, want)
+	}
+}
+
+// After a restore all ServiceCIDRs become ready at once. Then all is compiled, and the ranges that
+// two of them have are those of both.
+func TestManyServiceCIDRsMoveAtOnce(t *testing.T) {
+	in := thousands(70)
+	for i := range 70 {
+		c := in.ServiceCIDRs[i]
+		in.ServiceCIDRs = append(in.ServiceCIDRs, ready(fmt.Sprint("twin-", i), c.Ranges[0].String()))
+	}
+	states := map[string]Inputs{"ready": in}
+	for name, change := range map[string]func(i int, c *addressindex.ServiceCIDR) bool{
+		"unready":       func(_ int, c *addressindex.ServiceCIDR) bool { c.Ready = false; return true },
+		"a third of it": func(i int, c *addressindex.ServiceCIDR) bool { c.Ready = i%3 == 0; return true },
+		"none":          func(int, *addressindex.ServiceCIDR) bool { return false },
+		"without twins": func(i int, _ *addressindex.ServiceCIDR) bool { return i < 70 },
+	} {
+		state := Inputs{Policies: in.Policies}
+		for i, c := range in.ServiceCIDRs {
+			if change(i, &c) {
+				state.ServiceCIDRs = append(state.ServiceCIDRs, c)
+			}
+		}
+		states[name] = state
+	}
+	for was, in := range states {
+		before := Compile(in)
+		for is, after := range states {
+			expectSameRanges(t, was+", then "+is, before.Recompile(after), Compile(after))
+		}
+		expectSameRanges(t, was+", after all that was made of it", before, Compile(in))
+	}
+}
+
+// expectSameRanges compares what is said of ranges. An address that is not offered is awaited.
+func expectSameRanges(t *testing.T, what string, got, want *Compiled) {
+	t.Helper()
+	options := append(gocmp.Options{cmpopts.IgnoreUnexported(Policy{})}, byValue...)
+	if d := gocmp.Diff(want.Policies(), got.Policies(), options); d != "" {
+		t.Errorf("%s: policies (-want +got):\n%s", what, d)
+	}
+	if got.places.Size() != want.places.Size() || len(got.cidrs) != len(want.cidrs) {
+		t.Errorf("%s: %d ranges of %d ServiceCIDRs, want %d of %d", what, got.places.Size(), len(got.cidrs), want.places.Size(), len(want.cidrs))
+	}
+	for _, c := range want.cidrs {
+		for _, r := range c.Ranges {
+			a := r.Span().Last
+			awaited := got.awaited(a)
+			if offered := got.Offers(a); offered != want.Offers(a) || !slices.Equal(awaited, want.awaited(a)) || offered != (len(awaited) == 0) {
+				t.Errorf("%s: %s is offered: %v, awaited of %v", what, a, offered, awaited)
+			}
+		}
+	}
+}
+
 // What is kept of a policy for long has nothing that is written anew often.
 func TestAPolicyKeepsItsSpecAlone(t *testing.T) {
 	o := policy("p", 0)

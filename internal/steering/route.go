@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -107,10 +106,7 @@ func (s *Compiled) bandsOf(ranges []allocator.Range, closed []allocator.Span) ba
 	for _, r := range ranges {
 		if r.Size() > 0 {
 			spans = append(spans, r.Span())
-			from := sort.Search(len(s.statics), func(i int) bool { return !s.statics[i].Last.Less(r.Span().First) })
-			for ; from < len(s.statics) && s.statics[from].Overlaps(r.Span()); from++ {
-				static = append(static, intersect(r.Span(), s.statics[from]))
-			}
+			static = append(static, s.staticIn(r)...)
 		}
 	}
 	exclude := slices.Clip(closed)
@@ -157,20 +153,6 @@ func tier(spans, exclude []allocator.Span) []*allocator.Tier {
 		return nil
 	}
 	return []*allocator.Tier{t}
-}
-
-// union returns disjoint spans, in order, of the same addresses.
-func union(spans []allocator.Span) []allocator.Span {
-	slices.SortFunc(spans, func(a, b allocator.Span) int { return a.First.Compare(b.First) })
-	out := spans[:0]
-	for _, sp := range spans {
-		if n := len(out); n == 0 || !out[n-1].Overlaps(sp) {
-			out = append(out, sp)
-		} else if out[n-1].Last.Less(sp.Last) {
-			out[n-1].Last = sp.Last
-		}
-	}
-	return out
 }
 
 // intersect returns what two spans that overlap have in common.

@@ -1,6 +1,8 @@
 package steering
 
 import (
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -17,53 +19,153 @@ import (
 // space is what the ServiceCIDRs of a cluster say, whatever policies there are. It is immutable,
 // and all Compiled of the same ServiceCIDRs share it.
 type space struct {
-	serviceCIDRs []addressindex.ServiceCIDR
-	cidrs        map[string]addressindex.ServiceCIDR // by name
+	cidrs map[string]addressindex.ServiceCIDR // by name
 	// byLabel are the ServiceCIDRs with a label: made when a policy first selects by labels.
 	byLabel func() map[label][]addressindex.ServiceCIDR
-	offered bart.Table[allocator.Range] // those that API servers allocate from
-	unready bart.Table[[]PolicyRange]   // those of ServiceCIDRs that are to become ready
-	statics []allocator.Span            // the static bands of all ranges, in order and disjoint: an address that is static in one is static
+	places  *bart.Table[place]
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
 	// webhook, so that nothing of ours may stand there.
 	apiServer []netip.Addr
 	families  []allocator.Family // of the default ServiceCIDR
 }
 
+// place is a range and the names of the ServiceCIDRs that have it, sorted.
+type place struct {
+	of    allocator.Range
+	names []string
+}
+
 func newSpace(all []addressindex.ServiceCIDR) *space {
-	s := &space{
-		serviceCIDRs: all, cidrs: make(map[string]addressindex.ServiceCIDR, len(all)),
-		byLabel: sync.OnceValue(func() map[label][]addressindex.ServiceCIDR { return indexLabels(all) }),
+	return (&space{places: &bart.Table[place]{}}).with(movement{are: all})
+}
+
+// movement is what happened to ServiceCIDRs: one that changed is among both, one that came or went
+// among those that are, or were.
+type movement struct{ were, are []addressindex.ServiceCIDR }
+
+func (m movement) all() []addressindex.ServiceCIDR { return slices.Concat(m.were, m.are) }
+
+// many reports whether so much moved that it costs less to compile all policies, and to copy the
+// table of ranges whole, than to do each for what moved.
+func (m movement) many() bool { return len(m.were)+len(m.are) > 64 }
+
+// movement returns what happened to the ServiceCIDRs of s, if these are there now.
+func (s *space) movement(now []addressindex.ServiceCIDR) (m movement) {
+	kept := 0
+	for _, c := range now {
+		was, known := s.cidrs[c.Name]
+		if known {
+			kept++
+		}
+		if known && was.Equal(c) {
+			continue
+		}
+		m.are = append(m.are, c)
+		if known {
+			m.were = append(m.were, was)
+		}
 	}
-	for _, c := range all {
-		s.cidrs[c.Name] = c
-		s.awaited(c)
+	if kept == len(s.cidrs) {
+		return m
+	}
+	names := make(map[string]bool, len(now))
+	for _, c := range now {
+		names[c.Name] = true
+	}
+	for name, c := range s.cidrs {
+		if !names[name] {
+			m.were = append(m.were, c)
+		}
+	}
+	return m
+}
+
+// with returns what the ServiceCIDRs say after a movement. What did not move is shared with s.
+func (s *space) with(m movement) *space {
+	next := &space{cidrs: make(map[string]addressindex.ServiceCIDR, len(s.cidrs)+len(m.are)), places: s.places}
+	maps.Copy(next.cidrs, s.cidrs)
+	modify := func(at netip.Prefix, change func(place, bool) (place, bool)) {
+		next.places = next.places.ModifyPersist(at, change)
+	}
+	if m.many() {
+		next.places = s.places.Clone()
+		modify = next.places.Modify
+	}
+	for _, c := range m.were {
+		delete(next.cidrs, c.Name)
 		for _, r := range c.Ranges {
-			if c.Usable() {
-				s.offered.Insert(r.Prefix(), r)
-			}
-			if span := r.Band(allocator.Static); !span.IsEmpty() {
-				s.statics = append(s.statics, span)
+			modify(r.Prefix(), func(at place, _ bool) (place, bool) { return at.without(c.Name) })
+		}
+	}
+	for _, c := range m.are {
+		next.cidrs[c.Name] = c
+		for _, r := range c.Ranges {
+			modify(r.Prefix(), func(at place, _ bool) (place, bool) { return at.with(r, c.Name) })
+		}
+	}
+	next.byLabel = sync.OnceValue(func() map[label][]addressindex.ServiceCIDR { return indexLabels(next.cidrs) })
+	for _, r := range next.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
+		next.families = append(next.families, r.Family())
+		next.apiServer = append(next.apiServer, r.Span().First)
+	}
+	return next
+}
+
+// with is the place with one more ServiceCIDR that has the range.
+func (p place) with(of allocator.Range, name string) (place, bool) {
+	p, _ = p.without(name) // twice in one ServiceCIDR
+	p.of, p.names = of, append(p.names, name)
+	slices.Sort(p.names)
+	return p, false
+}
+
+// without is the place without a ServiceCIDR; empty: no other has the range.
+func (p place) without(name string) (_ place, empty bool) {
+	p.names = slices.DeleteFunc(slices.Clone(p.names), func(other string) bool { return other == name })
+	return p, len(p.names) == 0
+}
+
+// having yields the ServiceCIDRs that have an address.
+func (s *space) having(a netip.Addr) iter.Seq[addressindex.ServiceCIDR] {
+	return func(yield func(addressindex.ServiceCIDR) bool) {
+		for _, at := range s.places.Supernets(single(a)) {
+			for _, name := range at.names {
+				if at.of.Contains(a) && !yield(s.cidrs[name]) {
+					return
+				}
 			}
 		}
 	}
-	s.statics = union(s.statics)
-	for _, r := range s.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
-		s.families = append(s.families, r.Family())
-		s.apiServer = append(s.apiServer, r.Span().First)
-	}
-	return s
 }
 
-// awaited notes a ServiceCIDR that is not ready.
-func (s *space) awaited(c addressindex.ServiceCIDR) {
-	if c.Ready || c.Terminating {
-		return
+// awaited returns the names of the ServiceCIDRs that are to become ready before API servers
+// allocate an address: none if they do already.
+func (s *space) awaited(a netip.Addr) (names []string) {
+	for c := range s.having(a) {
+		switch {
+		case c.Usable():
+			return nil
+		case !c.Terminating:
+			names = append(names, c.Name)
+		}
 	}
-	for _, r := range c.Ranges {
-		at, _ := s.unready.Get(r.Prefix())
-		s.unready.Insert(r.Prefix(), append(at, PolicyRange{c.Name, r}))
+	return names
+}
+
+// staticIn returns which addresses of a range are static, in it or in another range.
+func (s *space) staticIn(r allocator.Range) (out []allocator.Span) {
+	add := func(at place) {
+		if static := at.of.Band(allocator.Static); !static.IsEmpty() && static.Overlaps(r.Span()) {
+			out = append(out, intersect(static, r.Span()))
+		}
 	}
+	for _, at := range s.places.Supernets(r.Prefix()) {
+		add(at)
+	}
+	for _, at := range s.places.Subnets(r.Prefix()) {
+		add(at)
+	}
+	return out
 }
 
 // asked returns the names of the ServiceCIDRs that a policy asks for, sorted.
@@ -110,11 +212,11 @@ func (s *space) candidates(by labels.Selector) (out []addressindex.ServiceCIDR) 
 		default: // says nothing about which values there are
 		}
 	}
-	return s.serviceCIDRs
+	return slices.Collect(maps.Values(s.cidrs))
 }
 
 // indexLabels returns the ServiceCIDRs that have a label with a value.
-func indexLabels(all []addressindex.ServiceCIDR) map[label][]addressindex.ServiceCIDR {
+func indexLabels(all map[string]addressindex.ServiceCIDR) map[label][]addressindex.ServiceCIDR {
 	out := map[label][]addressindex.ServiceCIDR{}
 	for _, c := range all {
 		for key, value := range c.Labels {
@@ -136,8 +238,8 @@ func (s *space) Families() []allocator.Family { return s.families }
 
 // Offers reports whether API servers allocate from a range with this address.
 func (s *space) Offers(a netip.Addr) bool {
-	for _, r := range s.offered.Supernets(single(a)) {
-		if r.Contains(a) {
+	for c := range s.having(a) {
+		if c.Usable() {
 			return true
 		}
 	}

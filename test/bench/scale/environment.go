@@ -231,8 +231,8 @@ func (e *environment) addReplica(ctx context.Context) (*framework.Manager, error
 	return m, m.WaitReady(ready)
 }
 
-// asKubelet asks a manager whether it is ready, and once it is, no more often than kubelet does: over
-// a new TLS connection, and with one more to its webhook, a probe costs more than most events.
+// asKubelet asks a manager whether it is ready, and once it is, no more often than kubelet does. A
+// probe costs more than most events: a new TLS connection, and another one to the webhook.
 func asKubelet(m *framework.Manager) func(context.Context) error {
 	const period = 10 * time.Second // of config/manager
 	var content time.Time
