@@ -28,9 +28,9 @@ func (r *Reconciler) changed() func() []string {
 // another policy has. With a family of the cluster all are concerned.
 func concerned(before, after *steering.Compiled) (names []string) {
 	moved, all := differ(before, after), !slices.Equal(before.Families(), after.Families())
-	for _, o := range after.Inputs().Policies {
-		if follows(o) && (all || moved.concerns(o, after.Policy(o.Name))) {
-			names = append(names, o.Name)
+	for _, p := range after.Policies() {
+		if follows(p.Object()) && (all || moved.concerns(p)) {
+			names = append(names, p.Name)
 		}
 	}
 	slices.Sort(names)
@@ -93,7 +93,8 @@ func (d *difference) enter(policies ...*steering.Policy) {
 }
 
 // concerns reports whether the difference may have to do with a policy that has growth.
-func (d *difference) concerns(o *v1alpha1.ServiceCIDRPolicy, p *steering.Policy) bool {
+func (d *difference) concerns(p *steering.Policy) bool {
+	o := p.Object()
 	return d.policies[o.Name] || slices.ContainsFunc(p.Claimed, d.meets) || slices.ContainsFunc(settings(o).prefixes(), d.meets) ||
 		slices.ContainsFunc(d.cidrs, func(c addressindex.ServiceCIDR) bool {
 			return selects(o.Spec.ServiceCIDRSelector.MatchLabels, c.Labels)

@@ -3,7 +3,6 @@ package steering
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -42,26 +42,31 @@ type Cache struct {
 	listed   []toolscache.InformerSynced // by kind
 	policies toolscache.SharedIndexInformer
 	cidrs    toolscache.SharedIndexInformer
-	// seen are the ranges of the last listing, nil before the first; only compile uses it.
-	seen map[types.UID]seenRange
+	// ready are the ServiceCIDRs that are ready, by name; only compile uses it.
+	ready map[string]readiness
 
-	mu        sync.Mutex
+	mu sync.Mutex
+	// noted are the names of the policies and ServiceCIDRs that have changed since they were compiled.
+	noted     noted
 	listeners []func(before, after *Compiled)
 	// changed is when the last change was compiled, began when the first that belongs to it was.
 	began, changed time.Time
 }
 
-// seenRange is a range as it was listed, what was read of it, and since when it was seen to be
-// ready.
-type seenRange struct {
-	object *networkingv1.ServiceCIDR
-	read   addressindex.ServiceCIDR
-	ready  time.Time
+// readiness is of a ServiceCIDR that was seen to be ready, and since when.
+type readiness struct {
+	uid   types.UID
+	since time.Time
 }
+
+// noted are names of what has changed.
+type noted struct{ policies, cidrs sets.Set[string] }
+
+func newNoted() noted { return noted{sets.New[string](), sets.New[string]()} }
 
 // NewCache returns a Cache without policies and ranges.
 func NewCache() *Cache {
-	c := &Cache{dirty: make(signal, 1)}
+	c := &Cache{dirty: make(signal, 1), ready: map[string]readiness{}, noted: newNoted()}
 	c.current.Store(Compile(Inputs{}))
 	return c
 }
@@ -117,14 +122,32 @@ func (c *Cache) Watch(ctx context.Context, informers cache.Informers) error {
 // handler notes changes of spec, labels and life, not of status, which the operator itself writes.
 func (c *Cache) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { c.dirty.set() },
+		AddFunc: c.note,
 		UpdateFunc: func(before, after any) {
 			if !same(before, after) {
-				c.dirty.set()
+				c.note(after)
 			}
 		},
-		DeleteFunc: func(any) { c.dirty.set() },
+		DeleteFunc: func(object any) {
+			if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = unknown.Obj
+			}
+			c.note(object)
+		},
 	}
+}
+
+// note has an object compiled anew.
+func (c *Cache) note(object any) {
+	c.mu.Lock()
+	switch o := object.(type) {
+	case *v1alpha1.ServiceCIDRPolicy:
+		c.noted.policies.Insert(o.Name)
+	case *networkingv1.ServiceCIDR:
+		c.noted.cidrs.Insert(o.Name)
+	}
+	c.mu.Unlock()
+	c.dirty.set()
 }
 
 func same(before, after any) bool {
@@ -174,23 +197,51 @@ func (c *Cache) Start(ctx context.Context) error {
 	}
 }
 
+// compile compiles what was noted, as the informers have it now.
 func (c *Cache) compile() {
 	select {
-	case <-c.dirty: // what it tells of is in the listing that follows
+	case <-c.dirty: // what it tells of is noted
 	default:
 	}
-	var in Inputs
-	for _, o := range c.policies.GetStore().List() {
-		in.Policies = append(in.Policies, o.(*v1alpha1.ServiceCIDRPolicy))
+	c.mu.Lock()
+	what := c.noted
+	c.noted = newNoted()
+	c.mu.Unlock()
+
+	before, now := c.Current(), time.Now()
+	changed := change{policies: make(map[string]*v1alpha1.ServiceCIDRPolicy, len(what.policies))}
+	for name := range what.policies {
+		o, _ := stored[*v1alpha1.ServiceCIDRPolicy](c.policies, name)
+		changed.policies[name] = o
 	}
-	in.ServiceCIDRs = c.ranges(time.Now())
-	c.Set(in)
+	for name := range what.cidrs {
+		if o, exists := stored[*networkingv1.ServiceCIDR](c.cidrs, name); exists {
+			before.move(&changed.moved, name, c.read(o, now))
+		} else {
+			delete(c.ready, name)
+			before.move(&changed.moved, name)
+		}
+	}
+	c.tell(before, before.after(changed))
+}
+
+// stored returns an object that an informer has.
+func stored[T any](from toolscache.SharedIndexInformer, name string) (o T, exists bool) {
+	object, exists, _ := from.GetStore().GetByKey(name) // a store in memory has no errors
+	if exists {
+		o = object.(T)
+	}
+	return o, exists
 }
 
 // Set compiles what the cluster has, and tells the subscribers.
 func (c *Cache) Set(in Inputs) {
 	before := c.Current()
-	after := before.Recompile(in)
+	c.tell(before, before.Recompile(in))
+}
+
+// tell makes a compilation the current one.
+func (c *Cache) tell(before, after *Compiled) {
 	c.current.Store(after)
 	c.mu.Lock()
 	if c.compiled.Load() { // what is listed at the start is no change
@@ -207,49 +258,27 @@ func (c *Cache) Set(in Inputs) {
 	c.compiled.Store(true)
 }
 
-// ranges reads the ranges that have changed since the last listing.
-func (c *Cache) ranges(now time.Time) []addressindex.ServiceCIDR {
-	items := c.cidrs.GetStore().List()
-	out, starting := make([]addressindex.ServiceCIDR, 0, len(items)), c.seen == nil
-	if starting {
-		c.seen = make(map[types.UID]seenRange, len(items))
+// read reads a ServiceCIDR, and has it read again when it has been ready for long enough.
+func (c *Cache) read(o *networkingv1.ServiceCIDR, now time.Time) addressindex.ServiceCIDR {
+	r := addressindex.NewServiceCIDR(o)
+	if !r.Ready {
+		delete(c.ready, r.Name)
+		return r
 	}
-	for _, item := range items {
-		o := item.(*networkingv1.ServiceCIDR)
-		one := c.seen[o.UID]
-		if one.object != o {
-			one = seenRange{object: o, read: addressindex.NewServiceCIDR(o), ready: c.readySince(o, now, starting)}
-			c.seen[o.UID] = one
-		}
-		r := one.read
-		if left := readinessDelay - now.Sub(one.ready); r.Ready && left > 0 {
-			r.Ready = false
-			time.AfterFunc(left, c.dirty.set)
-		}
-		out = append(out, r)
+	if c.ready[r.Name].uid != o.UID {
+		c.ready[r.Name] = readiness{o.UID, c.readySince(o, now)}
 	}
-	if len(c.seen) > len(items) {
-		c.forget(items)
+	if left := readinessDelay - now.Sub(c.ready[r.Name].since); left > 0 {
+		r.Ready = false
+		time.AfterFunc(left, func() { c.note(o) })
 	}
-	return out
-}
-
-// forget forgets the ranges that are not listed.
-func (c *Cache) forget(listed []any) {
-	uids := make(map[types.UID]bool, len(listed))
-	for _, item := range listed {
-		uids[item.(*networkingv1.ServiceCIDR).UID] = true
-	}
-	maps.DeleteFunc(c.seen, func(uid types.UID, _ seenRange) bool { return !uids[uid] })
+	return r
 }
 
 // readySince is when a range was first seen to be ready; after a start, what the range itself says.
-func (c *Cache) readySince(o *networkingv1.ServiceCIDR, now time.Time, starting bool) time.Time {
-	if last, ok := c.seen[o.UID]; ok && last.read.Ready {
-		return last.ready
-	}
+func (c *Cache) readySince(o *networkingv1.ServiceCIDR, now time.Time) time.Time {
 	condition := meta.FindStatusCondition(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
-	if starting && condition != nil && now.Sub(condition.LastTransitionTime.Time) > readinessDelay {
+	if !c.compiled.Load() && condition != nil && now.Sub(condition.LastTransitionTime.Time) > readinessDelay {
 		return time.Time{}
 	}
 	return now

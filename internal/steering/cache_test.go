@@ -109,6 +109,34 @@ func TestCache(t *testing.T) {
 	await("no policy", func(s *Compiled) bool { return len(s.Policies()) == 0 })
 	w.cidrs.Delete(cidrReadySince("young", 0))
 	await("one range", func(s *Compiled) bool { return !s.Knows("young") && s.Offers(addr("10.0.0.9")) })
+
+	another := cidrReadySince("young", time.Hour, "10.0.1.0/24")
+	another.UID = "another"
+	added = time.Now()
+	w.cidrs.Add(another)
+	await("another range of its name is used", func(s *Compiled) bool { return s.Offers(addr("10.0.1.9")) })
+	if age := time.Since(added); age < readinessDelay {
+		t.Errorf("a range is used %s after it was first seen, want %s at least", age, readinessDelay)
+	}
+}
+
+// A ServiceCIDR that another one of its name has replaced, which the cache may see at once, has to be
+// ready for a moment again.
+func TestAnotherServiceCIDRIsReadyAnew(t *testing.T) {
+	c, now := NewCache(), time.Now()
+	c.compiled.Store(true)
+	o := cidrReadySince("a", time.Hour, "10.0.0.0/24")
+	another := o.DeepCopy()
+	another.UID = "another"
+	for i, step := range []struct {
+		of    *networkingv1.ServiceCIDR
+		after time.Duration
+		want  bool
+	}{{o, 0, false}, {o, readinessDelay, true}, {another, 2 * readinessDelay, false}, {another, 3 * readinessDelay, true}} {
+		if got := c.read(step.of, now.Add(step.after)).Ready; got != step.want {
+			t.Errorf("step %d: it is ready: %v", i, got)
+		}
+	}
 }
 
 // What can wait does until a moment after the last change, and not for ever if they do not end.

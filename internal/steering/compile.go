@@ -16,30 +16,14 @@ import (
 
 // Compile decides what each policy gets of what it asks for. It is pure, and costs a sort of the
 // policies, ranges and reservations, and a look-up for each: only what overlaps is compared.
-func Compile(in Inputs) *Compiled { return (&Compiled{}).whole(in, newSpace(in.ServiceCIDRs)) }
+func Compile(in Inputs) *Compiled { return blank(emptySpace()).Recompile(in) }
 
-// whole compiles all policies. Of the compilation before, it needs the earlier forms of policies.
-func (s *Compiled) whole(in Inputs, of *space) *Compiled {
-	next := &Compiled{
-		space: of, inputs: in, objects: byName(in.Policies), byName: make(map[string]*Policy, len(in.Policies)),
-		ranges:      &bart.Table[*ownedPrefix]{},
+// blank has no policies.
+func blank(of *space) *Compiled {
+	return &Compiled{
+		space: of, byName: map[string]*Policy{}, ranges: &bart.Table[*ownedPrefix]{}, closes: map[allocator.Family]bool{},
 		reservedFor: map[allocator.Family]map[types.NamespacedName][]Reservation{allocator.IPv4: {}, allocator.IPv6: {}},
 	}
-	fresh := make([]*Policy, 0, len(in.Policies))
-	for _, o := range in.Policies {
-		fresh = append(fresh, s.read(o, of))
-	}
-	next.settle(fresh)
-	next.prepareOpen()
-	return next
-}
-
-func byName(policies []*v1alpha1.ServiceCIDRPolicy) map[string]*v1alpha1.ServiceCIDRPolicy {
-	out := make(map[string]*v1alpha1.ServiceCIDRPolicy, len(policies))
-	for _, o := range policies {
-		out[o.Name] = o
-	}
-	return out
 }
 
 // settle adds policies, of which none has to do with one that is there; see reach.

@@ -2,6 +2,7 @@ package steering
 
 import (
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"sort"
@@ -12,16 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 // Compiled is what all policies together say. It is immutable, and safe for concurrent use.
 type Compiled struct {
 	*space
 
-	inputs   Inputs
-	objects  map[string]*v1alpha1.ServiceCIDRPolicy // those of inputs, by name
-	policies []*Policy                              // by rank
+	policies []*Policy // by rank
 	byName   map[string]*Policy
 
 	// ranges are those that policies ask for.
@@ -47,8 +45,14 @@ type ownedPrefix struct {
 	owner *Policy
 }
 
-// Inputs returns what the policies were compiled of. Do not change it.
-func (s *Compiled) Inputs() Inputs { return s.inputs }
+// Inputs returns what the policies were compiled of, of policies the specs. Do not change them.
+func (s *Compiled) Inputs() Inputs {
+	in := Inputs{ServiceCIDRs: slices.Collect(maps.Values(s.cidrs))}
+	for _, p := range s.policies {
+		in.Policies = append(in.Policies, p.object)
+	}
+	return in
+}
 
 // Policies returns all policies, the best first. Do not change them.
 func (s *Compiled) Policies() []*Policy { return s.policies }

@@ -74,6 +74,10 @@ type Policy struct {
 	bands    map[allocator.Family]*policyBands // of the families of which it has ranges
 }
 
+// Object returns the name, UID, generation and spec of the policy as the cluster has them, be they
+// followed or not. Do not change it.
+func (p *Policy) Object() *v1alpha1.ServiceCIDRPolicy { return p.object }
+
 // byRank sorts policies, the best first: of the highest priority, and of equals the first by name.
 // Their ages do not count: a restore from a backup creates all policies anew, in any order.
 func byRank(a, b *Policy) int {

@@ -144,7 +144,7 @@ func newPolicy(o *v1alpha1.ServiceCIDRPolicy) *Policy {
 }
 
 // parseReservations reads what can be read, and refuses what cannot, is too much or overlaps. It
-// costs a look-up for each: every change of a policy or a range reads all policies.
+// costs a look-up for each: a webhook, too, reads policies.
 func (p *Policy) parseReservations(o *v1alpha1.ServiceCIDRPolicy) {
 	left := uint64(MaxReserved)
 	var order []int // of p.Reservations, by first address

@@ -63,6 +63,22 @@ func (r *reach) prefix(p netip.Prefix) {
 	}
 }
 
+// moved reaches for what has to do with ServiceCIDRs that moved, and with all that is reached: for
+// all policies, where that costs less than to tell which.
+func (r *reach) moved(m movement) {
+	if !m.many() {
+		for _, c := range m.all() {
+			r.serviceCIDR(c)
+		}
+		r.spread()
+	}
+	if m.many() || 2*len(r.names) > len(r.from.policies) {
+		for _, p := range r.from.policies {
+			r.policy(p)
+		}
+	}
+}
+
 // spread reaches for all that have to do with what is reached. A policy that lost a part of its
 // reservations is always reached: nothing else tells when it has that again.
 func (r *reach) spread() {

@@ -12,36 +12,53 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 )
 
+// change is what differs between two states of a cluster: by name the policies that came or changed,
+// and nil for those that went; and the ServiceCIDRs.
+type change struct {
+	policies map[string]*v1alpha1.ServiceCIDRPolicy
+	moved    movement
+}
+
 // Recompile says what Compile says of the inputs, and shares with s what has not changed: of a
 // policy that nothing has touched it has the same *Policy. So a change costs what overlaps with it,
 // and copies of lists of pointers. Policies that cannot be read any more are as they were in s.
 func (s *Compiled) Recompile(in Inputs) *Compiled {
+	c := change{s.changed(in.Policies), s.movement(in.ServiceCIDRs)}
+	return s.after(c)
+}
+
+// With is Recompile with a policy added, or in the place of the one of its name.
+func (s *Compiled) With(o *v1alpha1.ServiceCIDRPolicy) *Compiled {
+	return s.after(change{policies: map[string]*v1alpha1.ServiceCIDRPolicy{o.Name: o}})
+}
+
+// after says what Compile says after a change.
+func (s *Compiled) after(c change) *Compiled {
 	next := &Compiled{
-		space: s.space, inputs: in, objects: s.objectsOf(in.Policies), policies: s.policies, byName: s.byName,
-		ranges: s.ranges, closes: s.closes, restricts: s.restricts, reserved: s.reserved, reservedFor: s.reservedFor,
-	}
-	moved := s.movement(in.ServiceCIDRs)
-	if len(moved.all()) > 0 {
-		next.space = s.with(moved)
-	}
-	if moved.many() {
-		return s.whole(in, next.space)
+		space: s.with(c.moved), policies: s.policies, byName: s.byName, ranges: s.ranges, closes: s.closes, restricts: s.restricts,
+		reserved: s.reserved, reservedFor: s.reservedFor,
 	}
 	r := reach{from: s, names: map[string]bool{}, prefixes: map[netip.Prefix]bool{}}
-	fresh := s.changed(next, &r)
-	for _, c := range moved.all() {
-		r.serviceCIDR(c)
-	}
-	r.spread()
-	if 2*len(r.names) > len(s.policies) {
-		return s.whole(in, next.space)
-	}
-	for name := range r.names {
-		if o := next.objects[name]; o != nil && fresh[name] == nil {
+	fresh := map[string]*Policy{}
+	for name, o := range c.policies {
+		r.policy(s.byName[name])
+		if o != nil {
 			fresh[name] = s.read(o, next.space)
+			r.asked(fresh[name])
 		}
 	}
-	if len(r.names)+len(fresh) > 0 {
+	r.moved(c.moved)
+	for name := range r.names {
+		if _, changed := c.policies[name]; !changed {
+			fresh[name] = s.read(s.byName[name].object, next.space)
+		}
+	}
+	switch {
+	case len(fresh)+len(r.names) == 0:
+	case len(r.names) == len(s.policies):
+		next = blank(next.space)
+		next.settle(slices.Collect(maps.Values(fresh)))
+	default:
 		next.dropPolicies(r.names)
 		next.settle(slices.Collect(maps.Values(fresh)))
 	}
@@ -49,13 +66,27 @@ func (s *Compiled) Recompile(in Inputs) *Compiled {
 	return next
 }
 
-// objectsOf returns policies by name: the map of s, if they are the same.
-func (s *Compiled) objectsOf(policies []*v1alpha1.ServiceCIDRPolicy) map[string]*v1alpha1.ServiceCIDRPolicy {
-	changed := func(o *v1alpha1.ServiceCIDRPolicy) bool { return s.objects[o.Name] != o }
-	if len(policies) == len(s.objects) && !slices.ContainsFunc(policies, changed) {
-		return s.objects
+// changed returns which policies came, changed or went, if these are there now.
+func (s *Compiled) changed(now []*v1alpha1.ServiceCIDRPolicy) map[string]*v1alpha1.ServiceCIDRPolicy {
+	out, kept := map[string]*v1alpha1.ServiceCIDRPolicy{}, map[string]bool{}
+	for _, o := range now {
+		if was := s.byName[o.Name]; was != nil && sameSpec(was.object, o) {
+			kept[o.Name] = true
+		} else {
+			out[o.Name] = o
+		}
 	}
-	return byName(policies)
+	for name := range s.byName {
+		if !kept[name] && out[name] == nil {
+			out[name] = nil
+		}
+	}
+	return out
+}
+
+// sameSpec reports whether two forms of a policy say the same: a new status says nothing here.
+func sameSpec(a, b *v1alpha1.ServiceCIDRPolicy) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
 }
 
 // Changed yields the policies of which two compilations may say different things, as they were and
@@ -91,42 +122,14 @@ func trimmed(a, b []*Policy) (_, _ []*Policy) {
 // Moved returns the ServiceCIDRs that came, went or changed between two compilations: as they were,
 // and as they are.
 func Moved(before, after *Compiled) []addressindex.ServiceCIDR {
-	if before.space == after.space {
+	switch {
+	case before.space == after.space:
 		return nil
+	case after.made.of == before.made.id:
+		return after.made.by.all()
+	default:
+		return before.movement(slices.Collect(maps.Values(after.cidrs))).all()
 	}
-	return before.movement(after.inputs.ServiceCIDRs).all()
-}
-
-// With is Recompile with a policy added, or in the place of the one of its name.
-func (s *Compiled) With(o *v1alpha1.ServiceCIDRPolicy) *Compiled {
-	in := s.inputs
-	in.Policies = append(slices.DeleteFunc(slices.Clone(in.Policies), func(other *v1alpha1.ServiceCIDRPolicy) bool { return other.Name == o.Name }), o)
-	return s.Recompile(in)
-}
-
-// changed reads the policies that came or changed, by name. It reaches for these, and for those
-// that went.
-func (s *Compiled) changed(next *Compiled, r *reach) (fresh map[string]*Policy) {
-	fresh = map[string]*Policy{}
-	for _, o := range next.inputs.Policies {
-		if was := s.objects[o.Name]; was != nil && sameSpec(was, o) {
-			continue
-		}
-		fresh[o.Name] = s.read(o, next.space)
-		r.asked(fresh[o.Name])
-		r.policy(s.byName[o.Name])
-	}
-	for _, p := range s.policies {
-		if next.objects[p.Name] == nil {
-			r.policy(p)
-		}
-	}
-	return fresh
-}
-
-// sameSpec reports whether two forms of a policy say the same: a new status says nothing here.
-func sameSpec(a, b *v1alpha1.ServiceCIDRPolicy) bool {
-	return a == b || a.UID == b.UID && a.Generation == b.Generation && equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
 }
 
 // dropPolicies takes away policies of these names, and what they have. Until then s shares with the

@@ -2,6 +2,7 @@ package steering
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -28,6 +29,7 @@ func TestRecompileSaysWhatEverythingSays(t *testing.T) {
 		in := randomInputs(random)
 		sparse(in, random)
 		part, all := Compile(in), Compile(in)
+		first := part
 		for step := range 12 {
 			if random.IntN(2) == 0 {
 				for _, svc := range services() {
@@ -38,6 +40,8 @@ func TestRecompileSaysWhatEverythingSays(t *testing.T) {
 			in = changedInputs(in, random)
 			next := part.Recompile(in)
 			expectEnforcedAlike(t, part, next)
+			expectMoved(t, part, next)
+			expectMoved(t, first, next)
 			for _, p := range next.Policies() {
 				if part.Policy(p.Name) == p {
 					shared++
@@ -46,13 +50,37 @@ func TestRecompileSaysWhatEverythingSays(t *testing.T) {
 			if expectSame(t, fmt.Sprintf("seed %d, after %d changes", seed, step), part, all); t.Failed() {
 				return // one is enough to look at
 			}
-			part, all = next, all.whole(in, newSpace(in.ServiceCIDRs))
+			part, all = next, all.anew(in)
 		}
 		expectSame(t, fmt.Sprintf("seed %d, in the end", seed), part, all)
 	}
 	if shared < 400 {
 		t.Errorf("only %d times was a policy kept", shared)
 	}
+}
+
+// expectMoved: what moved is told alike, whether it is remembered or compared.
+func expectMoved(t *testing.T, before, after *Compiled) {
+	t.Helper()
+	texts := func(all []addressindex.ServiceCIDR) (out []string) {
+		for _, c := range all {
+			out = append(out, fmt.Sprint(c))
+		}
+		slices.Sort(out)
+		return out
+	}
+	if want, got := texts(before.movement(after.Inputs().ServiceCIDRs).all()), texts(Moved(before, after)); !slices.Equal(got, want) {
+		t.Errorf("moved are %v, want %v", got, want)
+	}
+}
+
+// anew compiles everything. Of s it needs the earlier forms of policies.
+func (s *Compiled) anew(in Inputs) *Compiled {
+	c := change{s.changed(in.Policies), movement{slices.Collect(maps.Values(s.cidrs)), in.ServiceCIDRs}}
+	for _, o := range in.Policies {
+		c.policies[o.Name] = o
+	}
+	return s.after(c)
 }
 
 // expectEnforcedAlike: the API server is told the same if no policy that it enforces has changed.

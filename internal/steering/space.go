@@ -27,6 +27,14 @@ type space struct {
 	// webhook, so that nothing of ours may stand there.
 	apiServer []netip.Addr
 	families  []allocator.Family // of the default ServiceCIDR
+	made      making
+}
+
+// making tells of which space one was made, and by which movement. The spaces themselves are not
+// kept: each would keep all that were before it.
+type making struct {
+	id, of *byte
+	by     movement
 }
 
 // place is a range and the names of the ServiceCIDRs that have it, sorted.
@@ -35,8 +43,8 @@ type place struct {
 	names []string
 }
 
-func newSpace(all []addressindex.ServiceCIDR) *space {
-	return (&space{places: &bart.Table[place]{}}).with(movement{are: all})
+func emptySpace() *space {
+	return &space{places: &bart.Table[place]{}, byLabel: func() map[label][]addressindex.ServiceCIDR { return nil }}
 }
 
 // movement is what happened to ServiceCIDRs: one that changed is among both, one that came or went
@@ -51,38 +59,38 @@ func (m movement) many() bool { return len(m.were)+len(m.are) > 64 }
 
 // movement returns what happened to the ServiceCIDRs of s, if these are there now.
 func (s *space) movement(now []addressindex.ServiceCIDR) (m movement) {
-	kept := 0
-	for _, c := range now {
-		was, known := s.cidrs[c.Name]
-		if known {
-			kept++
-		}
-		if known && was.Equal(c) {
-			continue
-		}
-		m.are = append(m.are, c)
-		if known {
-			m.were = append(m.were, was)
-		}
-	}
-	if kept == len(s.cidrs) {
-		return m
-	}
 	names := make(map[string]bool, len(now))
 	for _, c := range now {
 		names[c.Name] = true
+		s.move(&m, c.Name, c)
 	}
-	for name, c := range s.cidrs {
+	for name := range s.cidrs {
 		if !names[name] {
-			m.were = append(m.were, c)
+			s.move(&m, name)
 		}
 	}
 	return m
 }
 
+// move enters what happened to a ServiceCIDR of s: it is like this now, or not there.
+func (s *space) move(m *movement, name string, is ...addressindex.ServiceCIDR) {
+	was, known := s.cidrs[name]
+	if known && len(is) > 0 && was.Equal(is[0]) {
+		return
+	}
+	m.are = append(m.are, is...)
+	if known {
+		m.were = append(m.were, was)
+	}
+}
+
 // with returns what the ServiceCIDRs say after a movement. What did not move is shared with s.
 func (s *space) with(m movement) *space {
+	if len(m.were)+len(m.are) == 0 {
+		return s
+	}
 	next := &space{cidrs: make(map[string]addressindex.ServiceCIDR, len(s.cidrs)+len(m.are)), places: s.places}
+	next.made = making{id: new(byte), of: s.made.id, by: m}
 	maps.Copy(next.cidrs, s.cidrs)
 	modify := func(at netip.Prefix, change func(place, bool) (place, bool)) {
 		next.places = next.places.ModifyPersist(at, change)
