@@ -35,8 +35,10 @@ type Index struct {
 	mu        sync.RWMutex
 	addresses map[netip.Addr]entry
 	ranges    map[string]ServiceCIDR
-	// rangesByName are the ranges in order, nil until they are asked for.
+	// rangesByName are the ranges in order, nil until they are asked for. rangesAsked: they were,
+	// since one changed.
 	rangesByName []ServiceCIDR
+	rangesAsked  bool
 	// names are those of the ServiceCIDRs that have a prefix: an address is looked up at each event.
 	names bart.Table[[]string]
 	// nodes have the networks of each node, nodesAt the names of the nodes that have a network.

@@ -130,16 +130,21 @@ func (ix *Index) ServiceCIDR(name string) (c ServiceCIDR, known bool) {
 func (ix *Index) ServiceCIDRs() []ServiceCIDR {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
+	ix.rangesAsked = true
 	if ix.rangesByName == nil {
 		ix.rangesByName = slices.SortedFunc(maps.Values(ix.ranges), func(a, b ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return ix.rangesByName
 }
 
-// relist brings the list up to date about one ServiceCIDR. Lists that callers have stay as they
-// are.
+// relist brings the list up to date about one ServiceCIDR, or has it made anew when it is next
+// asked for: of thousands that change meanwhile only the first is worth a copy. Lists that callers
+// have stay as they are.
 func (ix *Index) relist(name string) {
-	if ix.rangesByName == nil {
+	if !ix.rangesAsked {
+		ix.rangesByName = nil
+	}
+	if ix.rangesAsked = false; ix.rangesByName == nil {
 		return
 	}
 	at, listed := slices.BinarySearchFunc(ix.rangesByName, name, func(c ServiceCIDR, name string) int { return cmp.Compare(c.Name, name) })

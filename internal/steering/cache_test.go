@@ -120,8 +120,19 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// A ServiceCIDR that another one of its name has replaced, which the cache may see at once, has to be
-// ready for a moment again.
+// What an informer finds gone when it lists anew, it tells of by a tombstone.
+func TestATombstoneIsCompiled(t *testing.T) {
+	for _, gone := range []client.Object{policy("p", 0), cidrReadySince("p", time.Hour)} {
+		c := NewCache()
+		c.handler().OnDelete(toolscache.DeletedFinalStateUnknown{Key: "p", Obj: gone})
+		if !c.noted.policies.Union(c.noted.cidrs).Has("p") || len(c.dirty) != 1 {
+			t.Errorf("a tombstone of a %T changes nothing", gone)
+		}
+	}
+}
+
+// A ServiceCIDR that another one of its name has replaced, which the cache may see at once, has to
+// be ready for a moment again.
 func TestAnotherServiceCIDRIsReadyAnew(t *testing.T) {
 	c, now := NewCache(), time.Now()
 	c.compiled.Store(true)

@@ -6,14 +6,15 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/gaissmai/bart"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 )
 
-// change is what differs between two states of a cluster: by name the policies that came or changed,
-// and nil for those that went; and the ServiceCIDRs.
+// change is what differs between two states of a cluster: by name the policies that came or
+// changed, and nil for those that went; and the ServiceCIDRs.
 type change struct {
 	policies map[string]*v1alpha1.ServiceCIDRPolicy
 	moved    movement
@@ -139,14 +140,16 @@ func (s *Compiled) dropPolicies(names map[string]bool) {
 	before := s.byName
 	s.byName = maps.Clone(before)
 	var gone []Reservation
+	var prefixes []netip.Prefix
 	for name := range names {
 		p := before[name]
 		delete(s.byName, name)
 		for _, r := range p.wanted {
-			s.ranges = s.ranges.DeletePersist(r.Range.Prefix())
+			prefixes = append(prefixes, r.Range.Prefix())
 		}
 		gone = append(gone, p.Reservations...)
 	}
+	s.ranges = without(s.ranges, prefixes)
 	s.reserved = remaining(s.reserved, gone)
 	s.reservedFor = maps.Clone(s.reservedFor)
 	for family, of := range s.reservedFor {
@@ -159,6 +162,22 @@ func (s *Compiled) dropPolicies(names map[string]bool) {
 	for by := range services {
 		s.giveBack(by, names)
 	}
+}
+
+// without returns a table without prefixes. Each costs a path through the table, so that of many a
+// copy of all of it costs less.
+func without(ranges *bart.Table[*ownedPrefix], prefixes []netip.Prefix) *bart.Table[*ownedPrefix] {
+	if len(prefixes) > few {
+		ranges = ranges.Clone()
+	}
+	for _, prefix := range prefixes {
+		if len(prefixes) > few {
+			ranges.Delete(prefix)
+		} else {
+			ranges = ranges.DeletePersist(prefix)
+		}
+	}
+	return ranges
 }
 
 // remaining copies a sorted list without some of its reservations.

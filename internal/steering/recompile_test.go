@@ -2,7 +2,6 @@ package steering
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -74,13 +73,15 @@ func expectMoved(t *testing.T, before, after *Compiled) {
 	}
 }
 
-// anew compiles everything. Of s it needs the earlier forms of policies.
+// anew compiles everything, of what s has only the earlier forms of policies.
 func (s *Compiled) anew(in Inputs) *Compiled {
-	c := change{s.changed(in.Policies), movement{slices.Collect(maps.Values(s.cidrs)), in.ServiceCIDRs}}
+	earlier := blank(emptySpace())
+	earlier.policies, earlier.byName = s.policies, s.byName
+	c := change{s.changed(in.Policies), movement{are: in.ServiceCIDRs}}
 	for _, o := range in.Policies {
 		c.policies[o.Name] = o
 	}
-	return s.after(c)
+	return earlier.after(c)
 }
 
 // expectEnforcedAlike: the API server is told the same if no policy that it enforces has changed.
@@ -257,6 +258,33 @@ func TestAPolicyTakesItsChangeBack(t *testing.T) {
 	after := before.With(other).With(in.Policies[3])
 	if got, want := after.Policy("policy-3").Ranges, before.Policy("policy-3").Ranges; !slices.Equal(got, want) {
 		t.Errorf("it has %v, want %v", got, want)
+	}
+}
+
+// What was compiled before stays as it is when a policy with many ranges changes.
+func TestAPolicyWithManyRangesChanges(t *testing.T) {
+	in := thousands(140)
+	wide := policy("wide", 9)
+	for i := range few + 1 {
+		wide.Spec.ServiceCIDRs = append(wide.Spec.ServiceCIDRs, fmt.Sprint("cidr-", i))
+	}
+	in.Policies = append(in.Policies, wide)
+	closed := wide.DeepCopy()
+	closed.Generation, closed.Spec.Exclusive = 2, true
+	before := Compile(in)
+	after := before.With(closed)
+	for i := range 140 {
+		a := netip.AddrFrom4([4]byte{10, 0, byte(i), 200})
+		own, wants := "", ""
+		if i%5 == 0 {
+			own = fmt.Sprint("policy-", i)
+		}
+		if wants = own; i <= few {
+			wants = "wide"
+		}
+		if was, is := nameOf(before.Owner(a)), nameOf(after.Owner(a)); was != own || is != wants {
+			t.Errorf("%s belongs to %q and then to %q, want %q and %q", a, was, is, own, wants)
+		}
 	}
 }
 

@@ -53,9 +53,12 @@ type movement struct{ were, are []addressindex.ServiceCIDR }
 
 func (m movement) all() []addressindex.ServiceCIDR { return slices.Concat(m.were, m.are) }
 
+// few is of how many things it costs less to do one by one what costs a fraction for each together.
+const few = 64
+
 // many reports whether so much moved that it costs less to compile all policies, and to copy the
 // table of ranges whole, than to do each for what moved.
-func (m movement) many() bool { return len(m.were)+len(m.are) > 64 }
+func (m movement) many() bool { return len(m.were)+len(m.are) > few }
 
 // movement returns what happened to the ServiceCIDRs of s, if these are there now.
 func (s *space) movement(now []addressindex.ServiceCIDR) (m movement) {
