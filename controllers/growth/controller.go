@@ -81,13 +81,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	if p == nil || p.UID != o.UID || p.Generation != o.Generation {
 		return reconcile.Result{RequeueAfter: uncompiled}, nil
 	}
-	in, err := r.gather(ctx, r.Client, o, policies)
+	in, err := r.gather(ctx, r.cached, o, policies)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	d := decide(in)
 	if len(d.create) > 0 {
-		if in, err = r.gather(ctx, r.Live, o, policies); err != nil {
+		if in, err = r.gather(ctx, r.live, o, policies); err != nil {
 			return reconcile.Result{}, err
 		}
 		d = decide(in)

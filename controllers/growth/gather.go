@@ -10,6 +10,7 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
@@ -18,37 +19,62 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
-// gather reads the ServiceCIDRs from reader, all else from memory. The policy must be compiled.
-func (r *Reconciler) gather(ctx context.Context, reader client.Reader, o *v1alpha1.ServiceCIDRPolicy, policies *steering.Compiled) (inputs, error) {
-	cidrs := &networkingv1.ServiceCIDRList{}
-	if err := reader.List(ctx, cidrs, client.UnsafeDisableDeepCopy); err != nil { // they are only read here
-		return inputs{}, fmt.Errorf("listing ServiceCIDRs: %w", err)
-	}
+// gather reads what a policy decides by: the ServiceCIDRs by a reading, all else from memory. The
+// policy must be compiled.
+func (r *Reconciler) gather(ctx context.Context, from reading, o *v1alpha1.ServiceCIDRPolicy, policies *steering.Compiled) (inputs, error) {
 	in := settings(o)
 	p := policies.Policy(o.Name)
 	in.families, in.invalid, in.cordoned = policies.Families(), len(p.Invalid) > 0, p.Allocation == v1alpha1.AllocationCordoned
 	in.obstacles = append(in.obstacles, r.Index.Overlaps(in.prefixes(), r.Networks)...)
-	var concerned []*networkingv1.ServiceCIDR
-	for i := range cidrs.Items {
-		if c := &cidrs.Items[i]; in.concern(c, o) {
-			concerned = append(concerned, c)
-		}
+	concerned, err := from(ctx, func(c addressindex.ServiceCIDR) bool { return in.concern(c, o) })
+	if err != nil {
+		return inputs{}, err
 	}
-	slices.SortFunc(concerned, func(a, b *networkingv1.ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) }) // a cache has no order, and messages should
 	for _, c := range concerned {
 		r.enter(&in, c, o, policies)
 	}
 	return in, nil
 }
 
-// concern reports whether a ServiceCIDR has a part in what a policy decides. Few of a thousand
-// have, and each policy with growth looks at all of them once a minute.
-func (in inputs) concern(c *networkingv1.ServiceCIDR, o *v1alpha1.ServiceCIDRPolicy) bool {
-	return c.Annotations[v1alpha1.AnnotationCreatedFor] == o.Name || selects(o.Spec.ServiceCIDRSelector.MatchLabels, c.Labels) ||
-		slices.ContainsFunc(c.Spec.CIDRs, func(text string) bool {
-			p, err := netip.ParsePrefix(text)
-			return err == nil && in.meets(p)
-		})
+// reading returns some of the ServiceCIDRs, in the order of their names.
+type reading func(ctx context.Context, which func(addressindex.ServiceCIDR) bool) ([]*networkingv1.ServiceCIDR, error)
+
+// cached is what the cache has. Few of a thousand ServiceCIDRs concern a policy, and each policy
+// with growth looks at them once a minute: the index tells which.
+func (r *Reconciler) cached(ctx context.Context, which func(addressindex.ServiceCIDR) bool) (out []*networkingv1.ServiceCIDR, _ error) {
+	for _, c := range r.Index.ServiceCIDRs() {
+		if !which(c) {
+			continue
+		}
+		o := &networkingv1.ServiceCIDR{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: c.Name}, o); err == nil {
+			out = append(out, o)
+		} else if !apierrors.IsNotFound(err) { // it may be gone since the index was asked
+			return nil, fmt.Errorf("reading ServiceCIDR %s: %w", c.Name, err)
+		}
+	}
+	return out, nil
+}
+
+// live is what the API server has.
+func (r *Reconciler) live(ctx context.Context, which func(addressindex.ServiceCIDR) bool) (out []*networkingv1.ServiceCIDR, _ error) {
+	cidrs := &networkingv1.ServiceCIDRList{}
+	if err := r.Live.List(ctx, cidrs); err != nil {
+		return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
+	}
+	for i := range cidrs.Items {
+		if c := &cidrs.Items[i]; which(addressindex.NewServiceCIDR(c)) {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b *networkingv1.ServiceCIDR) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// concern reports whether a ServiceCIDR has a part in what a policy decides.
+func (in inputs) concern(c addressindex.ServiceCIDR, o *v1alpha1.ServiceCIDRPolicy) bool {
+	return c.CreatedFor == o.Name || selects(o.Spec.ServiceCIDRSelector.MatchLabels, c.Labels) ||
+		slices.ContainsFunc(c.Ranges, func(r allocator.Range) bool { return in.meets(r.Prefix()) })
 }
 
 func (in inputs) meets(p netip.Prefix) bool {
@@ -84,7 +110,8 @@ func (in inputs) prefixes() (out []netip.Prefix) {
 
 // enter notes what a ServiceCIDR means to a policy.
 func (r *Reconciler) enter(in *inputs, cidr *networkingv1.ServiceCIDR, o *v1alpha1.ServiceCIDRPolicy, policies *steering.Compiled) {
-	c, creator := addressindex.NewServiceCIDR(cidr), cidr.Annotations[v1alpha1.AnnotationCreatedFor]
+	c := addressindex.NewServiceCIDR(cidr)
+	creator := c.CreatedFor
 	selected := selects(o.Spec.ServiceCIDRSelector.MatchLabels, c.Labels)
 	var usage v1alpha1.ServiceCIDRUsage
 	if selected {

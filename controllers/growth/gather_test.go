@@ -186,7 +186,7 @@ func TestConcern(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cidr := grownForIt(tc.cidrs...)
 			cidr.Labels["pool"], cidr.Annotations[v1alpha1.AnnotationCreatedFor] = tc.label, tc.creator
-			if got := in.concern(cidr, blue("it", 0, false)); got != tc.want {
+			if got := in.concern(addressindex.NewServiceCIDR(cidr), blue("it", 0, false)); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
 			}
 		})
@@ -212,7 +212,7 @@ func BenchmarkEnter(b *testing.B) {
 	for b.Loop() {
 		in := inputs{supernets: []supernet{{netip.MustParsePrefix("10.0.0.0/18"), 24}}}
 		for _, c := range cidrs {
-			if in.concern(c, o) {
+			if in.concern(addressindex.NewServiceCIDR(c), o) {
 				r.enter(&in, c, o, s)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -115,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 		metrics.BlockedDeletions.DeleteLabelValues(name)
 	}
 	d := decide(in)
-	wait, err := r.apply(ctx, cidr, in, d)
+	pause, err := r.apply(ctx, cidr, in, d)
 	switch {
 	case apierrors.IsConflict(err):
 		// Another writer came between our read and our write. That is no error: read again.
@@ -123,7 +124,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: cmp.Or(d.again, wait, step)}, nil // step is the next sample of the forecast
+	// After a step comes the next sample of the forecast; of a thousand ranges not of all together.
+	return reconcile.Result{RequeueAfter: cmp.Or(d.again, pause, wait.Jitter(step, .2))}, nil
 }
 
 // apply carries the decision out. It returns after how long the counts are to be written.

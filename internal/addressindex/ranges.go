@@ -20,6 +20,8 @@ type ServiceCIDR struct {
 	Name   string
 	Labels map[string]string
 	Ranges []allocator.Range
+	// CreatedFor names the policy for whose growth it was created, as v1alpha1.AnnotationCreatedFor.
+	CreatedFor string
 	// Ready: API servers allocate from it.
 	Ready bool
 	// Terminating is set once deletion was asked for: such a range offers nothing any more, and covers
@@ -32,7 +34,7 @@ func (c ServiceCIDR) Usable() bool { return c.Ready && !c.Terminating }
 
 // Equal reports whether two forms of a ServiceCIDR say the same.
 func (c ServiceCIDR) Equal(other ServiceCIDR) bool {
-	return c.Name == other.Name && c.Ready == other.Ready && c.Terminating == other.Terminating &&
+	return c.Name == other.Name && c.CreatedFor == other.CreatedFor && c.Ready == other.Ready && c.Terminating == other.Terminating &&
 		slices.Equal(c.Ranges, other.Ranges) && maps.Equal(c.Labels, other.Labels)
 }
 
@@ -105,7 +107,7 @@ func (ix *Index) Allocations(servicecidr string, band RangeBand) uint64 {
 // rest, and a range that it may accept one day and we do not know must not stop the other ranges.
 func NewServiceCIDR(o *networkingv1.ServiceCIDR) ServiceCIDR {
 	c := ServiceCIDR{
-		Name: o.Name, Labels: o.Labels, Terminating: !o.DeletionTimestamp.IsZero(),
+		Name: o.Name, Labels: o.Labels, CreatedFor: o.Annotations[v1alpha1.AnnotationCreatedFor], Terminating: !o.DeletionTimestamp.IsZero(),
 		// Without the condition API servers allocate: the controller that sets it does not run.
 		Ready: !meta.IsStatusConditionFalse(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady) &&
 			!meta.IsStatusConditionPresentAndEqual(o.Status.Conditions, networkingv1.ServiceCIDRConditionReady, metav1.ConditionUnknown),
