@@ -117,7 +117,7 @@ func Packages(ctx context.Context, names ...string) (string, error) {
 
 // previous is the commit of the last release, and before the first one a commit of main: tests
 // update from it. The commit after a release sets it; it is no tag, because a clone may have none.
-const previous = "edc2d62268492a4b515b7d800e9656c5b3c2c222"
+const previous = "3092452e9ee5129128e33d4b09dbadeb96e437be"
 
 // PreviousVersion returns a cached folder of the last version's files, from the git history.
 func PreviousVersion(ctx context.Context) (string, error) {
