@@ -115,10 +115,18 @@ func dial(fd int, to netip.AddrPort) (took time.Duration, errno unix.Errno) {
 	var address unix.RawSockaddrInet6
 	length := rawSockaddr(&address, to)
 	start := time.Now()
-	_, _, errno = unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address)), length)
-	took = time.Since(start)
-	runtime.KeepAlive(&address)
-	return took, errno
+	_, errno = raw(unix.SYS_CONNECT, fd, unsafe.Pointer(&address), length)
+	return time.Since(start), errno
+}
+
+// raw makes a system call without telling Go's scheduler. The runtime's own signals end one on a
+// socket with a time limit, which the kernel does not make again by itself: see signal(7).
+func raw(call uintptr, fd int, at unsafe.Pointer, length uintptr) (n uintptr, errno unix.Errno) {
+	for errno = unix.EINTR; errno == unix.EINTR; {
+		n, _, errno = unix.RawSyscall(call, uintptr(fd), uintptr(at), length)
+	}
+	runtime.KeepAlive(at)
+	return n, errno
 }
 
 func outcomeOf(errno unix.Errno) Outcome {

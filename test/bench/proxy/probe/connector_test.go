@@ -4,10 +4,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
@@ -142,8 +145,9 @@ func TestExchangeCountsWhatIsAnswered(t *testing.T) {
 			})
 			open := netip.AddrPortFrom(at.Addr(), server.port)
 			var c connector
+			t.Cleanup(disturb(t))
 			for _, each := range []bool{false, true} {
-				if got := c.serve(request{Targets: []netip.AddrPort{open, open}, Exchange: 50, Each: each}); got.Rate <= 0 || got.Error != "" {
+				if got := c.serve(request{Targets: []netip.AddrPort{open, open}, Exchange: 5000, Each: each}); got.Rate <= 0 || got.Error != "" {
 					t.Errorf("each on a connection of its own %v: %+v", each, got)
 				}
 			}
@@ -153,4 +157,26 @@ func TestExchangeCountsWhatIsAnswered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// disturb has signals end system calls, as the runtime does when it stops a goroutine.
+func disturb(t *testing.T) (stop func()) {
+	t.Helper()
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+				tasks, _ := os.ReadDir("/proc/self/task")
+				for _, task := range tasks {
+					thread, _ := strconv.Atoi(task.Name())
+					_ = unix.Tgkill(os.Getpid(), thread, unix.SIGURG) // a thread may be gone
+				}
+			}
+		}
+	}()
+	return func() { close(ended); <-stopped }
 }

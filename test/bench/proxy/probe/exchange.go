@@ -3,7 +3,6 @@ package probe
 import (
 	"fmt"
 	"net/netip"
-	"runtime"
 	"time"
 	"unsafe"
 
@@ -74,12 +73,10 @@ func ask(fd int) error {
 	return nil
 }
 
-// one reads or writes a byte, without telling Go's scheduler. At the end of what the other side
-// sends, n is 0.
+// one reads or writes a byte. At the end of what the other side sends, n is 0.
 func one(call uintptr, fd int) (n int, err unix.Errno) {
 	var b [1]byte
-	got, _, err := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&b)), 1)
-	runtime.KeepAlive(&b)
+	got, err := raw(call, fd, unsafe.Pointer(&b), 1)
 	if err != 0 {
 		return -1, err
 	}
