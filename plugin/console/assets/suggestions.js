@@ -40,9 +40,11 @@ export function suggestions(input, ask, left) {
     if (!signal.aborted) open(all.length === 1 && all[0] === input.value.trim() ? [] : all)
   }
 
+  // choose marks a suggestion. It takes back what is being asked: another list in the place of this one would have nothing chosen.
   function choose(i) {
     const n = list.children.length
     if (n === 0) return
+    asking.abort()
     list.children[chosen]?.setAttribute('aria-selected', 'false')
     chosen = (i + n) % n
     const option = list.children[chosen]

@@ -1,6 +1,8 @@
 package console_test
 
 import (
+	"time"
+
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/ginkgo/v2"
@@ -88,6 +90,25 @@ var _ = Describe("the frame of the console's page", Ordered, func() {
 		b.open("policies")
 		back().Should(HaveLen(3), "another view")
 		rows("policies").ShouldNot(BeEmpty())
+		run("delete window.meddle")
+	})
+
+	// What is typed last is answered after the user has chosen from what was found before.
+	It("keeps what the user has chosen when an answer comes late", func() {
+		b.open("why")
+		tabTo(b, "subject")
+		b.press("policy")
+		eventually(func() string { return b.text("#suggestions") }).Should(ContainSubstring("policy/blue"))
+		run(`window.meddle = path => path.endsWith('text=policy%2F') ? new Promise(answer => {
+			window.answer = () => answer(new Response('["policy/late"]'))
+		}) : undefined`)
+		b.press("/")
+		eventually(func() bool { return value[bool](b, "window.answer !== undefined") }).Should(BeTrue())
+		b.press(kb.ArrowDown)
+		run("answer()")
+		Consistently(func() string { return b.text("#suggestions [aria-selected=true]") }).WithTimeout(500 * time.Millisecond).Should(Equal("policy/blue"))
+		b.press(kb.Enter)
+		eventually(func() string { return b.text("clusterip-why pre") }).Should(ContainSubstring("it has 10.200.0.0/25 of ServiceCIDR team"))
 		run("delete window.meddle")
 	})
 
