@@ -101,13 +101,7 @@ func cooledBy(p *steering.Policy) (out []allocator.Span) {
 
 // touched returns the spans of the ServiceCIDRs that came, went, or are being deleted since.
 func (o observed) touched(now observed) (out []allocator.Span) {
-	was, is := o.cidrs, now.cidrs
-	for len(was) > 0 && len(is) > 0 && alike(was[0], is[0]) {
-		was, is = was[1:], is[1:]
-	}
-	for len(was) > 0 && len(is) > 0 && alike(was[len(was)-1], is[len(is)-1]) {
-		was, is = was[:len(was)-1], is[:len(is)-1]
-	}
+	was, is := steering.Trim(o.cidrs, now.cidrs, alike)
 	sides := []map[string]addressindex.ServiceCIDR{byName(was), byName(is)}
 	for _, side := range sides {
 		for name, c := range side {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// window is how far the forecast looks back, step how often it takes a sample.
+	// window is how far the forecast looks back, step how long after a sample it takes the next one.
 	window = 6 * time.Hour
 	step   = 5 * time.Minute
 	// enough history for a rate; less would make a forecast out of one deployment.
 	enough = 30 * time.Minute
 )
 
-// history remembers the use of each band over the last hours, in 72 samples. The zero value is
-// ready. It is lost with the process: a forecast is good again half an hour after a restart.
+// history remembers the use of each band over the last hours, in 72 samples at most. The zero value
+// is ready. It is lost with the process: a forecast is good again half an hour after a restart.
 type history struct {
 	mu    sync.Mutex
 	bands map[bandKey][]sample

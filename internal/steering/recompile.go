@@ -94,7 +94,7 @@ func sameSpec(a, b *v1alpha1.ServiceCIDRPolicy) bool {
 // as they are: nil where a policy came or went. Those that Recompile has kept are not among them.
 func Changed(before, after *Compiled) iter.Seq2[*Policy, *Policy] {
 	return func(yield func(*Policy, *Policy) bool) {
-		old, now := trimmed(before.policies, after.policies)
+		old, now := Trim(before.policies, after.policies, func(a, b *Policy) bool { return a == b })
 		for _, p := range now {
 			if was := before.byName[p.Name]; was != p && !yield(was, p) {
 				return
@@ -108,13 +108,13 @@ func Changed(before, after *Compiled) iter.Seq2[*Policy, *Policy] {
 	}
 }
 
-// trimmed returns two lists without what they have in common at both ends. Where few policies of a
-// thousand differ, that is nearly all of them.
-func trimmed(a, b []*Policy) (_, _ []*Policy) {
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+// Trim returns two lists without what is the same at both ends of them: where few of a thousand
+// differ, that is nearly all. The lists themselves stay as they are.
+func Trim[T any](a, b []T, same func(a, b T) bool) (_, _ []T) {
+	for len(a) > 0 && len(b) > 0 && same(a[0], b[0]) {
 		a, b = a[1:], b[1:]
 	}
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+	for len(a) > 0 && len(b) > 0 && same(a[len(a)-1], b[len(b)-1]) {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
 	return a, b
