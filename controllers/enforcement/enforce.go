@@ -72,11 +72,8 @@ type wanted struct {
 func (w *wanted) by(rules *steering.Compiled) steering.Enforced {
 	before := cmp.Or(w.rules, steering.Compile(steering.Inputs{}))
 	w.rules = rules
-	for was, is := range steering.Changed(before, rules) {
-		if was != nil && was.EnforcedByAPIServer() || is != nil && is.EnforcedByAPIServer() {
-			w.enforced = enforced(rules)
-			break
-		}
+	if steering.AnyChanged(before, rules, (*steering.Policy).EnforcedByAPIServer) {
+		w.enforced = enforced(rules)
 	}
 	return w.enforced
 }
@@ -140,12 +137,21 @@ func (e *enforcing) note(rules *steering.Compiled, leftOut []string, f found, er
 	}
 	before := enforcing{rules: e.rules, leftOut: e.leftOut, policy: e.policy, err: e.err}
 	e.rules, e.leftOut, e.policy, e.err = rules, leftOut, f.installed(), err
-	for _, p := range rules.Policies() {
-		if p.EnforcedByAPIServer() && before.of(p) != e.of(p) {
+	seen := before.rules
+	if seen == nil || !before.saysAsMuch(e) {
+		seen = steering.Compile(steering.Inputs{})
+	}
+	for _, p := range steering.Changed(seen, rules) {
+		if p != nil && p.EnforcedByAPIServer() && before.of(p) != e.of(p) {
 			news = append(news, p.Name)
 		}
 	}
 	return news
+}
+
+// saysAsMuch reports whether two states say the same of a policy that has not changed.
+func (e *enforcing) saysAsMuch(other *enforcing) bool {
+	return e.policy == other.policy && e.problem() == other.problem() && slices.Equal(e.leftOut, other.leftOut)
 }
 
 // state says how a policy is enforced.
@@ -156,11 +162,16 @@ func (e *enforcing) state(p *steering.Policy) state {
 }
 
 func (e *enforcing) of(p *steering.Policy) state {
-	s := state{policy: e.policy, told: e.rules != nil && same(e.rules.Policy(p.Name), p), leftOut: slices.Contains(e.leftOut, p.Name)}
-	if e.err != nil {
-		s.problem = e.err.Error()
+	told := e.rules != nil && same(e.rules.Policy(p.Name), p)
+	return state{policy: e.policy, told: told, leftOut: slices.Contains(e.leftOut, p.Name), problem: e.problem()}
+}
+
+// problem is the text of err, empty for none.
+func (e *enforcing) problem() string {
+	if e.err == nil {
+		return ""
 	}
-	return s
+	return e.err.Error()
 }
 
 // same reports whether two compilations of a policy keep the same addresses for the same Services,

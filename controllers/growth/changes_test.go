@@ -15,8 +15,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
-// grower is a policy with growth on the ServiceCIDRs of a pool, from supernets of both families.
-func grower(name, pool string, from ...string) *v1alpha1.ServiceCIDRPolicy {
+// growsFrom is a policy with growth on the ServiceCIDRs of a pool, from supernets of both families.
+func growsFrom(name, pool string, from ...string) *v1alpha1.ServiceCIDRPolicy {
 	o := &v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1}}
 	o.Spec.ServiceCIDRSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}}
 	o.Spec.Growth = &v1alpha1.Growth{}
@@ -45,7 +45,7 @@ func world() steering.Inputs {
 	green.Spec.ServiceCIDRs = []string{"green"}
 	return steering.Inputs{
 		Policies: []*v1alpha1.ServiceCIDRPolicy{
-			grower("red", "red", "10.1.0.0/16", "fd00:1::/96"), grower("blue", "blue", "10.2.0.0/16", "fd00:2::/96"), green,
+			growsFrom("red", "red", "10.1.0.0/16", "fd00:1::/96"), growsFrom("blue", "blue", "10.2.0.0/16", "fd00:2::/96"), green,
 		},
 		ServiceCIDRs: []addressindex.ServiceCIDR{
 			servicecidr("kubernetes", "", "10.96.0.0/16", "fd00:96::/112"), servicecidr("red", "red", "10.1.0.0/24", "fd00:1::/112"),
@@ -95,25 +95,25 @@ func TestOnlyWhatMayDecideOtherwiseIsLookedAt(t *testing.T) {
 		"another policy takes what concerns none": {func(in *steering.Inputs) { exclusive(in, "green") }, nil},
 		"the cluster has a family less":           {func(in *steering.Inputs) { replaced(in, servicecidr("kubernetes", "", "10.96.0.0/16")) }, []string{"blue", "red"}},
 		"one that selects nothing is there, and a ServiceCIDR elsewhere comes": {func(in *steering.Inputs) {
-			odd := grower("odd", "", "10.9.0.0/16")
+			odd := growsFrom("odd", "", "10.9.0.0/16")
 			odd.Spec.ServiceCIDRSelector = nil
 			in.Policies, in.ServiceCIDRs = append(in.Policies, odd), append(in.ServiceCIDRs, servicecidr("new", "", "192.168.0.0/24"))
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before, after := steering.Compile(world()), world()
+			before, after, g := steering.Compile(world()), world(), growers{}
 			tc.change(&after)
 			now := steering.Compile(after)
-			if d := cmp.Diff(tc.want, concerned(before, now)); d != "" {
+			if got := g.concerned(steering.Compile(steering.Inputs{}), before); !slices.Equal(got, []string{"blue", "red"}) {
+				t.Errorf("at the start %v", got)
+			}
+			if d := cmp.Diff(tc.want, g.concerned(before, now)); d != "" {
 				t.Errorf("forth (-want +got):\n%s", d)
 			}
-			if d := cmp.Diff(tc.want, concerned(now, before)); d != "" {
+			if d := cmp.Diff(tc.want, g.concerned(now, before)); d != "" {
 				t.Errorf("and back (-want +got):\n%s", d)
 			}
 		})
-	}
-	if got := concerned(steering.Compile(steering.Inputs{}), steering.Compile(world())); !slices.Equal(got, []string{"blue", "red"}) {
-		t.Errorf("at the start %v", got)
 	}
 }
 
@@ -130,18 +130,19 @@ func BenchmarkConcerned(b *testing.B) {
 		for i := range n {
 			pool := fmt.Sprint("pool-", i)
 			in.ServiceCIDRs = append(in.ServiceCIDRs, servicecidr(pool, pool, fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("fd00:%x::/112", i+1)))
-			o := grower(pool, pool, fmt.Sprintf("172.%d.%d.0/24", i/256, i%256))
+			o := growsFrom(pool, pool, fmt.Sprintf("172.%d.%d.0/24", i/256, i%256))
 			if i%10 > 0 {
 				o.Spec.Growth = nil
 			}
 			in.Policies = append(in.Policies, o)
 		}
-		before := steering.Compile(in)
+		before, g := steering.Compile(in), growers{}
+		g.concerned(steering.Compile(steering.Inputs{}), before)
 		in.ServiceCIDRs = append(slices.Clone(in.ServiceCIDRs), servicecidr("new", "", "192.168.0.0/24"))
-		after := steering.Compile(in)
+		after := before.Recompile(in)
 		b.Run(fmt.Sprintf("ranges=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				if len(concerned(before, after)) > 0 {
+				if len(g.concerned(before, after)) > 0 {
 					b.Fatal("it concerns none")
 				}
 			}

@@ -65,9 +65,13 @@ func (r *Reconciler) cordons() []source.TypedSource[string] {
 	if r.Policies == nil {
 		return nil
 	}
-	seen := map[string]string{}
+	before, seen := steering.Compile(steering.Inputs{}), map[string]string{}
 	return []source.TypedSource[string]{steering.NewChanges(r.Policies, func() (names []string) {
 		policies, now := r.Policies.Current(), map[string]string{}
+		defer func() { before = policies }()
+		if !steering.AnyChanged(before, policies, (*steering.Policy).Restricts) {
+			return nil
+		}
 		for _, c := range r.Index.ServiceCIDRs() {
 			for _, rg := range c.Ranges {
 				if by := cordonedBy(policies, rg); by != "" {

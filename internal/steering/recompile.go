@@ -108,6 +108,17 @@ func Changed(before, after *Compiled) iter.Seq2[*Policy, *Policy] {
 	}
 }
 
+// AnyChanged reports whether something holds for a policy of which two compilations may say
+// different things, as it was or as it is.
+func AnyChanged(before, after *Compiled, holds func(*Policy) bool) bool {
+	for was, is := range Changed(before, after) {
+		if was != nil && holds(was) || is != nil && holds(is) {
+			return true
+		}
+	}
+	return false
+}
+
 // Trim returns two lists without what is the same at both ends of them: where few of a thousand
 // differ, that is nearly all. The lists themselves stay as they are.
 func Trim[T any](a, b []T, same func(a, b T) bool) (_, _ []T) {
