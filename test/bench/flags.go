@@ -83,7 +83,7 @@ func parse(args []string) (command, error) {
 	flags.IntVar(&c.upgrade.Workers, "writers", c.upgrade.Workers, "upgrade: writes at the same time in this comparison")
 	c.proxyFlags(flags)
 	c.steeringFlags(flags)
-	flags.Func("world", "scale: Services, ranges and events, as 100000,1000,3000", func(text string) error {
+	flags.Func("world", "scale: Services, ranges and events, as 100000,1000,12000", func(text string) error {
 		var services, ranges, events int
 		if n, err := fmt.Sscanf(text, "%d,%d,%d", &services, &ranges, &events); n < 3 || services < 100 || ranges < 10 || events < 10 {
 			return fmt.Errorf("%q is not 100,10,10 at least: %w", text, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -44,6 +45,7 @@ type environment struct {
 	balancer   *framework.Balancer
 	kubeconfig string
 	replicas   []*framework.Manager
+	ending     atomic.Bool // whether replicas may end
 	log        *progress.Log
 }
 
@@ -55,7 +57,7 @@ func start(ctx context.Context, o Options, log *progress.Log) (*environment, err
 	if err != nil {
 		return nil, err
 	}
-	e := &environment{Cluster: c, options: o, log: log, world: world{namespaces: o.Namespaces, began: metav1.NewTime(time.Now().Truncate(time.Second))}}
+	e := &environment{Cluster: c, options: o, log: log, world: world{namespaces: o.Namespaces, few: o.Levels[0].Services, began: metav1.NewTime(time.Now().Truncate(time.Second))}}
 	if err := e.setUp(ctx); err != nil {
 		return nil, errors.Join(err, e.stop())
 	}
@@ -225,19 +227,21 @@ func (e *environment) addReplica(ctx context.Context) (*framework.Manager, error
 		return nil, err
 	}
 	e.replicas = append(e.replicas, m)
-	e.balancer.Add(framework.Backend{Address: m.WebhookAddress(), Ready: asKubelet(m)})
+	e.balancer.Add(framework.Backend{Address: m.WebhookAddress(), Ready: e.asKubelet(m)})
 	ready, stop := context.WithTimeout(ctx, timeout) // how long it takes is what is measured
 	defer stop()
 	return m, m.WaitReady(ready)
 }
 
 // asKubelet asks a manager whether it is ready, and once it is, no more often than kubelet does. A
-// probe costs more than most events: a new TLS connection, and another one to the webhook.
-func asKubelet(m *framework.Manager) func(context.Context) error {
+// probe costs more than most events: a new TLS connection, and another one to the webhook. Where
+// replicas end they are asked always: kubelet knows of a Pod that it ends, or of which the process
+// is gone.
+func (e *environment) asKubelet(m *framework.Manager) func(context.Context) error {
 	const period = 10 * time.Second // of config/manager
 	var content time.Time
 	return func(ctx context.Context) error {
-		if time.Since(content) < period {
+		if time.Since(content) < period && !e.ending.Load() {
 			return nil
 		}
 		err := m.Healthy(ctx, "/readyz")

@@ -24,9 +24,7 @@ type kind struct {
 	name string
 	// share is how many of Options.Events are counted.
 	share float64
-	// rare: by the nature of the thing there are few, and each costs a look at all of its kind.
-	rare bool
-	do   func(e *environment, ctx context.Context, n int) error
+	do    func(e *environment, ctx context.Context, n int) error
 }
 
 // kinds are in an order in which each leaves the world as it was, or as the next one needs it.
@@ -37,9 +35,9 @@ var kinds = []kind{
 	{name: "a heartbeat of a node", share: 1, do: (*environment).beats},
 	{name: "a namespace changes its labels", share: .5, do: (*environment).relabels},
 	{name: "an EndpointSlice changes", share: 1, do: (*environment).redirects},
-	{name: "a ServiceCIDR is annotated", share: .1, do: (*environment).annotates},
-	{name: "a policy changes", share: .01, rare: true, do: (*environment).restates},
-	{name: "a ServiceCIDR comes and goes that concerns no policy", share: .01, rare: true, do: (*environment).offers},
+	{name: "a ServiceCIDR is annotated", share: .05, do: (*environment).annotates},
+	{name: "a policy changes", share: .0025, do: (*environment).restates},
+	{name: "a ServiceCIDR comes and goes that concerns no policy", share: .0025, do: (*environment).offers},
 }
 
 // Cost is the processor time of the manager for each of N events, beyond that when nothing happens.
@@ -119,7 +117,8 @@ func (e *environment) beats(ctx context.Context, n int) error {
 
 func (e *environment) relabels(ctx context.Context, n int) error {
 	return e.writeEvents(ctx, n, func(i int) seed.Object {
-		return e.world.namespaceAt(i%e.options.Namespaces, e.lastLevel().Ranges, fmt.Sprint(time.Now().UnixNano()))
+		half := e.options.Namespaces / 2
+		return e.world.namespaceAt(half+i%half, e.lastLevel().Ranges, fmt.Sprint(time.Now().UnixNano()))
 	})
 }
 
@@ -127,12 +126,13 @@ func (e *environment) redirects(ctx context.Context, n int) error {
 	return e.writeEvents(ctx, n, func(i int) seed.Object { return e.world.endpointSliceAt(i%e.level.Services, time.Now()) })
 }
 
-// annotates changes ServiceCIDRs as a program does that keeps notes of its own there. It goes
-// through the API server: the manager has written the rest.
+// annotates changes ServiceCIDRs as a program does that keeps notes of its own there, and the same
+// few in each level: what comes to one in a row is one look. It goes through the API server: the
+// manager has written the rest.
 func (e *environment) annotates(ctx context.Context, n int) error {
 	_, err := load.Load{Workers: 4, Count: n}.Run(ctx, func(ctx context.Context, i int) error {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, touched, time.Now().UnixNano())
-		_, err := e.Client.NetworkingV1().ServiceCIDRs().Patch(ctx, rangeName(i%e.level.Ranges), types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := e.Client.NetworkingV1().ServiceCIDRs().Patch(ctx, rangeName(i%e.options.Levels[0].Ranges), types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 	return err

@@ -63,6 +63,8 @@ func (e *environment) measureHandover(ctx context.Context, end func(*framework.M
 		return h, err
 	}
 	e.balancer.Cut()
+	e.ending.Store(true)
+	defer e.ending.Store(false)
 	life, stop := context.WithCancel(ctx)
 	defer stop()
 	var clients sync.WaitGroup
@@ -155,6 +157,7 @@ func (e *environment) creations(ctx context.Context, h *Handover) {
 			h.Refused++
 			e.log.Step("a creation is refused: %v", err)
 		case !inRange(i, o.Spec.ClusterIPs):
+			e.log.Step("a creation is unsteered: %s has %v", o.Name, o.Spec.ClusterIPs)
 			h.Stray++
 			h.Created++
 		default:

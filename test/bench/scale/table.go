@@ -140,9 +140,7 @@ func (r Result) Notes() (all []string) {
 		perSecond(r.Churned.Services), perSecond(r.Churned.EndpointSlices), perSecond(r.Churned.Nodes)))
 	for _, t := range r.steps() {
 		for _, k := range kinds {
-			if !k.rare {
-				all = append(all, report.Target(t.ratio(k) <= mostRatio, fmt.Sprintf("%s for at most %s times as much, %s", k.name, stats.Number(mostRatio), t), stats.Number(t.ratio(k))))
-			}
+			all = append(all, report.Target(t.ratio(k) <= mostRatio, fmt.Sprintf("%s for at most %s times as much, %s", k.name, stats.Number(mostRatio), t), stats.Number(t.ratio(k))))
 		}
 	}
 	for _, s := range r.Stages[max(0, len(r.Stages)-1):] {

@@ -34,7 +34,8 @@ var supernet = netip.MustParsePrefix("10.224.0.0/12")
 
 // world makes the objects.
 type world struct {
-	namespaces int
+	// namespaces is how many there are, few how many Services in the first level.
+	namespaces, few int
 	// service and addresses are one that the API server made, and its IPAddresses.
 	service   *corev1.Service
 	addresses []*networkingv1.IPAddress
@@ -50,7 +51,18 @@ func (w *world) meta(kind byte, i int, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, UID: uid(kind, i), CreationTimestamp: w.began}
 }
 
+// namespaceOf is the i-th namespace.
 func (w *world) namespaceOf(i int) string { return fmt.Sprintf("tenant-%04d", i%w.namespaces) }
+
+// homeOf is the namespace of the i-th Service. Services beyond the first level are in the first
+// half of the namespaces: a change of a namespace concerns its Services, and those of the other
+// half have as many in each level.
+func (w *world) homeOf(i int) string {
+	if i < w.few {
+		return w.namespaceOf(i)
+	}
+	return w.namespaceOf(i % (w.namespaces / 2))
+}
 
 // rangesOf are those that the i-th Service has its addresses from.
 func rangesOf(i int) []netip.Prefix {
@@ -67,7 +79,7 @@ func addressesOf(i int) []string {
 
 func (w *world) serviceAt(i int, touch string) seed.Object {
 	o := w.service.DeepCopy()
-	o.Namespace, o.Name, o.UID, o.CreationTimestamp = w.namespaceOf(i), fmt.Sprintf("service-%06d", i), uid('s', i), w.began
+	o.Namespace, o.Name, o.UID, o.CreationTimestamp = w.homeOf(i), fmt.Sprintf("service-%06d", i), uid('s', i), w.began
 	o.Spec.ClusterIPs = addressesOf(i)
 	o.Spec.ClusterIP = o.Spec.ClusterIPs[0]
 	if touch != "" {
@@ -84,7 +96,7 @@ func (w *world) ipAddressAt(n int) seed.Object {
 	o := w.addresses[family].DeepCopy()
 	o.Name, o.UID, o.CreationTimestamp = addressesOf(i)[family], uid('a', n), metav1.Now()
 	metav1.SetMetaDataLabel(&o.ObjectMeta, v1alpha1.LabelBand, allocator.Dynamic.String())
-	o.Spec.ParentRef.Namespace, o.Spec.ParentRef.Name = w.namespaceOf(i), fmt.Sprintf("service-%06d", i)
+	o.Spec.ParentRef.Namespace, o.Spec.ParentRef.Name = w.homeOf(i), fmt.Sprintf("service-%06d", i)
 	return seed.Object{Key: "/registry/ipaddresses/" + o.Name, Kind: networkingv1.SchemeGroupVersion.WithKind("IPAddress"), Value: o}
 }
 
@@ -143,7 +155,7 @@ func (w *world) serviceCIDR(kind byte, i int, name string, cidrs ...string) seed
 func (w *world) endpointSliceAt(i int, at time.Time) seed.Object {
 	service, ready := fmt.Sprintf("service-%06d", i), true
 	o := &discoveryv1.EndpointSlice{ObjectMeta: w.meta('e', i, service+"-1"), AddressType: discoveryv1.AddressTypeIPv4}
-	o.Namespace, o.Labels = w.namespaceOf(i), map[string]string{discoveryv1.LabelServiceName: service}
+	o.Namespace, o.Labels = w.homeOf(i), map[string]string{discoveryv1.LabelServiceName: service}
 	o.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: at.UTC().Format(time.RFC3339Nano)}
 	for n := range 3 {
 		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{
