@@ -115,7 +115,7 @@ func (d *difference) enter(policies ...*steering.Policy) {
 func (d *difference) concerns(p grower) bool {
 	return d.policies[p.Name] || slices.ContainsFunc(p.Claimed, d.meets) || slices.ContainsFunc(p.supernets, d.meets) ||
 		slices.ContainsFunc(d.cidrs, func(c addressindex.ServiceCIDR) bool {
-			return selects(p.Object().Spec.ServiceCIDRSelector.MatchLabels, c.Labels)
+			return c.CreatedFor == p.Name || selects(p.Object().Spec.ServiceCIDRSelector.MatchLabels, c.Labels)
 		})
 }
 

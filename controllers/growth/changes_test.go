@@ -84,6 +84,11 @@ func TestOnlyWhatMayDecideOtherwiseIsLookedAt(t *testing.T) {
 		"one that is selected comes, far away": {func(in *steering.Inputs) {
 			in.ServiceCIDRs = append(in.ServiceCIDRs, servicecidr("new", "blue", "192.168.0.0/24"))
 		}, []string{"blue"}},
+		"one that was created for it comes, far away": {func(in *steering.Inputs) {
+			c := servicecidr("new", "", "192.168.0.0/24")
+			c.CreatedFor = "blue"
+			in.ServiceCIDRs = append(in.ServiceCIDRs, c)
+		}, []string{"blue"}},
 		"a selected one goes":                     {func(in *steering.Inputs) { in.ServiceCIDRs = slices.Delete(in.ServiceCIDRs, 2, 3) }, []string{"blue"}},
 		"a selected one loses its label":          {func(in *steering.Inputs) { replaced(in, servicecidr("blue", "", "172.16.0.0/24", "fd00:172::/112")) }, []string{"blue"}},
 		"a selected one is not ready":             {func(in *steering.Inputs) { in.ServiceCIDRs[2].Ready = false }, []string{"blue"}},
@@ -114,6 +119,24 @@ func TestOnlyWhatMayDecideOtherwiseIsLookedAt(t *testing.T) {
 				t.Errorf("and back (-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+func TestAPolicyThatGrowsNoMoreIsForgotten(t *testing.T) {
+	for name, end := range map[string]func(*steering.Inputs){
+		"it goes":             func(in *steering.Inputs) { in.Policies = in.Policies[1:] },
+		"it loses its growth": func(in *steering.Inputs) { in.Policies[0] = changed(in.Policies[0]); in.Policies[0].Spec.Growth = nil },
+	} {
+		in, g := world(), growers{}
+		first := steering.Compile(in)
+		g.concerned(steering.Compile(steering.Inputs{}), first)
+		end(&in)
+		second := first.Recompile(in)
+		g.concerned(first, second)
+		in.ServiceCIDRs = append(in.ServiceCIDRs, servicecidr("new", "red", "10.1.7.0/24"))
+		if got := g.concerned(second, second.Recompile(in)); len(got) > 0 {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

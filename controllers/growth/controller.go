@@ -81,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	if p == nil || p.UID != o.UID || p.Generation != o.Generation {
 		return reconcile.Result{RequeueAfter: uncompiled}, nil
 	}
-	in, err := r.gather(ctx, r.cached, o, policies)
+	in, err := r.gather(ctx, r.cached(o, policies), o, policies)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -40,20 +40,23 @@ func (r *Reconciler) gather(ctx context.Context, from reading, o *v1alpha1.Servi
 type reading func(ctx context.Context, which func(addressindex.ServiceCIDR) bool) ([]*networkingv1.ServiceCIDR, error)
 
 // cached is what the cache has. Few of a thousand ServiceCIDRs concern a policy, and each policy
-// with growth looks at them once a minute: the index tells which.
-func (r *Reconciler) cached(ctx context.Context, which func(addressindex.ServiceCIDR) bool) (out []*networkingv1.ServiceCIDR, _ error) {
-	for _, c := range r.Index.ServiceCIDRs() {
-		if !which(c) {
-			continue
+// with growth looks at them once a minute: the compilation tells which may. What it does not know
+// yet wakes the policy when it does.
+func (r *Reconciler) cached(o *v1alpha1.ServiceCIDRPolicy, policies *steering.Compiled) reading {
+	return func(ctx context.Context, which func(addressindex.ServiceCIDR) bool) (out []*networkingv1.ServiceCIDR, _ error) {
+		for _, c := range policies.Related(o.Spec.ServiceCIDRSelector.MatchLabels, o.Name, settings(o).prefixes()) {
+			found := &networkingv1.ServiceCIDR{}
+			err := r.Client.Get(ctx, client.ObjectKey{Name: c.Name}, found)
+			switch {
+			case apierrors.IsNotFound(err): // it is gone since they were compiled
+			case err != nil:
+				return nil, fmt.Errorf("reading ServiceCIDR %s: %w", c.Name, err)
+			case which(addressindex.NewServiceCIDR(found)):
+				out = append(out, found)
+			}
 		}
-		o := &networkingv1.ServiceCIDR{}
-		if err := r.Client.Get(ctx, client.ObjectKey{Name: c.Name}, o); err == nil {
-			out = append(out, o)
-		} else if !apierrors.IsNotFound(err) { // it may be gone since the index was asked
-			return nil, fmt.Errorf("reading ServiceCIDR %s: %w", c.Name, err)
-		}
+		return out, nil
 	}
-	return out, nil
 }
 
 // live is what the API server has.

@@ -87,12 +87,12 @@ func (r *Reconciler) cordons() []source.TypedSource[string] {
 	})}
 }
 
-// cordonedBy names the policy that has a range cordoned, empty for none.
+// cordonedBy names the policy that has a range cordoned, empty for none. policies may be nil.
 func cordonedBy(policies *steering.Compiled, rg allocator.Range) string {
-	if by := policies.Cordoned(rg); by != nil {
-		return by.Name
+	if policies == nil || policies.Cordoned(rg) == nil {
+		return ""
 	}
-	return ""
+	return policies.Cordoned(rg).Name
 }
 
 // wakeDefault wakes the default ServiceCIDR whenever other writes are refused than before.
@@ -158,7 +158,7 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 	in := inputs{now: r.Clock.Now(), limits: r.Limits, cluster: cidr.Name == v1alpha1.DefaultServiceCIDR, refused: r.Refusals.Refused()}
 	in.unused = r.Bitmap && in.cluster
 	var prefixes []netip.Prefix
-	policies := steering.Compile(steering.Inputs{})
+	var policies *steering.Compiled
 	if r.Policies != nil {
 		policies = r.Policies.Current()
 	}

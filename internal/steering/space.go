@@ -20,7 +20,8 @@ import (
 // and all Compiled of the same ServiceCIDRs share it.
 type space struct {
 	cidrs map[string]addressindex.ServiceCIDR // by name
-	// byLabel are the ServiceCIDRs with a label: made when a policy first selects by labels.
+	// byLabel are the ServiceCIDRs with a label, or created for a policy, as if that was a label: made
+	// when they are first asked for.
 	byLabel func() map[label][]addressindex.ServiceCIDR
 	places  *bart.Table[place]
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
@@ -44,7 +45,7 @@ type place struct {
 }
 
 func emptySpace() *space {
-	return &space{places: &bart.Table[place]{}, byLabel: func() map[label][]addressindex.ServiceCIDR { return nil }}
+	return &space{cidrs: map[string]addressindex.ServiceCIDR{}, places: &bart.Table[place]{}, byLabel: func() map[label][]addressindex.ServiceCIDR { return nil }}
 }
 
 // movement is what happened to ServiceCIDRs: one that changed is among both, one that came or went
@@ -92,9 +93,7 @@ func (s *space) with(m movement) *space {
 	if len(m.were)+len(m.are) == 0 {
 		return s
 	}
-	next := &space{cidrs: make(map[string]addressindex.ServiceCIDR, len(s.cidrs)+len(m.are)), places: s.places}
-	next.made = making{id: new(byte), of: s.made.id, by: m}
-	maps.Copy(next.cidrs, s.cidrs)
+	next := &space{cidrs: maps.Clone(s.cidrs), places: s.places, made: making{id: new(byte), of: s.made.id, by: m}}
 	modify := func(at netip.Prefix, change func(place, bool) (place, bool)) {
 		next.places = next.places.ModifyPersist(at, change)
 	}
@@ -226,10 +225,36 @@ func (s *space) candidates(by labels.Selector) (out []addressindex.ServiceCIDR) 
 	return slices.Collect(maps.Values(s.cidrs))
 }
 
+// Related returns the ServiceCIDRs that have all these labels, were created for a policy of this
+// name, or have a range that overlaps one of the prefixes; by name, and each once. It costs as much
+// as it returns, with those that have the first label.
+func (s *space) Related(matchLabels map[string]string, policy string, prefixes []netip.Prefix) (out []addressindex.ServiceCIDR) {
+	names := s.labelled(labels.SelectorFromSet(matchLabels))
+	for _, c := range s.byLabel()[label{v1alpha1.AnnotationCreatedFor, policy}] {
+		names = append(names, c.Name)
+	}
+	for _, p := range prefixes {
+		for _, at := range s.places.Supernets(p) {
+			names = append(names, at.names...)
+		}
+		for _, at := range s.places.Subnets(p) {
+			names = append(names, at.names...)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		out = append(out, s.cidrs[name])
+	}
+	return out
+}
+
 // indexLabels returns the ServiceCIDRs that have a label with a value.
 func indexLabels(all map[string]addressindex.ServiceCIDR) map[label][]addressindex.ServiceCIDR {
 	out := map[label][]addressindex.ServiceCIDR{}
 	for _, c := range all {
+		if by := (label{v1alpha1.AnnotationCreatedFor, c.CreatedFor}); c.CreatedFor != "" {
+			out[by] = append(out[by], c)
+		}
 		for key, value := range c.Labels {
 			out[label{key, value}] = append(out[label{key, value}], c)
 		}
