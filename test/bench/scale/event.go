@@ -36,8 +36,8 @@ var kinds = []kind{
 	{name: "a namespace changes its labels", share: .5, do: (*environment).relabels},
 	{name: "an EndpointSlice changes", share: 1, do: (*environment).redirects},
 	{name: "a ServiceCIDR is annotated", share: .05, do: (*environment).annotates},
-	{name: "a policy changes", share: .0025, do: (*environment).restates},
-	{name: "a ServiceCIDR comes and goes that concerns no policy", share: .0025, do: (*environment).offers},
+	{name: "a policy changes", share: .025, do: (*environment).restates},
+	{name: "a ServiceCIDR comes and goes that concerns no policy", share: .0125, do: (*environment).offers},
 }
 
 // Cost is the processor time of the manager for each of N events, beyond that when nothing happens.
@@ -174,8 +174,8 @@ func (e *environment) comeAndGo(ctx context.Context, name string, cidrs ...strin
 	o := e.world.serviceCIDR('x', 0, name, cidrs...)
 	o.Value.(client.Object).SetUID(types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", 'x', time.Now().UnixNano()&0xffffffffffff)))
 	return errors.Join(
-		e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return o }), pause(ctx, 2*spacing),
-		e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return seed.Object{Key: o.Key} }), pause(ctx, 2*spacing),
+		e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return o }), pause(ctx, spacing),
+		e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return seed.Object{Key: o.Key} }), pause(ctx, spacing),
 	)
 }
 
@@ -201,7 +201,7 @@ func (e *environment) measureSweep(ctx context.Context) (s Sweep, err error) {
 	if err != nil {
 		return s, err
 	}
-	if err := e.comeAndGo(ctx, "elsewhere", elsewhere...); err != nil {
+	if err := errors.Join(e.comeAndGo(ctx, "elsewhere", elsewhere...), pause(ctx, 2*spacing)); err != nil {
 		return s, err
 	}
 	between, err := growth(ctx, m)

@@ -34,7 +34,8 @@ type Options struct {
 	Levels            []Level
 	Nodes, Namespaces int
 	// Events is how many of a kind are counted; of rarer kinds it is a share. In the heap of 100,000
-	// Services garbage is collected after thousands of them, and they have to pay for it.
+	// Services garbage is collected after thousands of them, and they have to pay for it. Where they
+	// are too rare, it is collected every two minutes: so long they go on, and Quiet is.
 	Events int
 	// Quiet is how long the manager is watched while nothing happens, Asked how long the webhook is
 	// asked with churn and as long without, Pause how long replicas are asked before and after the
@@ -46,7 +47,7 @@ type Options struct {
 func Full() Options {
 	return Options{
 		Levels: []Level{{10_000, 10}, {10_000, 1_000}, {100_000, 1_000}},
-		Nodes:  5_000, Namespaces: 5_000, Events: 12_000, Quiet: 15 * time.Second, Asked: 20 * time.Second, Pause: 8 * time.Second, Still: 2500 * time.Millisecond,
+		Nodes:  5_000, Namespaces: 5_000, Events: 12_000, Quiet: 2 * time.Minute, Asked: 20 * time.Second, Pause: 8 * time.Second, Still: 2500 * time.Millisecond,
 	}
 }
 
