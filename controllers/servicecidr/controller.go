@@ -89,10 +89,13 @@ func (r *Reconciler) cordons() []source.TypedSource[string] {
 
 // cordonedBy names the policy that has a range cordoned, empty for none. policies may be nil.
 func cordonedBy(policies *steering.Compiled, rg allocator.Range) string {
-	if policies == nil || policies.Cordoned(rg) == nil {
+	if policies == nil {
 		return ""
 	}
-	return policies.Cordoned(rg).Name
+	if by := policies.Cordoned(rg); by != nil {
+		return by.Name
+	}
+	return ""
 }
 
 // wakeDefault wakes the default ServiceCIDR whenever other writes are refused than before.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 )
 
 func TestRelatedServiceCIDRs(t *testing.T) {
@@ -27,6 +29,7 @@ func TestRelatedServiceCIDRs(t *testing.T) {
 		"by one label":                {map[string]string{"pool": "red"}, "", nil, []string{"half", "labelled"}},
 		"by none, which all have":     {nil, "", nil, []string{"around", "created", "half", "inside", "labelled", "other", "six"}},
 		"created for it":              {map[string]string{"pool": "blue"}, "grows", nil, []string{"created"}},
+		"by a label of that name":     {map[string]string{v1alpha1.AnnotationCreatedFor: "grows"}, "", nil, nil},
 		"around and inside, and once": {map[string]string{"pool": "blue"}, "grows", prefixes("10.5.0.0/16", "10.5.1.0/25", "10.3.0.0/24"), []string{"around", "created", "inside"}},
 		"of the other family":         {map[string]string{"pool": "blue"}, "", prefixes("fd05::/64"), []string{"six"}},
 	} {
