@@ -227,13 +227,10 @@ func with(ip ipAddress, do func(*ipAddress)) ipAddress {
 
 func TestTrusted(t *testing.T) {
 	for user, want := range map[string]bool{
-		"system:apiserver":               true,
-		"system:kube-controller-manager": true,
+		"": false, "kubernetes-admin": false, "system:apiserver": true, "system:kube-controller-manager": true,
 		"system:serviceaccount:kube-system:generic-garbage-collector": true,
 		"system:serviceaccount:clusterip-operator-system:manager":     true,
 		"system:serviceaccount:kube-system:default":                   false,
-		"kubernetes-admin": false,
-		"":                 false,
 	} {
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UserInfo: authenticationv1.UserInfo{Username: user}}}
 		if got := trusted(req, "system:serviceaccount:clusterip-operator-system:manager"); got != want {

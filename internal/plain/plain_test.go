@@ -10,8 +10,7 @@ func TestTexts(t *testing.T) {
 		"one as a character":       {"a\u009b2Jb", "a\ufffd2Jb", "a\ufffd2Jb"},
 		"line breaks and tabs":     {"a\r\n\tb", "a\ufffd\ufffd\ufffdb", "a\ufffd\n\tb"},
 		"lines of Unicode":         {"a\u2028b", "a\ufffdb", "a\ufffdb"},
-		"another direction":        {"a\u202eb\u2066c", "a\ufffdb\ufffdc", "a\ufffdb\ufffdc"},
-		"DEL and NUL":              {"a\x7f\x00b", "a\ufffd\ufffdb", "a\ufffd\ufffdb"},
+		"another direction":        {"a\u202eb\u2066c", "a\ufffdb\ufffdc", "a\ufffdb\ufffdc"}, "DEL and NUL": {"a\x7f\x00b", "a\ufffd\ufffdb", "a\ufffd\ufffdb"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Text(tc.words); got != tc.text {

@@ -23,7 +23,8 @@ import (
 // Session is one command line: where it writes, and the flags that name a cluster.
 type Session struct {
 	Streams
-	kube *kubeFlags
+	kube       *kubeFlags
+	everywhere bool // the flag --all-namespaces
 }
 
 // NewSession returns the session of one command line, which writes to out.
@@ -32,12 +33,22 @@ func NewSession(out Streams) *Session { return &Session{Streams: out, kube: newK
 // AddFlags adds those of kubectl that name a cluster.
 func (a *Session) AddFlags(f *pflag.FlagSet) { a.kube.addFlags(f) }
 
-// Namespace is that of the flag --namespace, empty without it.
-func (a *Session) Namespace() string { return a.kube.overrides.Context.Namespace }
+// AddAllNamespaces adds the flag of a command that lists objects of namespaces, such as "Services".
+func (a *Session) AddAllNamespaces(cmd *cobra.Command, objects string) {
+	cmd.Flags().BoolVarP(&a.everywhere, "all-namespaces", "A", false, objects+" of all namespaces, as without --namespace")
+}
+
+// Namespace is that of the flag --namespace, empty without it and with --all-namespaces.
+func (a *Session) Namespace() string {
+	if a.everywhere {
+		return ""
+	}
+	return a.kube.overrides.Context.Namespace
+}
 
 // Validate returns an error if a flag of the session can name nothing.
 func (a *Session) Validate() error {
-	if name := a.Namespace(); name != "" {
+	if name := a.kube.overrides.Context.Namespace; name != "" {
 		if err := ValidNamespace(name); err != nil {
 			return fmt.Errorf("--namespace: %w", err)
 		}

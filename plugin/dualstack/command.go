@@ -34,7 +34,6 @@ Exit status: 0 nothing is left to be done, 1 there is, 2 it could not be told or
 
 func planCommand(a *cli.Session) *cobra.Command {
 	var output, selector string
-	var everywhere bool
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Say which Services would gain a family, or write it to a file; changes nothing",
@@ -49,20 +48,16 @@ the next apply of that.`,
 			if err != nil {
 				return fmt.Errorf("--selector: %w", err)
 			}
-			namespace := a.Namespace()
-			if everywhere {
-				namespace = ""
-			}
-			return makePlan(cmd.Context(), a, output, namespace, which)
+			return makePlan(cmd.Context(), a, output, which)
 		},
 	}
 	cli.AddPlanOutput(cmd, &output)
-	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Services of all namespaces, as without --namespace")
+	a.AddAllNamespaces(cmd, "Services")
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "labels of the Services, as kubectl takes them")
 	return cmd
 }
 
-func makePlan(ctx context.Context, a *cli.Session, output, namespace string, selector labels.Selector) error {
+func makePlan(ctx context.Context, a *cli.Session, output string, selector labels.Selector) error {
 	if err := cli.ValidPlanOutput(output); err != nil {
 		return err
 	}
@@ -74,7 +69,7 @@ func makePlan(ctx context.Context, a *cli.Session, output, namespace string, sel
 	if err != nil {
 		return err
 	}
-	plan, err := NewPlan(ctx, s, cluster, namespace, selector)
+	plan, err := NewPlan(ctx, s, cluster, a.Namespace(), selector)
 	if err != nil {
 		return cli.Permission(err)
 	}

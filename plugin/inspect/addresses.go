@@ -31,9 +31,6 @@ func NewAddresses(a *cli.Session) *cobra.Command {
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.namespace = a.Namespace()
-			if f.everywhere {
-				f.namespace = ""
-			}
 			if err := cmp.Or(out.Validate(), f.validate()); err != nil {
 				return err
 			}
@@ -42,7 +39,7 @@ func NewAddresses(a *cli.Session) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	out.AddFlags(cmd)
-	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "addresses of all namespaces, as without --namespace")
+	a.AddAllNamespaces(cmd, "addresses")
 	flags.StringVar(&f.serviceCIDR, "range", "", "only addresses of this ServiceCIDR")
 	flags.StringVar(&f.band, "band", "", "only addresses of this band: static or dynamic")
 	flags.StringVar(&f.state, "state", "", "only addresses in this state: allocated, reserved or cooling")

@@ -16,8 +16,7 @@ import (
 type filter struct {
 	serviceCIDR, band, namespace, state, parent, policy string
 
-	everywhere bool
-	of         view.Parent // what parent means; an empty field lets all pass
+	of view.Parent // what parent means; an empty field lets all pass
 }
 
 // validate returns an error if no address can pass, and reads what parent means.

@@ -1,10 +1,18 @@
 package inspect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
 
 // ErrNothing is for a question about something that is not there.
@@ -17,6 +25,27 @@ func absent(kind, name string, known []string, lister string) error {
 		return fmt.Errorf("%s %q: %w; did you mean %s?", kind, name, ErrNothing, strings.Join(like, " or "))
 	}
 	return fmt.Errorf("%s %q: %w; `%s` lists all", kind, name, ErrNothing, lister)
+}
+
+// get reads an object without namespace. If there is none, the error is that of absent, for which
+// it lists all of its kind.
+func get(ctx context.Context, s *cli.Cluster, name string, o client.Object, all client.ObjectList, kind, lister string) error {
+	err := s.Get(ctx, client.ObjectKey{Name: name}, o)
+	switch {
+	case err == nil:
+		return nil
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading %s %s: %w", kind, name, cli.Permission(err))
+	}
+	if err := s.ListNamed(ctx, all, "all objects of the kind "+kind); err != nil {
+		return err
+	}
+	var known []string
+	_ = meta.EachListItem(all, func(one runtime.Object) error { // fails for what is no list
+		known = append(known, one.(client.Object).GetName())
+		return nil
+	})
+	return absent(kind, name, known, lister)
 }
 
 // near are up to three of the known names that a user may have meant.

@@ -84,7 +84,6 @@ func (r *nodePortRange) addFlag(cmd *cobra.Command) {
 func NewNodePorts(a *cli.Session) *cobra.Command {
 	var out cli.Output
 	ports := newNodePortRange()
-	var everywhere bool
 	cmd := &cobra.Command{
 		Use:     "node-ports",
 		Aliases: []string{"nodeports"},
@@ -99,11 +98,7 @@ func NewNodePorts(a *cli.Session) *cobra.Command {
 			if err := out.Validate(); err != nil {
 				return err
 			}
-			namespace := a.Namespace()
-			if everywhere {
-				namespace = ""
-			}
-			all, err := openNodePorts(cmd.Context(), a, namespace, ports.Range)
+			all, err := openNodePorts(cmd.Context(), a, a.Namespace(), ports.Range)
 			if err != nil {
 				return err
 			}
@@ -111,7 +106,7 @@ func NewNodePorts(a *cli.Session) *cobra.Command {
 		},
 	}
 	out.AddFlags(cmd)
-	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Services of all namespaces, as without --namespace")
+	a.AddAllNamespaces(cmd, "Services")
 	ports.addFlag(cmd)
 	return cmd
 }

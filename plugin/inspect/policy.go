@@ -6,9 +6,6 @@ import (
 	"io"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/plain"
 	"github.com/clusterip-operator/clusterip-operator/plugin/check"
@@ -30,15 +27,8 @@ func whyPolicy(ctx context.Context, s *cli.Cluster, name string) (out Answer, er
 		return out, fmt.Errorf("ServiceCIDRPolicy %q: %w; the API server serves no ServiceCIDRPolicies", name, ErrNothing)
 	}
 	p := &v1alpha1.ServiceCIDRPolicy{}
-	switch err := s.Get(ctx, client.ObjectKey{Name: name}, p); {
-	case apierrors.IsNotFound(err):
-		all := &v1alpha1.ServiceCIDRPolicyList{}
-		if err := s.ListNamed(ctx, all, "ServiceCIDRPolicies"); err != nil {
-			return out, err
-		}
-		return out, absent("ServiceCIDRPolicy", name, namesOf(all.Items), "kubectl get servicecidrpolicies")
-	case err != nil:
-		return out, fmt.Errorf("reading ServiceCIDRPolicy %s: %w", name, cli.Permission(err))
+	if err := get(ctx, s, name, p, &v1alpha1.ServiceCIDRPolicyList{}, "ServiceCIDRPolicy", "kubectl get servicecidrpolicies"); err != nil {
+		return out, err
 	}
 	for _, r := range p.Status.Refusals {
 		out.Refusals = append(out.Refusals, pastRefusal{p.Name, r})

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/admission"
@@ -323,15 +322,8 @@ func whyAddress(ctx context.Context, s *cli.Cluster, address netip.Addr) (out An
 
 func whyRange(ctx context.Context, s *cli.Cluster, name string) (out Answer, err error) {
 	cidr := &networkingv1.ServiceCIDR{}
-	switch err := s.Get(ctx, client.ObjectKey{Name: name}, cidr); {
-	case apierrors.IsNotFound(err):
-		all := &networkingv1.ServiceCIDRList{}
-		if err := s.ListNamed(ctx, all, "ServiceCIDRs"); err != nil {
-			return out, err
-		}
-		return out, absent("ServiceCIDR", name, namesOf(all.Items), "kubectl clusterip ranges")
-	case err != nil:
-		return out, fmt.Errorf("reading ServiceCIDR %s: %w", name, cli.Permission(err))
+	if err := get(ctx, s, name, cidr, &networkingv1.ServiceCIDRList{}, "ServiceCIDR", "kubectl clusterip ranges"); err != nil {
+		return out, err
 	}
 	policies := &v1alpha1.ServiceCIDRPolicyList{}
 	if s.Policies {

@@ -52,7 +52,6 @@ type planning struct {
 
 func planCommand(a *cli.Session) *cobra.Command {
 	var r planning
-	var everywhere bool
 	cmd := &cobra.Command{
 		Use:   "plan --range OLD --to NEW",
 		Short: "Say which Services would be moved, and to which addresses; changes nothing",
@@ -65,9 +64,6 @@ kubeadm. A plan in a file is what ` + "`run --from`" + ` carries out, and nothin
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r.namespace = a.Namespace()
-			if everywhere {
-				r.namespace = ""
-			}
 			if err := r.validate(); err != nil {
 				return err
 			}
@@ -77,7 +73,7 @@ kubeadm. A plan in a file is what ` + "`run --from`" + ` carries out, and nothin
 	f := cmd.Flags()
 	f.StringSliceVar(&r.from, "range", nil, "the old range: a ServiceCIDR, or CIDRs")
 	f.StringSliceVar(&r.to, "to", nil, "the new one: a ServiceCIDR, or CIDRs of ServiceCIDRs")
-	f.BoolVarP(&everywhere, "all-namespaces", "A", false, "Services of all namespaces, as without --namespace")
+	a.AddAllNamespaces(cmd, "Services")
 	f.StringVarP(&r.selector, "selector", "l", "", "only Services with these labels")
 	f.StringSliceVar(&r.include, "include", nil, "NAMESPACE/NAME of Services that are moved although something names their address, default/kubernetes among them")
 	f.BoolVar(&r.loadBalancers, "include-load-balancers", false, "also move Services of type LoadBalancer; a cloud controller may see the moment in which they are none")

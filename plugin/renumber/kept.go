@@ -42,10 +42,9 @@ type Second struct {
 
 // keeping are the flags of kept.
 type keeping struct {
-	olderThan                 time.Duration
-	remove, inUse, dryRun     bool
-	everywhere, deadlineGiven bool
-	output                    string
+	olderThan                            time.Duration
+	remove, inUse, dryRun, deadlineGiven bool
+	output                               string
 }
 
 func keptCommand(a *cli.Session) *cobra.Command {
@@ -70,7 +69,7 @@ clients that still use an address are cut off. One whose first Service has the a
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&r.everywhere, "all-namespaces", "A", false, "Services of all namespaces, as without --namespace")
+	a.AddAllNamespaces(cmd, "Services")
 	f.BoolVar(&r.remove, "delete", false, "delete them, with their addresses")
 	f.DurationVar(&r.olderThan, "older-than", 0, "only those that have kept an address for longer")
 	f.BoolVar(&r.inUse, "in-use", false, "with --delete: also those to which agents count connections")
@@ -97,11 +96,7 @@ func (r keeping) run(ctx context.Context, a *cli.Session) error {
 	if err != nil {
 		return err
 	}
-	namespace := a.Namespace()
-	if r.everywhere {
-		namespace = ""
-	}
-	all, err := seconds(ctx, s, namespace)
+	all, err := seconds(ctx, s, a.Namespace())
 	if err != nil {
 		return err
 	}

@@ -15,11 +15,9 @@ import (
 
 // flags are those of the command.
 type flags struct {
-	services, everywhere            bool
-	namespace, selector, name       string
-	ranges                          []string
-	prune, apply, dryRun, formatSet bool
-	output                          string
+	services, prune, apply, dryRun, formatSet bool
+	namespace, selector, name, output         string
+	ranges                                    []string
 }
 
 // New returns the command `reserve`.
@@ -40,9 +38,7 @@ for they are to come back; --prune takes them out.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.formatSet = cmd.Flags().Changed("output")
-			if f.namespace = a.Namespace(); f.everywhere {
-				f.namespace = ""
-			}
+			f.namespace = a.Namespace()
 			if err := f.validate(); err != nil {
 				return err
 			}
@@ -51,7 +47,7 @@ for they are to come back; --prune takes them out.`,
 	}
 	set := cmd.Flags()
 	set.BoolVar(&f.services, "from-services", false, "reserve what Services have now")
-	set.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "Services of all namespaces, as without --namespace")
+	a.AddAllNamespaces(cmd, "Services")
 	set.StringVarP(&f.selector, "selector", "l", "", "only Services with these labels")
 	set.StringSliceVar(&f.ranges, "range", nil, "only addresses in these: names of ServiceCIDRs, or CIDRs")
 	set.StringVar(&f.name, "name", "services", "name of the first policy; the others have a number behind it")

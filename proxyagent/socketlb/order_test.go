@@ -36,14 +36,21 @@ func TestWhatGoesLeavesTheMapsFirst(t *testing.T) {
 	})
 }
 
+// failToSync has a Service come while the rules cannot be written. It returns its endpoint.
+func (h *host) failToSync(f model.Family) *server {
+	h.t.Helper()
+	s := h.serve(f, 1)
+	h.next.sync = func([]model.Delta) error { return errors.New("a lock is held") }
+	if _, err := h.backends[f].Sync(h.t.Context(), set(port("web", vip(f, 1), s.at))); err == nil {
+		h.t.Fatal("the error of the rules is lost")
+	}
+	return s
+}
+
 // TestWhatComesWaitsForRules that fail, and comes with the next try, which has no own change.
 func TestWhatComesWaitsForRules(t *testing.T) {
 	each(t, func(h *host, f model.Family) {
-		s := h.serve(f, 1)
-		h.next.sync = func([]model.Delta) error { return errors.New("a lock is held") }
-		if _, err := h.backends[f].Sync(t.Context(), set(port("web", vip(f, 1), s.at))); err == nil {
-			t.Fatal("the error of the rules is lost")
-		}
+		s := h.failToSync(f)
 		h.leaves(front(f, 1))
 		h.next.sync = nil
 		_, err := h.backends[f].Sync(t.Context())
@@ -186,11 +193,7 @@ func TestEndpointsGoWithoutALoss(t *testing.T) {
 // TestACheckDoesNotPreemptRules that have failed: what waits for them waits on.
 func TestACheckDoesNotPreemptRules(t *testing.T) {
 	each(t, func(h *host, f model.Family) {
-		s := h.serve(f, 1)
-		h.next.sync = func([]model.Delta) error { return errors.New("a lock is held") }
-		if _, err := h.backends[f].Sync(t.Context(), set(port("web", vip(f, 1), s.at))); err == nil {
-			t.Fatal("the error of the rules is lost")
-		}
+		h.failToSync(f)
 		if _, err := h.backends[f].Check(t.Context(), minuteLater()); err != nil {
 			t.Fatal(err)
 		}

@@ -66,20 +66,15 @@ func (w *fixture) pass(d time.Duration) {
 }
 
 // woken reports whether there is a token, and takes it.
-func (w *fixture) woken() bool {
-	synctest.Wait()
-	select {
-	case <-w.source.Wake():
-		return true
-	default:
-		return false
-	}
-}
+func (w *fixture) woken() bool { return received(w.source.Wake()) }
 
-func (w *fixture) ready() bool {
+func (w *fixture) ready() bool { return received(w.source.Ready()) }
+
+// received takes from a channel what is in it once all goroutines wait.
+func received(from <-chan struct{}) bool {
 	synctest.Wait()
 	select {
-	case <-w.source.Ready():
+	case <-from:
 		return true
 	default:
 		return false

@@ -10,7 +10,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,6 +21,7 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // proxies are those that may be judged, in the order of the columns, by the names of their reports.
@@ -72,13 +72,9 @@ func run(folder, file string) error {
 }
 
 func read(file string) (r types.Report, err error) {
-	text, err := os.ReadFile(file)
+	reports, err := suite.Reports(file)
 	if err != nil {
-		return r, fmt.Errorf("reading a report: %w", err)
-	}
-	var reports []types.Report
-	if err := json.Unmarshal(text, &reports); err != nil {
-		return r, fmt.Errorf("reading %s: %w", file, err)
+		return r, err
 	}
 	if len(reports) != 1 {
 		return r, fmt.Errorf("%s has %d suites, not one", file, len(reports))

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // shown is how many of the slowest specs are printed.
@@ -58,13 +60,9 @@ func read(folder string) ([]types.Report, error) {
 	}
 	suites := []types.Report{}
 	for _, name := range names {
-		content, err := os.ReadFile(name)
+		some, err := suite.Reports(name)
 		if err != nil {
-			return nil, fmt.Errorf("reading a report: %w", err)
-		}
-		var some []types.Report
-		if err := json.Unmarshal(content, &some); err != nil {
-			return nil, fmt.Errorf("reading the report %s: %w", name, err)
+			return nil, err
 		}
 		shorten(some)
 		suites = append(suites, some...)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,9 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/onsi/ginkgo/v2/types"
-
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // output is where the reports of a slice are while it runs.
@@ -43,7 +41,7 @@ func run(ctx context.Context, s slice) (result, error) {
 	fmt.Printf("== slice %s, SEED=%d: %s\n", s.name, r.Seed, s.proves)
 	ran := s.start(ctx, r.Seed, reports)
 	r.Seconds = int(time.Since(r.Began).Seconds())
-	suites, err := read(reports)
+	suites, err := suite.Reports(reports)
 	if err != nil && s.reports {
 		ran = errors.Join(ran, err)
 	}
@@ -138,16 +136,4 @@ func wait(group int) {
 		time.Sleep(time.Second)
 	}
 	_ = syscall.Kill(-group, syscall.SIGKILL) // if they have ended meanwhile, so much the better
-}
-
-// read reads Ginkgo's reports, which are not there where the command makes none.
-func read(file string) (suites []types.Report, err error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading the report: %w", err)
-	}
-	if err := json.Unmarshal(content, &suites); err != nil {
-		return nil, fmt.Errorf("reading the report %s: %w", file, err)
-	}
-	return suites, nil
 }

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/report"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 )
 
 // proven is the table of features: how many specs of each passed on which version.
@@ -24,7 +23,7 @@ func proven(folder, root string, versions []framework.Version) (report.Table, er
 	var errs []error
 	for _, v := range versions {
 		t.Header = append(t.Header, v.Name)
-		suites, err := read(filepath.Join(folder, v.Minor()+".json"))
+		suites, err := suite.Reports(filepath.Join(folder, v.Minor()+".json"))
 		if err != nil {
 			return t, err
 		}
@@ -38,17 +37,6 @@ func proven(folder, root string, versions []framework.Version) (report.Table, er
 		}
 	}
 	return t, errors.Join(errs...)
-}
-
-func read(file string) (suites []types.Report, err error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading a report (make test-versions leaves one for each version): %w", err)
-	}
-	if err := json.Unmarshal(content, &suites); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", file, err)
-	}
-	return suites, nil
 }
 
 // judge returns a version's cells, one per feature. Its error names failed and missing suites, and

@@ -14,16 +14,10 @@ import (
 
 func TestInPlace(t *testing.T) {
 	for name, tc := range map[string]struct{ before, now, want string }{
-		"nothing changes":             {"abcd", "abcd", "abcd"},
-		"one goes":                    {"abcd", "acd", "adc"},
-		"the last one goes":           {"abcd", "abc", "abc"},
-		"one comes":                   {"bcd", "abcd", "bcda"},
-		"one is replaced":             {"abcd", "acde", "aecd"},
-		"all but one go":              {"abcd", "d", "d"},
-		"all are others":              {"abc", "def", "def"},
-		"in another order than names": {"dcb", "abcd", "dcba"},
-		"none before":                 {"", "ab", "ab"},
-		"none after":                  {"ab", "", ""},
+		"nothing changes": {"abcd", "abcd", "abcd"}, "one goes": {"abcd", "acd", "adc"}, "the last one goes": {"abcd", "abc", "abc"},
+		"one comes": {"bcd", "abcd", "bcda"}, "one is replaced": {"abcd", "acde", "aecd"}, "all but one go": {"abcd", "d", "d"},
+		"all are others": {"abc", "def", "def"}, "in another order than names": {"dcb", "abcd", "dcba"},
+		"none before": {"", "ab", "ab"}, "none after": {"ab", "", ""},
 	} {
 		for _, f := range []model.Family{model.IPv4, model.IPv6} {
 			all := plans.Endpoints(f, 5)

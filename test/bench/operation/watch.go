@@ -100,10 +100,8 @@ func watchIdle(ctx context.Context, c *cluster.Cluster, p process, period time.D
 	if err != nil {
 		return idle, err
 	}
-	select {
-	case <-ctx.Done():
-		return idle, context.Cause(ctx)
-	case <-time.After(period):
+	if err := progress.Pause(ctx, period); err != nil {
+		return idle, err
 	}
 	after, err := used(p)
 	if err != nil {

@@ -2,6 +2,7 @@
 package progress
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"sync"
@@ -24,4 +25,14 @@ func (l *Log) Step(format string, args ...any) {
 	defer l.mu.Unlock()
 	elapsed := time.Since(l.start).Round(time.Second)
 	_, _ = fmt.Fprintf(l.out, "[%02d:%02d] %s\n", int(elapsed.Minutes()), int(elapsed.Seconds())%60, fmt.Sprintf(format, args...))
+}
+
+// Pause waits for d. The error is why ctx has ended before.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
 }

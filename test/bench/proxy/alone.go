@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/population"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/probe"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
@@ -149,7 +150,7 @@ func (b *bench) counted(ctx context.Context, s *testNode, i int, to population.S
 	if took, err = b.change(ctx, s, i, to); err != nil {
 		return 0, err
 	}
-	if err := sleep(ctx, max(rest, took)); err != nil {
+	if err := progress.Pause(ctx, max(rest, took)); err != nil {
 		return 0, err
 	}
 	after, err := b.word(ctx, s)

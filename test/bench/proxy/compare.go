@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/population"
 )
 
@@ -75,7 +76,7 @@ func (b *bench) watch(ctx context.Context, s *testNode, most time.Duration, c *C
 			worked = time.Now()
 		}
 		before = now
-		if err := sleep(ctx, 5*tick); err != nil {
+		if err := progress.Pause(ctx, 5*tick); err != nil {
 			return err
 		}
 	}

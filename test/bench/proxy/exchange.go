@@ -7,6 +7,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/conntrack"
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/probe"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
@@ -81,7 +82,7 @@ func (b *bench) track(ctx context.Context, c *Case, all []*testNode) error {
 		return nil
 	}
 	b.log.Step("%s: counting tracked connections", c.Shape)
-	if err := sleep(ctx, forgotten); err != nil {
+	if err := progress.Pause(ctx, forgotten); err != nil {
 		return err
 	}
 	for _, s := range all {

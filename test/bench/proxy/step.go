@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/population"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
@@ -90,7 +91,7 @@ func (b *bench) scale(ctx context.Context, s *testNode) error {
 				b.log.Step("%s: a change is not in the kernel within %s", s.who.Name, b.Timeout)
 				return b.people.Set(ctx, b.scattered(i), population.Open, time.Now())
 			}
-			if err := errors.Join(err, sleep(ctx, rest)); err != nil {
+			if err := errors.Join(err, progress.Pause(ctx, rest)); err != nil {
 				return err
 			}
 		}
@@ -133,12 +134,12 @@ func (b *bench) leave(ctx context.Context, s *testNode) error {
 	}
 	stop, calls := make(chan struct{}), make(chan []call)
 	go func() { calls <- b.callOn(s, stop) }()
-	if err := sleep(ctx, rest); err != nil {
+	if err := progress.Pause(ctx, rest); err != nil {
 		return err
 	}
 	end, err := set(&s.Left.Steps, all[1])
 	if err == nil {
-		err = sleep(ctx, afterwards)
+		err = progress.Pause(ctx, afterwards)
 	}
 	close(stop)
 	s.Left.Clients = b.Clients

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/proxy/population"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 )
@@ -123,13 +124,13 @@ func (b *bench) quiet(ctx context.Context, c *Case, nodes []*testNode) error {
 			return err
 		}
 	}
-	if err := sleep(ctx, awake); err != nil {
+	if err := progress.Pause(ctx, awake); err != nil {
 		return err
 	}
 	if err := addCPU(nodes, -1); err != nil {
 		return err
 	}
-	if err := sleep(ctx, b.Quiet); err != nil {
+	if err := progress.Pause(ctx, b.Quiet); err != nil {
 		return err
 	}
 	if err := addCPU(nodes, 1); err != nil {
@@ -158,15 +159,6 @@ func addCPU(nodes []*testNode, sign time.Duration) error {
 		s.CPU += sign * stat.used()
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }
 
 const (
@@ -207,7 +199,7 @@ func (b *bench) catchUp(ctx context.Context, s *testNode) error {
 			return err
 		}
 	}
-	return sleep(ctx, rest)
+	return progress.Pause(ctx, rest)
 }
 
 // underChurn times connections from when changes have begun until they end.
@@ -238,7 +230,7 @@ func (b *bench) underChurn(ctx context.Context, s *testNode) error {
 }
 
 func (b *bench) timeBusy(ctx context.Context, s *testNode, pause time.Duration) error {
-	if err := sleep(ctx, rest); err != nil {
+	if err := progress.Pause(ctx, rest); err != nil {
 		return err
 	}
 	times, err := s.client.For(b.Busy, pause, b.people.Some(busyTargets)...)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/stats"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -137,7 +138,7 @@ func (r *Result) measureAnswers(ctx context.Context, e *environment) error {
 					return err
 				}
 				*into = append(*into, took.Seconds()*1e3)
-				if err := pause(ctx, askEach-min(took, askEach)); err != nil {
+				if err := progress.Pause(ctx, askEach-min(took, askEach)); err != nil {
 					return err
 				}
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/test/bench/load"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/seed"
 )
@@ -147,7 +148,7 @@ func (e *environment) restates(ctx context.Context, n int) error {
 		if err := e.client.Patch(ctx, p, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			return fmt.Errorf("changing policy %s: %w", p.Name, err)
 		}
-		if err := pause(ctx, spacing); err != nil {
+		if err := progress.Pause(ctx, spacing); err != nil {
 			return err
 		}
 	}
@@ -175,8 +176,8 @@ func (e *environment) comeAndGo(ctx context.Context, name string, cidrs ...strin
 	o := e.world.serviceCIDR('x', 0, name, cidrs...)
 	o.Value.(client.Object).SetUID(types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", 'x', time.Now().UnixNano()&0xffffffffffff)))
 	return errors.Join(
-		e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return o }), pause(ctx, spacing),
-		e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return seed.Object{Key: o.Key} }), pause(ctx, spacing),
+		e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return o }), progress.Pause(ctx, spacing),
+		e.objects.Write(ctx, 0, 1, 0, func(int) seed.Object { return seed.Object{Key: o.Key} }), progress.Pause(ctx, spacing),
 	)
 }
 
@@ -220,7 +221,7 @@ func (e *environment) idleLooks(ctx context.Context) (fewest int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if err := errors.Join(e.comeAndGo(ctx, "elsewhere", elsewhere...), pause(ctx, 2*spacing)); err != nil {
+		if err := errors.Join(e.comeAndGo(ctx, "elsewhere", elsewhere...), progress.Pause(ctx, 2*spacing)); err != nil {
 			return 0, err
 		}
 		after, err := growth(ctx, e.replicas[0])

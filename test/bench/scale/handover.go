@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/clusterip-operator/clusterip-operator/test/bench/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
@@ -75,7 +76,7 @@ func (e *environment) measureHandover(ctx context.Context, end func(*framework.M
 	_, err = e.churn(ctx, func(ctx context.Context) error {
 		defer clients.Wait()
 		defer stop()
-		if err := pause(ctx, e.options.Pause); err != nil {
+		if err := progress.Pause(ctx, e.options.Pause); err != nil {
 			return err
 		}
 		began := time.Now()
@@ -85,7 +86,7 @@ func (e *environment) measureHandover(ctx context.Context, end func(*framework.M
 			return errors.Join(err, <-gone)
 		}
 		h.Leads = time.Since(began)
-		return errors.Join(pause(ctx, e.options.Pause), <-gone)
+		return errors.Join(progress.Pause(ctx, e.options.Pause), <-gone)
 	})
 	e.balancer.Remove(leader.WebhookAddress())
 	e.replicas = []*framework.Manager{other}
@@ -141,7 +142,7 @@ func (h *Handover) questions(ctx context.Context, a *asker) {
 		case err != nil:
 			h.Unanswered++
 		}
-		_ = pause(ctx, askEach)
+		_ = progress.Pause(ctx, askEach)
 	}
 }
 

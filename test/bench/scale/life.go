@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/clusterip-operator/clusterip-operator/test/bench/progress"
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
@@ -148,7 +149,7 @@ func (e *environment) watchIdle(ctx context.Context, p *framework.Manager) (idle
 	if err != nil {
 		return idle, err
 	}
-	if err := pause(ctx, e.options.Quiet); err != nil {
+	if err := progress.Pause(ctx, e.options.Quiet); err != nil {
 		return idle, err
 	}
 	after, err := p.CPUTime()
@@ -158,15 +159,6 @@ func (e *environment) watchIdle(ctx context.Context, p *framework.Manager) (idle
 	idle.CPU = (after - before).Seconds() / e.options.Quiet.Seconds()
 	idle.RSS, err = p.RSS()
 	return idle, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // measurePeer returns the memory of kube-controller-manager with its one controller for our job,

@@ -5,11 +5,13 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -118,4 +120,16 @@ func showOnFailure(process *framework.Process) {
 	if ginkgo.CurrentSpecReport().Failed() || process.ExitCode() > 0 {
 		ginkgo.AddReportEntry(fmt.Sprintf("the end of %s", process.LogFile()), process.LogTail(shownLines))
 	}
+}
+
+// Reports reads a file that Ginkgo has written with --json-report.
+func Reports(file string) (suites []types.Report, err error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading a report: %w", err)
+	}
+	if err := json.Unmarshal(content, &suites); err != nil {
+		return nil, fmt.Errorf("reading the report %s: %w", file, err)
+	}
+	return suites, nil
 }

@@ -80,11 +80,9 @@ var _ = Describe("The band label of an IPAddress", func() {
 		c.CreateServiceCIDR(ctx, "unbanded", "10.114.1.0/28", "fd00:114::1:0/124")
 		c.WaitLookedAfter(ctx, "banded", "unbanded")
 		for name, tc := range map[string]struct{ v4, v6, want string }{
-			"last-static":     {"10.114.0.16", "fd00:114::10", "static"},
-			"first-dynamic":   {"10.114.0.17", "fd00:114::11", "dynamic"},
-			"default-static":  {"10.96.1.0", "fd00:10:96::100", "static"},
-			"default-dynamic": {"10.96.1.1", "fd00:10:96::101", "dynamic"},
-			"small-dynamic":   {"10.114.1.1", "fd00:114::1:1", "dynamic"},
+			"last-static": {"10.114.0.16", "fd00:114::10", "static"}, "first-dynamic": {"10.114.0.17", "fd00:114::11", "dynamic"},
+			"default-static": {"10.96.1.0", "fd00:10:96::100", "static"}, "default-dynamic": {"10.96.1.1", "fd00:10:96::101", "dynamic"},
+			"small-dynamic": {"10.114.1.1", "fd00:114::1:1", "dynamic"},
 		} {
 			c.HoldAddress(ctx, name, tc.v4, tc.v6)
 			expectBand(ctx, tc.want, tc.v4, tc.v6)

@@ -59,21 +59,25 @@ var _ = inOrder("A policy with growth", func() {
 		Expect(createdFor(ctx, policy)).To(HaveLen(1))
 	}
 
-	It("creates one range when the leader is killed between deciding and creating", Label("long"), func(ctx SpecContext) {
-		held, _ := holdCreation(ctx)
-		leader, _ := c.Leader(ctx)
-		c.AddPolicy(ctx, "red", `{serviceCIDRSelector: {matchLabels: {pool: red}}, namespaceSelector: {matchLabels: {tenant: red}}, `+growth)
+	// heldCreation has a policy grow, and the API server hold the creation that the leader asks for.
+	heldCreation := func(ctx context.Context, policy string) (leader *framework.Manager, release func()) {
+		GinkgoHelper()
+		held, release := holdCreation(ctx)
+		leader, _ = c.Leader(ctx)
+		c.AddPolicy(ctx, policy, fmt.Sprintf("{serviceCIDRSelector: {matchLabels: {pool: %[1]s}}, namespaceSelector: {matchLabels: {tenant: %[1]s}}, ", policy)+growth)
 		Eventually(held).Should(BeClosed())
+		return leader, release
+	}
+
+	It("creates one range when the leader is killed between deciding and creating", Label("long"), func(ctx SpecContext) {
+		leader, _ := heldCreation(ctx, "red")
 		Expect(leader.Kill()).To(Succeed())
 		Expect(createdFor(ctx, "red")).To(BeEmpty())
 		takenOver(ctx, "red")
 	})
 
 	It("creates one range when the leader is killed before it hears that there is one", Label("soak"), func(ctx SpecContext) {
-		held, release := holdCreation(ctx)
-		leader, _ := c.Leader(ctx)
-		c.AddPolicy(ctx, "green", `{serviceCIDRSelector: {matchLabels: {pool: green}}, namespaceSelector: {matchLabels: {tenant: green}}, `+growth)
-		Eventually(held).Should(BeClosed())
+		leader, release := heldCreation(ctx, "green")
 		Expect(leader.Pause()).To(Succeed())
 		release()
 		Eventually(createdFor).WithArguments(ctx, "green").Should(HaveLen(1))

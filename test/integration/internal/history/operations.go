@@ -135,6 +135,12 @@ func (g *gatherer) tell(resource string, v version, since, until time.Time) vers
 
 // complete adds to the versions of one object what no answer shows.
 func (g *gatherer) complete(resource string, of []version, last *Object) []version {
+	if len(of) == 0 {
+		of = []version{{Object: *last, ret: g.end.To, text: "found"}}
+	}
+	if resource == "ipaddresses" && !of[0].creates && of[0].Parent == "" {
+		of[0].Parent = unknown
+	}
 	if first := of[0]; !first.creates {
 		first.creates, first.Ends, first.text = true, false, "created"
 		of = append([]version{g.tell(resource, first, first.Created, of[0].ret)}, of...)
@@ -166,11 +172,7 @@ func (g *gatherer) services() {
 		}
 	}
 	for _, uid := range uids(lives, last) {
-		of := lives[uid]
-		if len(of) == 0 {
-			of = []version{{Object: *last[uid], ret: g.end.To, text: "found"}}
-		}
-		of = g.complete("services", of, last[uid])
+		of := g.complete("services", lives[uid], last[uid])
 		id := of[0].Name + "#" + uid[:min(8, len(uid))]
 		var has []netip.Addr
 		for _, v := range of {
@@ -219,14 +221,7 @@ func (g *gatherer) ipAddresses() {
 		}
 	}
 	for _, uid := range uids(lives, last) {
-		of := lives[uid]
-		if len(of) == 0 {
-			of = []version{{Object: *last[uid], ret: g.end.To, text: "found"}}
-		}
-		if !of[0].creates && of[0].Parent == "" {
-			of[0].Parent = unknown
-		}
-		of = g.complete("ipaddresses", of, last[uid])
+		of := g.complete("ipaddresses", lives[uid], last[uid])
 		a, err := netip.ParseAddr(of[0].Name)
 		if err != nil {
 			continue
