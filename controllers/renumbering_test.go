@@ -162,12 +162,7 @@ func (r *renumbering) update(ctx context.Context, how func(*corev1.Service)) {
 func ipAddress(ctx context.Context, address string) *networkingv1.IPAddress {
 	GinkgoHelper()
 	ip := &networkingv1.IPAddress{}
-	err := admin.Get(ctx, client.ObjectKey{Name: address}, ip)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	Expect(err).NotTo(HaveOccurred())
-	return ip
+	return suite.UnlessGone(ip, admin.Get(ctx, client.ObjectKey{Name: address}, ip))
 }
 
 // complaints are what the operator has told about the addresses, and about the Service.

@@ -72,6 +72,13 @@ func (b timed) release(name, ip string) {
 	b.objects.OnDelete(allocated(ip, name))
 }
 
+// cooled is an index in which the address of a Service that came and went cools down for an hour.
+func cooled(ip string) timed {
+	b := newTimed(rules{coolDown: time.Hour})
+	b.served("a", ip)
+	return b
+}
+
 // served is serve and release: a Service came and went.
 func (b timed) served(name, ip string) {
 	b.serve(name, ip)
@@ -385,8 +392,7 @@ func TestCoolDownsFollowTheRules(t *testing.T) {
 // A Service that takes its cooling address again, and whose creation then fails, lets it cool on.
 func TestFailedCreationDoesNotEndACoolDown(t *testing.T) {
 	ip := "10.0.0.200"
-	b := newTimed(rules{coolDown: time.Hour})
-	b.served("a", ip)
+	b := cooled(ip)
 	b.pass(time.Second)
 	if taken, _ := b.Take(addr(ip), forService("a")); !taken {
 		t.Fatal("a cooling address cannot be taken")
@@ -400,8 +406,7 @@ func TestFailedCreationDoesNotEndACoolDown(t *testing.T) {
 // A reservation that comes while an address cools ends the cool-down: reserved addresses have none.
 func TestReservationEndsACoolDown(t *testing.T) {
 	ip := "10.0.0.200"
-	b := newTimed(rules{coolDown: time.Hour})
-	b.served("a", ip)
+	b := cooled(ip)
 	r := reserving(ip)
 	r.coolDown = time.Hour
 	b.SetRules(r)

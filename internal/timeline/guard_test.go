@@ -18,9 +18,7 @@ func TestCompare(t *testing.T) {
 		name, seen, told string
 		back             bool
 	}{
-		{"newer", "9", "10", false},
-		{"the same", "10", "10", false},
-		{"older", "10", "9", true},
+		{"newer", "9", "10", false}, {"the same", "10", "10", false}, {"older", "10", "9", true},
 		{"older, as a text newer", "100", "99", true},
 		{"longer than any integer", "99999999999999999999", "99999999999999999998", true},
 		{"nothing was seen", "", "9", false},

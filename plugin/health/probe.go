@@ -2,7 +2,7 @@ package health
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -34,7 +34,7 @@ func probe(ctx context.Context, s *cli.Cluster) (probed, error) {
 	if err != nil || refused != "" {
 		return probed{Unknown: refused}, err
 	}
-	heard := &warnings{}
+	heard := &reached{}
 	config := rest.CopyConfig(s.Config)
 	config.WarningHandler = heard
 	c, err := corev1client.NewForConfig(config)
@@ -48,8 +48,8 @@ func probe(ctx context.Context, s *cli.Cluster) (probed, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	_, err = c.Services(s.Namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if r, ok := heard.reached(); ok {
-		return probed{Reached: &r}, nil
+	if said := heard.Load(); said != nil {
+		return probed{Reached: said}, nil
 	}
 	if err != nil {
 		return probed{Unknown: "creating a Service for trial: " + err.Error()}, nil
@@ -57,26 +57,12 @@ func probe(ctx context.Context, s *cli.Cluster) (probed, error) {
 	return probed{}, nil
 }
 
-// warnings keeps what the API server warns of.
-type warnings struct {
-	mu  sync.Mutex
-	all []string
-}
+// reached keeps what a webhook says of itself in the API server's warnings, nil without it.
+type reached struct{ atomic.Pointer[admission.Reached] }
 
 // HandleWarningHeader implements rest.WarningHandler.
-func (w *warnings) HandleWarningHeader(_ int, _, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all = append(w.all, text)
-}
-
-func (w *warnings) reached() (admission.Reached, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, text := range w.all {
-		if r, ok := admission.ParseReached(text); ok {
-			return r, true
-		}
+func (r *reached) HandleWarningHeader(_ int, _, text string) {
+	if said, ok := admission.ParseReached(text); ok {
+		r.CompareAndSwap(nil, &said)
 	}
-	return admission.Reached{}, false
 }

@@ -173,10 +173,7 @@ func bandOf(number uint16, of nodeports.Range) string {
 
 func listNodePorts(all []NodePort) cli.Listing {
 	l := cli.Listing{
-		Value: struct {
-			Kind  string     `json:"kind"`
-			Items []NodePort `json:"items"`
-		}{"NodePortList", all},
+		Value: list[NodePort]{"NodePortList", all},
 		Table: metav1.Table{ColumnDefinitions: cli.Columns("NODE-PORT", "SERVICE", "PORT", "BAND")},
 	}
 	for _, p := range all {
@@ -219,10 +216,7 @@ func nodePortBands(all []NodePort, of nodeports.Range) []NodePortBand {
 
 func listNodePortBands(all []NodePortBand) cli.Listing {
 	l := cli.Listing{
-		Value: struct {
-			Kind  string         `json:"kind"`
-			Items []NodePortBand `json:"items"`
-		}{"NodePortBandList", all},
+		Value: list[NodePortBand]{"NodePortBandList", all},
 		Table: metav1.Table{ColumnDefinitions: cli.Columns("NODE-PORTS", "BAND", "SIZE", "USED", "FREE")},
 	}
 	for _, b := range all {

@@ -80,10 +80,10 @@ Exit status with --contexts: 0 no ranges overlap, 1 some do, 2 not all clusters 
 	return cmd
 }
 
-// rangeList is what -o json and yaml print.
-type rangeList struct {
-	Kind  string  `json:"kind"`
-	Items []Range `json:"items"`
+// list is what -o json and yaml print.
+type list[T any] struct {
+	Kind  string `json:"kind"`
+	Items []T    `json:"items"`
 }
 
 // Ranges are those of a cluster as `ranges` lists them.
@@ -155,7 +155,7 @@ func watchRanges(ctx context.Context, a *cli.Session, s *cli.Cluster, from strin
 }
 
 func listRanges(all []Range, now time.Time) cli.Listing {
-	l := cli.Listing{Value: rangeList{"RangeList", append([]Range{}, all...)}, Table: metav1.Table{ColumnDefinitions: cli.Columns(
+	l := cli.Listing{Value: list[Range]{"RangeList", append([]Range{}, all...)}, Table: metav1.Table{ColumnDefinitions: cli.Columns(
 		"NAME", "CIDR", "SIZE", "USED", "FREE", "RESERVED", "COOLING", "STATIC", "FULL-IN", "READY", "+FAMILY", "+POLICIES", "+AGE", "+BLOCKED-BY")}}
 	for _, r := range all {
 		l.Names = append(l.Names, "servicecidr.networking.k8s.io/"+r.ServiceCIDR)

@@ -49,9 +49,8 @@ func TestParseRanges(t *testing.T) {
 
 func TestValidateConnection(t *testing.T) {
 	for name, tc := range map[string]struct {
-		args  string
-		needs []need
-		want  string
+		args, want string
+		needs      []need
 	}{
 		"an API server":                  {},
 		"an API server is needed":        {needs: []need{needAPI}},

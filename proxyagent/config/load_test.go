@@ -158,15 +158,9 @@ func TestParseRefuses(t *testing.T) {
 			theirHead + "clusterCIDR: 10.0.0.0/8, fd00::/8\nnodePortAddresses: [ten]\nbindAddress: here\n",
 			[]string{"clusterCIDR", "nodePortAddresses[0]", "bindAddress"},
 		},
-		"kube-proxy with two networks": {
-			theirHead + "clusterCIDR: 10.0.0.0/16,10.1.0.0/16\n",
-			[]string{"clusterCIDR[1]", "another family"},
-		},
+		"kube-proxy with two networks":      {theirHead + "clusterCIDR: 10.0.0.0/16,10.1.0.0/16\n", []string{"clusterCIDR[1]", "another family"}},
 		"kube-proxy with a wrong detection": {theirHead + "detectLocalMode: bridge\n", []string{"detectLocalMode: Unsupported"}},
-		"kube-proxy without its bridge": {
-			theirHead + "detectLocalMode: BridgeInterface\n",
-			[]string{"detectLocal.bridgeInterface: Required"},
-		},
+		"kube-proxy without its bridge":     {theirHead + "detectLocalMode: BridgeInterface\n", []string{"detectLocal.bridgeInterface: Required"}},
 		"kube-proxy with wrong limits": {
 			theirHead + "conntrack: {min: -1}\niptables: {masqueradeBit: 32}\nclientConnection: {burst: -1}\n",
 			[]string{"conntrack.min", "iptables.masqueradeBit", "clientConnection.burst"},

@@ -94,9 +94,8 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 func (p *Proxier) Served() []model.ServicePort {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	served := p.served
-	p.served = nil
-	return served
+	defer func() { p.served = nil }()
+	return p.served
 }
 
 // program brings the kernel to what is wanted. After a refusal it first looks whether the kernel is

@@ -91,9 +91,8 @@ func (p *Proxier) apply(d model.Delta) {
 func (p *Proxier) Served() []model.ServicePort {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	served := p.served
-	p.served = nil
-	return served
+	defer func() { p.served = nil }()
+	return p.served
 }
 
 // program brings the kernel to what table wants, without the ports that it refuses. After a refusal

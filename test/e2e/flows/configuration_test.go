@@ -70,9 +70,7 @@ var someAddressesScenarios = []scenario{
 		t.expect("outside, from a pod", flow(t.Pod1, network.AltNodeAddr(t.F), s.nodePort(0)), refused)
 		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), refused)
 		s.setEndpoints()
-		server, err := t.Node.Serve(model.TCP, s.nodePort(0))
-		t.must(err)
-		defer func() { _ = server.Close() }()
+		defer t.nodeServes(model.TCP, s.nodePort(0))()
 		t.expect("inside, without endpoints", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), refused)
 		alt := flow(t.Client, network.AltNodeAddr(t.F), s.nodePort(0))
 		t.expect("outside, without endpoints, the node's own program answers", alt, itself,
@@ -249,9 +247,7 @@ var carefulScenarios = []scenario{
 		s := t.create(spec{nodePort: true}, t.local)
 		t.expect("the node's address", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))
 		t.expect("localhost", flow(t.Node, network.Loopback(t.F), s.nodePort(0)), refused)
-		server, err := t.Node.Serve(model.TCP, s.nodePort(0))
-		t.must(err)
-		defer func() { _ = server.Close() }()
+		defer t.nodeServes(model.TCP, s.nodePort(0))()
 		to := flow(t.Node, network.Loopback(t.F), s.nodePort(0))
 		t.expect("a program of the node on localhost", to, itself)
 	}},

@@ -48,9 +48,7 @@ var noEndpointsScenarios = []scenario{
 		t.expect("the ClusterIP", over(model.UDP, flow(t.Pod1, s.clusterIP(), 80)), refused)
 		t.expect("from a client", over(model.UDP, flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))), refused)
 		// Without a listener, a missing rule would refuse it as well: a server shows the difference.
-		server, err := t.Node.Serve(model.UDP, s.nodePort(0))
-		t.must(err)
-		defer func() { _ = server.Close() }()
+		defer t.nodeServes(model.UDP, s.nodePort(0))()
 		t.expect("although a program on the node has the port", over(model.UDP, flow(t.Client, t.Node.Addr(t.F), s.nodePort(0))), refused)
 	}},
 	{number: "45", name: "a load balancer IP without endpoints refuses", run: func(t *T) {

@@ -114,9 +114,7 @@ var lifecycleScenarios = []scenario{
 	{number: "130", name: "a node port that is given back is the node's own again", run: func(t *T) {
 		s := t.create(spec{nodePort: true}, t.local)
 		port := s.nodePort(0)
-		server, err := t.Node.Serve(model.TCP, port)
-		t.must(err)
-		defer func() { _ = server.Close() }()
+		defer t.nodeServes(model.TCP, port)()
 		t.expect("the Service", flow(t.Client, t.Node.Addr(t.F), port), reaches(t.local))
 		t.Delete(t.ctx, s.Name)
 		t.expect("the program", flow(t.Client, t.Node.Addr(t.F), port), itself)

@@ -142,9 +142,7 @@ var packetScenarios = []scenario{
 		s := t.create(spec{ports: []port{{name: "t", port: int32(number)}, {name: "u", port: int32(number), protocol: model.UDP}}}, t.remote)
 		for _, p := range []model.Protocol{model.TCP, model.UDP} {
 			t.expect("without a cache", over(p, flow(t.Pod1, s.clusterIP(), number)), reaches(t.remote))
-			server, err := t.Node.Serve(p, number)
-			t.must(err)
-			defer func() { _ = server.Close() }()
+			defer t.nodeServes(p, number)()
 		}
 		_, err := t.Node.Run(t.ctx, "ip", "addr", "add", netip.PrefixFrom(s.clusterIP(), t.F.Bits()).String(), "dev", "lo")
 		t.must(err)

@@ -65,6 +65,13 @@ type T struct {
 	created  int
 }
 
+// nodeServes has a program of the node listen at a port, and returns what ends it.
+func (t *T) nodeServes(p model.Protocol, port uint16) (end func()) {
+	server, err := t.Node.Serve(p, port)
+	t.must(err)
+	return func() { _ = server.Close() }
+}
+
 // failure ends a scenario.
 type failure struct{ error }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
@@ -120,6 +121,15 @@ func showOnFailure(process *framework.Process) {
 	if ginkgo.CurrentSpecReport().Failed() || process.ExitCode() > 0 {
 		ginkgo.AddReportEntry(fmt.Sprintf("the end of %s", process.LogFile()), process.LogTail(shownLines))
 	}
+}
+
+// UnlessGone returns an object, nil if it was not found. Every other error fails the spec.
+func UnlessGone[T any](object *T, err error) *T {
+	ginkgo.GinkgoHelper()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return Must(object, err)
 }
 
 // Reports reads a file that Ginkgo has written with --json-report.

@@ -2,6 +2,7 @@ package behaviour_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -15,18 +16,20 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 )
 
-// noBands is a policy of a platform that lets no user change IPAddresses.
-const noBands = `
+// denying is a policy of a platform that lets no user do an operation on objects of a resource.
+func denying(operation, resource, kind string) string {
+	return fmt.Sprintf(`
   failurePolicy: Fail
   matchConstraints:
-    resourceRules: [{apiGroups: [networking.k8s.io], apiVersions: ["*"], resources: [ipaddresses], operations: [UPDATE]}]
-  validations: [{expression: "false", message: the platform keeps IPAddresses}]`
+    resourceRules: [{apiGroups: [networking.k8s.io], apiVersions: ["*"], resources: [%s], operations: [%s]}]
+  validations: [{expression: "false", message: the platform keeps %s}]`, resource, operation, kind)
+}
 
 // A platform may forbid to change IPAddresses. Band labels are a service to people: where they are
 // refused, that is said once, and no request is sent for each IPAddress again and again.
 var _ = It("Band labels that the platform refuses are not tried for each IPAddress", Label("long"), func(ctx SpecContext) {
 	c := cluster.Start(ctx, cluster.Options{WithoutOperator: true})
-	c.Forbid(ctx, "platform", noBands)
+	c.Forbid(ctx, "platform", denying("UPDATE", "ipaddresses", "IPAddresses"))
 	services := c.CreateServices(ctx, 30, framework.Numbered(cluster.Namespace, "labelled", framework.RequireDualStack()))
 	Eventually(func() error {
 		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "label", "ipaddress", services[0].Spec.ClusterIP, "a=b", "--dry-run=server")
@@ -55,18 +58,11 @@ var _ = It("Band labels that the platform refuses are not tried for each IPAddre
 	})
 })
 
-// noRanges is a policy of a platform that lets no user create ServiceCIDRs.
-const noRanges = `
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules: [{apiGroups: [networking.k8s.io], apiVersions: ["*"], resources: [servicecidrs], operations: [CREATE]}]
-  validations: [{expression: "false", message: the platform keeps ServiceCIDRs}]`
-
 // A platform may forbid to create ServiceCIDRs, as OpenShift does: growth is a finding then, of
 // both families in one, and goes on once it is allowed.
 var _ = It("Growth that the platform refuses is found by check", Label("all"), func(ctx SpecContext) {
 	c := cluster.Start(ctx, cluster.Options{Installed: true, Replicas: 1})
-	c.Forbid(ctx, "platform", noRanges)
+	c.Forbid(ctx, "platform", denying("CREATE", "servicecidrs", "ServiceCIDRs"))
 	Eventually(func() error {
 		_, err := c.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR("probe", "10.202.0.0/28"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err

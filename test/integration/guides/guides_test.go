@@ -37,8 +37,7 @@ var notHere = map[string]map[string]func(context.Context, *environment){
 	"docs/guides/renumber.md": {
 		"needs a node of kubeadm":                            nil,
 		"the suite starts kube-apiserver with the new range": changeDefaultRange,
-		"needs nodes": nil,
-		"needs pods":  nil,
+		"needs nodes": nil, "needs pods": nil,
 	},
 	"docs/guides/troubleshooting.md": {"needs pods; test/e2e/nodes runs it": nil},
 	"docs/plugin.md":                 {"it serves until it is ended; test/integration/console opens it in a browser": nil},

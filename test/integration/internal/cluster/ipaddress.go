@@ -20,7 +20,7 @@ import (
 func (c *Cluster) IPAddress(ctx context.Context, address string) *networkingv1.IPAddress {
 	GinkgoHelper()
 	ip, err := c.Networking().IPAddresses().Get(ctx, address, metav1.GetOptions{})
-	return unlessGone(ip, err)
+	return suite.UnlessGone(ip, err)
 }
 
 // IPAddresses returns all IPAddresses of the cluster.

@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,7 +69,7 @@ func (c *Cluster) DeleteServiceCIDRs(ctx context.Context, names ...string) {
 func (c *Cluster) ServiceCIDR(ctx context.Context, name string) *networkingv1.ServiceCIDR {
 	GinkgoHelper()
 	cidr, err := c.Networking().ServiceCIDRs().Get(ctx, name, metav1.GetOptions{})
-	return unlessGone(cidr, err)
+	return suite.UnlessGone(cidr, err)
 }
 
 // ServiceCIDRs returns all ServiceCIDRs of the cluster.
@@ -144,16 +143,6 @@ func allocates(ctx context.Context, client kubernetes.Interface, cidr string) bo
 	service := framework.NewService(Namespace, "range-probe", framework.WithClusterIPs(address))
 	_, err := client.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err == nil || strings.Contains(err.Error(), "already allocated")
-}
-
-// unlessGone returns an object, nil if it was not found. Every other error fails the spec.
-func unlessGone[T any](object *T, err error) *T {
-	GinkgoHelper()
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	Expect(err).NotTo(HaveOccurred())
-	return object
 }
 
 // Uncounted are the ServiceCIDRs whose annotation does not count their IPAddresses yet.

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"net/netip"
@@ -165,14 +166,11 @@ func (g *gatherer) complete(resource string, of []version, last *Object) []versi
 
 // services makes Take and Release of the changes of Services.
 func (g *gatherer) services() {
-	lives, last := g.lives("services"), map[string]*Object{}
+	var last []*Object
 	if g.end != nil {
-		for _, s := range g.end.Services {
-			last[string(s.UID)] = serviceOf(&s)
-		}
+		last = objects(g.end.Services, serviceOf)
 	}
-	for _, uid := range uids(lives, last) {
-		of := g.complete("services", lives[uid], last[uid])
+	for uid, of := range g.versions("services", last) {
 		id := of[0].Name + "#" + uid[:min(8, len(uid))]
 		var has []netip.Addr
 		for _, v := range of {
@@ -214,14 +212,11 @@ func (g *gatherer) pending(id string, has []netip.Addr, latest version) {
 
 // ipAddresses makes Put and Drop of the beginnings and ends of IPAddresses.
 func (g *gatherer) ipAddresses() {
-	lives, last := g.lives("ipaddresses"), map[string]*Object{}
+	var last []*Object
 	if g.end != nil {
-		for _, o := range g.end.Addresses {
-			last[string(o.UID)] = ipAddressOf(&o)
-		}
+		last = objects(g.end.Addresses, ipAddressOf)
 	}
-	for _, uid := range uids(lives, last) {
-		of := g.complete("ipaddresses", lives[uid], last[uid])
+	for uid, of := range g.versions("ipaddresses", last) {
 		a, err := netip.ParseAddr(of[0].Name)
 		if err != nil {
 			continue
@@ -306,10 +301,28 @@ func (g *gatherer) believed(a netip.Addr) bool {
 	})
 }
 
-func uids(lives map[string][]version, last map[string]*Object) []string {
-	all := slices.AppendSeq(slices.Collect(maps.Keys(lives)), maps.Keys(last))
+// versions are those of each object of a resource, by UID in order. last are the objects in the end.
+func (g *gatherer) versions(resource string, last []*Object) iter.Seq2[string, []version] {
+	lives, ends := g.lives(resource), map[string]*Object{}
+	for _, o := range last {
+		ends[o.UID] = o
+	}
+	all := slices.AppendSeq(slices.Collect(maps.Keys(lives)), maps.Keys(ends))
 	slices.Sort(all)
-	return slices.Compact(all)
+	return func(yield func(string, []version) bool) {
+		for _, uid := range slices.Compact(all) {
+			if !yield(uid, g.complete(resource, lives[uid], ends[uid])) {
+				return
+			}
+		}
+	}
+}
+
+func objects[T any](all []T, read func(*T) *Object) (out []*Object) {
+	for i := range all {
+		out = append(out, read(&all[i]))
+	}
+	return out
 }
 
 func latest(a, b time.Time) time.Time {
