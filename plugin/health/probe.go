@@ -58,7 +58,9 @@ func probe(ctx context.Context, s *cli.Cluster) (probed, error) {
 }
 
 // reached keeps what a webhook says of itself in the API server's warnings, nil without it.
-type reached struct{ atomic.Pointer[admission.Reached] }
+type reached struct {
+	atomic.Pointer[admission.Reached]
+}
 
 // HandleWarningHeader implements rest.WarningHandler.
 func (r *reached) HandleWarningHeader(_ int, _, text string) {

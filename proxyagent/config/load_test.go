@@ -165,18 +165,12 @@ func TestParseRefuses(t *testing.T) {
 			theirHead + "conntrack: {min: -1}\niptables: {masqueradeBit: 32}\nclientConnection: {burst: -1}\n",
 			[]string{"conntrack.min", "iptables.masqueradeBit", "clientConnection.burst"},
 		},
-		"nftables with wrong limits": {
-			theirHead + "mode: nftables\nnftables: {masqueradeBit: 32, syncPeriod: -1s}\n",
-			[]string{"nftables.masqueradeBit", "nftables.syncPeriod"},
-		},
+		"nftables with wrong limits": {theirHead + "mode: nftables\nnftables: {masqueradeBit: 32, syncPeriod: -1s}\n", []string{"nftables.masqueradeBit", "nftables.syncPeriod"}},
 		"kube-proxy with names to listen on": {
 			theirHead + "healthzBindAddress: localhost:1\nmetricsBindAddress: '0'\nlogging: {format: xml}\n",
 			[]string{"healthzBindAddress", "logging.format"},
 		},
-		"kube-proxy on primary twice": {
-			theirHead + "nodePortAddresses: [primary, 10.0.0.0/8, primary]\n",
-			[]string{"nodePortAddresses[2]", "must not stand twice"},
-		},
+		"kube-proxy on primary twice": {theirHead + "nodePortAddresses: [primary, 10.0.0.0/8, primary]\n", []string{"nodePortAddresses[2]", "must not stand twice"}},
 		"kube-proxy on a primary of its own": {
 			theirHead + "nodePortAddresses: [primary]\nbindAddress: 192.0.2.7\n",
 			[]string{"nodePortAddresses[0]", "192.0.2.7/32"},

@@ -85,10 +85,7 @@ func measureCrowd(ctx context.Context, services int, dual bool, quiet time.Durat
 		return crowd, err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	if crowd.versions, err = c.Versions(ctx); err != nil {
-		return crowd, err
-	}
-	if err := c.Grow(ctx, services-2); err != nil {
+	if crowd.versions, err = populated(ctx, c, services); err != nil {
 		return crowd, err
 	}
 	peer, err := c.StartControllerManager(ctx, framework.ServiceCIDRController)

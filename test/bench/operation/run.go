@@ -74,6 +74,15 @@ func Run(ctx context.Context, o Options, log *progress.Log) (Result, error) {
 	return result, nil
 }
 
+// populated adds copies until a cluster has so many Services, two of which are none, and returns
+// which versions run.
+func populated(ctx context.Context, c *cluster.Cluster, services int) (versions string, err error) {
+	if versions, err = c.Versions(ctx); err != nil {
+		return "", err
+	}
+	return versions, c.Grow(ctx, services-2)
+}
+
 // measureSize starts with upstream's controller, which leaves the ServiceCIDR as our manager finds
 // it in most clusters, and ends with what changes the most.
 func measureSize(ctx context.Context, services int, o Options, log *progress.Log) (size Size, err error) {
@@ -83,10 +92,7 @@ func measureSize(ctx context.Context, services int, o Options, log *progress.Log
 		return size, err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	if size.versions, err = c.Versions(ctx); err != nil {
-		return size, err
-	}
-	if err := c.Grow(ctx, services-2); err != nil {
+	if size.versions, err = populated(ctx, c, services); err != nil {
 		return size, err
 	}
 	if size.Peer, err = measurePeer(ctx, c, o, log); err != nil {

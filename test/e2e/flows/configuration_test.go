@@ -60,9 +60,11 @@ func localPods(who func(*T) []*network.Namespace) func(*T) {
 	}
 }
 
+func bothPods(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} }
+
 var someAddressesScenarios = []scenario{
 	{number: "8b", name: "local pods are recognised by the names of their interfaces",
-		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} })},
+		run: localPods(bothPods)},
 	{number: "61", name: "a node port is served at the addresses in nodePortAddresses alone", run: func(t *T) {
 		s := t.create(spec{nodePort: true}, t.local)
 		t.expect("inside", flow(t.Client, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))
@@ -242,7 +244,7 @@ func (t *T) metrics() {
 
 var carefulScenarios = []scenario{
 	{number: "8d", name: "local pods are recognised by the node's podCIDRs",
-		run: localPods(func(t *T) []*network.Namespace { return []*network.Namespace{t.Pod1, t.Pod2} })},
+		run: localPods(bothPods)},
 	{number: "64", name: "with localhostNodePorts off, localhost is left alone", run: func(t *T) {
 		s := t.create(spec{nodePort: true}, t.local)
 		t.expect("the node's address", flow(t.Node, t.Node.Addr(t.F), s.nodePort(0)), reaches(t.local))

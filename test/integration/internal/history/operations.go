@@ -301,7 +301,7 @@ func (g *gatherer) believed(a netip.Addr) bool {
 	})
 }
 
-// versions are those of each object of a resource, by UID in order. last are the objects in the end.
+// versions are those of each object of a resource, by UID. last are the objects in the end.
 func (g *gatherer) versions(resource string, last []*Object) iter.Seq2[string, []version] {
 	lives, ends := g.lives(resource), map[string]*Object{}
 	for _, o := range last {
