@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,6 +41,29 @@ func (c *Cluster) CreateIPAddress(ctx context.Context, ip *networkingv1.IPAddres
 func (c *Cluster) DeleteIPAddress(ctx context.Context, address string) {
 	GinkgoHelper()
 	Expect(c.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).To(Succeed())
+}
+
+// FreeLeaked deletes the IPAddresses of Services that are gone, and returns their names. The API
+// server's repair (repairip.go) goes by caches. If they still have a Service that was just deleted,
+// and not its IPAddress, the repair writes that again, and deletes it only after a minute. Call
+// FreeLeaked while no client creates Services: the API server writes the IPAddress first.
+func (c *Cluster) FreeLeaked(ctx context.Context) (freed []string) {
+	GinkgoHelper()
+	for _, ip := range c.IPAddresses(ctx) {
+		parent := ip.Spec.ParentRef
+		if parent == nil || parent.Resource != "services" {
+			continue
+		}
+		if _, err := c.Client().CoreV1().Services(parent.Namespace).Get(ctx, parent.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			continue
+		}
+		err := c.Networking().IPAddresses().Delete(ctx, ip.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ip.UID}})
+		if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			Expect(err).NotTo(HaveOccurred())
+			freed = append(freed, ip.Name)
+		}
+	}
+	return freed
 }
 
 // PatchIPAddress merges a patch into an IPAddress.
