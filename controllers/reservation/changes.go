@@ -5,24 +5,56 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 )
 
-// observed are policies and ServiceCIDRs at one time: what decides beside the state of an address.
-type observed struct {
-	policies *steering.Compiled
-	cidrs    []addressindex.ServiceCIDR // by name
+// moves are where ServiceCIDRs came, went or changed. The zero moves is ready, and safe for
+// concurrent use.
+type moves struct {
+	mu    sync.Mutex
+	told  map[string]addressindex.ServiceCIDR // as note was last told of them
+	spans []allocator.Span                    // since take
+}
+
+// note reports whether a ServiceCIDR came, went or changed since it was last noted; zero is none.
+// Counts and conditions, which are written more often, change nothing that is wanted.
+func (m *moves) note(name string, now addressindex.ServiceCIDR) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was := m.told[name]
+	if was.Name == now.Name && was.Terminating == now.Terminating && slices.Equal(was.Ranges, now.Ranges) {
+		return false
+	}
+	if m.told == nil {
+		m.told = map[string]addressindex.ServiceCIDR{}
+	}
+	if m.told[name] = now; now.Name == "" {
+		delete(m.told, name)
+	}
+	for _, r := range slices.Concat(was.Ranges, now.Ranges) {
+		m.spans = append(m.spans, r.Span())
+	}
+	return true
+}
+
+// take returns the spans of all that moved since it was last asked.
+func (m *moves) take() []allocator.Span {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer func() { m.spans = nil }()
+	return m.spans
 }
 
 // changed returns a function that tells which addresses to look at since it was last asked.
 func (r *Reconciler) changed() func() []netip.Addr {
-	seen := observed{policies: steering.Compile(steering.Inputs{})}
+	seen := steering.Compile(steering.Inputs{})
 	return func() []netip.Addr {
-		now := r.observe()
-		reserved, cooling := seen.differ(now)
+		now := r.Policies.Current()
+		reserved, cooling := differ(seen, now, r.moved.take())
 		seen = now
 		var out []netip.Addr
 		for _, r := range reserved {
@@ -35,35 +67,6 @@ func (r *Reconciler) changed() func() []netip.Addr {
 	}
 }
 
-// moved reports whether a ServiceCIDR came, went or changed since this was last asked of it. Counts
-// and conditions, which are written more often, change nothing that is wanted.
-func (r *Reconciler) moved(name string) bool {
-	now, known := r.Index.ServiceCIDR(name)
-	if !known {
-		r.told.Delete(name)
-		return true
-	}
-	last, told := r.told.Swap(name, now)
-	return !told || !alike(last.(addressindex.ServiceCIDR), now)
-}
-
-// alike reports whether a ServiceCIDR offers the same as before, to reservations.
-func alike(before, after addressindex.ServiceCIDR) bool {
-	return before.Name == after.Name && before.Terminating == after.Terminating && slices.Equal(before.Ranges, after.Ranges)
-}
-
-func byName(all []addressindex.ServiceCIDR) map[string]addressindex.ServiceCIDR {
-	out := make(map[string]addressindex.ServiceCIDR, len(all))
-	for _, c := range all {
-		out[c.Name] = c
-	}
-	return out
-}
-
-func (r *Reconciler) observe() observed {
-	return observed{policies: r.Policies.Current(), cidrs: r.Index.ServiceCIDRs()}
-}
-
 // cooling returns the addresses of a span that cool down.
 func (r *Reconciler) cooling(s allocator.Span) []netip.Addr {
 	if r.Index.Usage(s).Cooling == 0 {
@@ -72,9 +75,10 @@ func (r *Reconciler) cooling(s allocator.Span) []netip.Addr {
 	return slices.DeleteFunc(r.Index.Used(s, math.MaxInt), func(a netip.Addr) bool { return r.Index.State(a) != allocator.Cooling })
 }
 
-// differ returns reservations that came or went, also by their ranges, and spans of new cool-downs.
-func (o observed) differ(now observed) (reserved []steering.Reservation, cooling []allocator.Span) {
-	for was, is := range steering.Changed(o.policies, now.policies) {
+// differ returns the reservations that came or went, or where ServiceCIDRs moved, and spans of new
+// cool-downs.
+func differ(before, now *steering.Compiled, moved []allocator.Span) (reserved []steering.Reservation, cooling []allocator.Span) {
+	for was, is := range steering.Changed(before, now) {
 		before, after := cmp.Or(was, &steering.Policy{}), cmp.Or(is, &steering.Policy{})
 		if !slices.Equal(before.Reservations, after.Reservations) {
 			reserved = append(append(reserved, before.Reservations...), after.Reservations...)
@@ -83,8 +87,8 @@ func (o observed) differ(now observed) (reserved []steering.Reservation, cooling
 			cooling = append(append(cooling, cooledBy(before)...), cooledBy(after)...)
 		}
 	}
-	for _, touched := range o.touched(now) {
-		reserved = append(reserved, now.policies.Reservations(touched)...)
+	for _, span := range moved {
+		reserved = append(reserved, now.Reservations(span)...)
 	}
 	return reserved, cooling
 }
@@ -94,23 +98,6 @@ func cooledBy(p *steering.Policy) (out []allocator.Span) {
 	for _, r := range p.Ranges {
 		if p.CoolDown > 0 {
 			out = append(out, r.Range.Span())
-		}
-	}
-	return out
-}
-
-// touched returns the spans of the ServiceCIDRs that came, went, or are being deleted since.
-func (o observed) touched(now observed) (out []allocator.Span) {
-	was, is := steering.Trim(o.cidrs, now.cidrs, alike)
-	sides := []map[string]addressindex.ServiceCIDR{byName(was), byName(is)}
-	for _, side := range sides {
-		for name, c := range side {
-			if alike(sides[0][name], sides[1][name]) {
-				continue
-			}
-			for _, r := range c.Ranges {
-				out = append(out, r.Span())
-			}
 		}
 	}
 	return out

@@ -44,9 +44,25 @@ func readyRange(name string, cidrs ...string) addressindex.ServiceCIDR {
 	return c
 }
 
+// observed are policies and ServiceCIDRs at one time.
+type observed struct {
+	policies *steering.Compiled
+	cidrs    []addressindex.ServiceCIDR
+}
+
 // observe compiles ServiceCIDRs and policies.
 func observe(cidrs []addressindex.ServiceCIDR, policies ...*v1alpha1.ServiceCIDRPolicy) observed {
 	return observed{policies: steering.Compile(steering.Inputs{Policies: policies, ServiceCIDRs: cidrs}), cidrs: cidrs}
+}
+
+// serviceCIDR is the one of a name, zero for none.
+func (o observed) serviceCIDR(name string) (one addressindex.ServiceCIDR) {
+	for _, c := range o.cidrs {
+		if c.Name == name {
+			one = c
+		}
+	}
+	return one
 }
 
 func TestWhichAddressesAreLookedAtWhenPoliciesChange(t *testing.T) {
@@ -117,7 +133,18 @@ func TestWhichAddressesAreLookedAtWhenPoliciesChange(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reserved, cooling := tc.before.differ(tc.after)
+			var m moves
+			for _, c := range tc.before.cidrs {
+				m.note(c.Name, c)
+			}
+			m.take()
+			for _, c := range tc.before.cidrs {
+				m.note(c.Name, tc.after.serviceCIDR(c.Name))
+			}
+			for _, c := range tc.after.cidrs {
+				m.note(c.Name, c)
+			}
+			reserved, cooling := differ(tc.before.policies, tc.after.policies, m.take())
 			var spans []allocator.Span
 			for _, r := range reserved {
 				spans = append(spans, r.Span)

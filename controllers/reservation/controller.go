@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -34,8 +33,7 @@ type Reconciler struct {
 	// APIVersion under which IPAddresses are served.
 	APIVersion string
 
-	// told are the ServiceCIDRs, by name, as moved was last asked of them.
-	told sync.Map
+	moved moves
 }
 
 // SetupWithManager starts the controller with mgr.
@@ -43,7 +41,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changes := steering.NewChanges(r.Policies, r.changed())
 	// A range that comes or goes changes what is wanted in it, whether anything is used there or not.
 	ranges := addressindex.Map(r.Index.Ranges(), func(name string) []netip.Addr {
-		if r.moved(name) {
+		if now, _ := r.Index.ServiceCIDR(name); r.moved.note(name, now) {
 			changes.Touch()
 		}
 		return nil

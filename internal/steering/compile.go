@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gaissmai/bart"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +22,8 @@ func Compile(in Inputs) *Compiled { return blank(emptySpace()).Recompile(in) }
 // blank has no policies.
 func blank(of *space) *Compiled {
 	return &Compiled{
-		space: of, byName: map[string]*Policy{}, ranges: &bart.Table[*ownedPrefix]{}, closes: map[allocator.Family]bool{},
+		space: of, byName: map[string]*Policy{}, ranges: &bart.Table[*ownedPrefix]{}, closes: map[allocator.Family]int{},
+		contested: map[string]*Policy{}, askers: func() askers { return askers{} },
 		reservedFor: map[allocator.Family]map[types.NamespacedName][]Reservation{allocator.IPv4: {}, allocator.IPv6: {}},
 	}
 }
@@ -36,19 +38,31 @@ func (s *Compiled) settle(fresh []*Policy) {
 		s.assign(p)
 		p.prepareBands()
 	}
-	s.policies = append(s.policies, fresh...)
-	slices.SortFunc(s.policies, byRank)
-	s.sumUp()
+	for _, p := range fresh {
+		at, _ := slices.BinarySearchFunc(s.policies, p, byRank)
+		s.policies = slices.Insert(s.policies, at, p)
+		s.count(p, 1)
+	}
+	policies := s.policies // and not all of s, which a later compilation would keep
+	s.askers = sync.OnceValue(func() askers { return newAskers(policies) })
 	s.keepForServices(fresh)
 }
 
-// sumUp notes whether any policy closes ranges, or keeps them from draws.
-func (s *Compiled) sumUp() {
-	s.closes = map[allocator.Family]bool{}
+// count notes whether a policy closes ranges, keeps them from draws, or has less than it reserves.
+func (s *Compiled) count(p *Policy, by int) {
 	for _, f := range allocator.Families {
-		s.closes[f] = slices.ContainsFunc(s.policies, func(p *Policy) bool { return (p.Exclusive || p.Restricts()) && p.claims(f) })
+		if (p.Exclusive || p.Restricts()) && p.claims(f) {
+			s.closes[f] += by
+		}
 	}
-	s.restricts = slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.Restricts() && len(p.Claimed) > 0 })
+	if p.Restricts() && len(p.Claimed) > 0 {
+		s.restricts += by
+	}
+	if p.contested && by > 0 {
+		s.contested[p.Name] = p
+	} else {
+		delete(s.contested, p.Name)
+	}
 }
 
 // claims reports whether a policy has a range of a family.
@@ -68,9 +82,9 @@ type wantedRange struct {
 // missing or give out no addresses.
 func (s *space) want(p *Policy) {
 	for _, name := range s.asked(p) {
-		c, ok := s.cidrs[name]
+		c := s.serviceCIDR(name)
 		switch {
-		case !ok:
+		case c.Name == "":
 			p.Missing = append(p.Missing, name)
 		case c.Terminating:
 			p.Deleting = append(p.Deleting, name)

@@ -2,7 +2,6 @@ package steering
 
 import (
 	"iter"
-	"maps"
 	"net/netip"
 	"slices"
 	"sort"
@@ -24,9 +23,11 @@ type Compiled struct {
 
 	// ranges are those that policies ask for.
 	ranges      *bart.Table[*ownedPrefix]
-	closes      map[allocator.Family]bool // whether not every Service may draw from all of them
-	restricts   bool                      // whether any of them is cordoned or by request only
-	reserved    []*Reservation            // by first address, disjoint
+	closes      map[allocator.Family]int // how many policies keep Services from drawing there
+	restricts   int                      // how many have ranges that are cordoned or by request only
+	contested   map[string]*Policy       // by name
+	askers      func() askers            // made when a ServiceCIDR moves
+	reserved    []*Reservation           // by first address, disjoint
 	reservedFor map[allocator.Family]map[types.NamespacedName][]Reservation
 	open        map[allocator.Family]func() bands // what no policy has exclusively, or keeps from draws
 	namespaces  sync.Map                          // name of a namespace -> *namespaceView
@@ -47,7 +48,7 @@ type ownedPrefix struct {
 
 // Inputs returns what the policies were compiled of, of policies the specs. Do not change them.
 func (s *Compiled) Inputs() Inputs {
-	in := Inputs{ServiceCIDRs: slices.Collect(maps.Values(s.cidrs))}
+	in := Inputs{ServiceCIDRs: s.serviceCIDRs()}
 	for _, p := range s.policies {
 		in.Policies = append(in.Policies, p.object)
 	}
@@ -62,7 +63,7 @@ func (s *Compiled) Policy(name string) *Policy { return s.byName[name] }
 
 // Users returns the policies that draw from the ranges of a ServiceCIDR, the best first.
 func (s *Compiled) Users(serviceCIDR string) (out []*Policy) {
-	for _, r := range s.cidrs[serviceCIDR].Ranges {
+	for _, r := range s.serviceCIDR(serviceCIDR).Ranges {
 		if at, ok := s.ranges.Get(r.Prefix()); ok {
 			out = append(out, at.users...)
 		}

@@ -20,7 +20,7 @@ func (s *Compiled) RangesOf(o Origin, f allocator.Family, t *allocator.Tier) (te
 	} else {
 		for _, c := range s.cidrs {
 			if c.Usable() {
-				ranges = append(ranges, ofFamily(c, f)...)
+				ranges = append(ranges, ofFamily(*c, f)...)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package steering
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -26,10 +27,8 @@ func (r *reach) policy(p *Policy) {
 
 // serviceCIDR reaches for the policies that ask for a ServiceCIDR, or have to do with its ranges.
 func (r *reach) serviceCIDR(c addressindex.ServiceCIDR) {
-	for _, p := range r.from.policies {
-		if slices.Contains(p.spec().ServiceCIDRs, c.Name) || p.selectsServiceCIDR(c) {
-			r.policy(p)
-		}
+	for p := range r.from.askers().of(c) {
+		r.policy(p)
 	}
 	for _, of := range c.Ranges {
 		r.prefix(of.Prefix())
@@ -82,12 +81,58 @@ func (r *reach) moved(m movement) {
 // spread reaches for all that have to do with what is reached. A policy that lost a part of its
 // reservations is always reached: nothing else tells when it has that again.
 func (r *reach) spread() {
-	for _, p := range r.from.policies {
-		if p.contested {
-			r.policy(p)
-		}
+	for _, p := range r.from.contested {
+		r.policy(p)
 	}
 	for ; len(r.queue) > 0; r.queue = r.queue[1:] {
 		r.asked(r.queue[0])
+	}
+}
+
+// askers are policies by what they ask for: by the name of a ServiceCIDR, or by a label that it must
+// have. others select ServiceCIDRs by what is no value of a label.
+type askers struct {
+	byName  map[string][]*Policy
+	byLabel map[label][]*Policy
+	others  []*Policy
+}
+
+func newAskers(policies []*Policy) askers {
+	a := askers{byName: map[string][]*Policy{}, byLabel: map[label][]*Policy{}}
+	for _, p := range policies {
+		for _, name := range p.spec().ServiceCIDRs {
+			a.byName[name] = append(a.byName[name], p)
+		}
+		if p.spec().ServiceCIDRSelector == nil {
+			continue
+		}
+		required, named := requiredOf(p.selector.cidrs)
+		if !named {
+			a.others = append(a.others, p)
+		}
+		for _, by := range required {
+			a.byLabel[by] = append(a.byLabel[by], p)
+		}
+	}
+	return a
+}
+
+// of yields the policies that ask for a ServiceCIDR.
+func (a askers) of(c addressindex.ServiceCIDR) iter.Seq[*Policy] {
+	return func(yield func(*Policy) bool) {
+		candidates := [][]*Policy{a.others}
+		for key, value := range c.Labels {
+			candidates = append(candidates, a.byLabel[label{key, value}])
+		}
+		for _, p := range slices.Concat(candidates...) {
+			if p.selectsServiceCIDR(c) && !yield(p) {
+				return
+			}
+		}
+		for _, p := range a.byName[c.Name] {
+			if !yield(p) {
+				return
+			}
+		}
 	}
 }

@@ -37,7 +37,7 @@ func (s *Compiled) With(o *v1alpha1.ServiceCIDRPolicy) *Compiled {
 func (s *Compiled) after(c change) *Compiled {
 	next := &Compiled{
 		space: s.with(c.moved), policies: s.policies, byName: s.byName, ranges: s.ranges, closes: s.closes, restricts: s.restricts,
-		reserved: s.reserved, reservedFor: s.reservedFor,
+		contested: s.contested, askers: s.askers, reserved: s.reserved, reservedFor: s.reservedFor,
 	}
 	r := reach{from: s, names: map[string]bool{}, prefixes: map[netip.Prefix]bool{}}
 	fresh := map[string]*Policy{}
@@ -140,21 +140,23 @@ func Moved(before, after *Compiled) []addressindex.ServiceCIDR {
 	case after.made.of == before.made.id:
 		return after.made.by.all()
 	default:
-		return before.movement(slices.Collect(maps.Values(after.cidrs))).all()
+		return before.movement(after.serviceCIDRs()).all()
 	}
 }
 
 // dropPolicies takes away policies of these names, and what they have. Until then s shares with the
 // compilation before; after it s may be changed.
 func (s *Compiled) dropPolicies(names map[string]bool) {
-	s.policies = slices.DeleteFunc(slices.Clone(s.policies), func(p *Policy) bool { return names[p.Name] })
 	before := s.byName
-	s.byName = maps.Clone(before)
+	s.policies, s.byName, s.closes, s.contested = slices.Clone(s.policies), maps.Clone(before), maps.Clone(s.closes), maps.Clone(s.contested)
 	var gone []Reservation
 	var prefixes []netip.Prefix
 	for name := range names {
 		p := before[name]
 		delete(s.byName, name)
+		at, _ := slices.BinarySearchFunc(s.policies, p, byRank)
+		s.policies = slices.Delete(s.policies, at, at+1)
+		s.count(p, -1)
 		for _, r := range p.wanted {
 			prefixes = append(prefixes, r.Range.Prefix())
 		}

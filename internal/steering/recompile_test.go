@@ -2,6 +2,8 @@ package steering
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -161,6 +163,38 @@ func expectSame(t *testing.T, what string, got, want *Compiled) {
 			t.Errorf("%s: closes %s: %v, want %v", what, f, got.closes[f], want.closes[f])
 		}
 	}
+	for _, c := range want.Inputs().ServiceCIDRs {
+		silent := func(p *Policy) bool {
+			return !slices.Contains(p.spec().ServiceCIDRs, c.Name) && !p.selectsServiceCIDR(c)
+		}
+		asking := slices.DeleteFunc(slices.Clone(got.policies), silent)
+		if d := gocmp.Diff(namesOf(slices.Values(asking)), namesOf(got.askers().of(c))); d != "" {
+			t.Errorf("%s: who asks for %s (-all of them +by index):\n%s", what, c.Name, d)
+		}
+	}
+	if got.restricts != want.restricts || !maps.Equal(got.contested, got.byContest()) || len(got.contested) != len(want.contested) {
+		t.Errorf("%s: %d restrict, want %d; %d are contested, want %d", what, got.restricts, want.restricts, len(got.contested), len(want.contested))
+	}
+}
+
+// byContest are the policies that have less than they reserve.
+func (s *Compiled) byContest() map[string]*Policy {
+	out := map[string]*Policy{}
+	for _, p := range s.policies {
+		if p.contested {
+			out[p.Name] = p
+		}
+	}
+	return out
+}
+
+// namesOf are the names of policies, each once, in order.
+func namesOf(policies iter.Seq[*Policy]) (out []string) {
+	for p := range policies {
+		out = append(out, p.Name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func aboutAddress(s *Compiled, a netip.Addr) string {

@@ -118,7 +118,7 @@ func (s *Compiled) Full(r *Route, f allocator.Family) *Refusal {
 		}
 		return &Refusal{last.Name, fmt.Sprintf("ServiceCIDRPolicy %q: ", last.Name) + told, fmt.Sprintf("no %s address is left in its ranges (%s); "+
 			"delete Services there, add a ServiceCIDR to the policy, or set onFull: Fallback", f, last.rangesText(f))}
-	case s.closes[f]:
+	case s.closes[f] > 0:
 		return &Refusal{"", told, fmt.Sprintf("no %s address is left in the ranges that are open to this Service; "+
 			"other ranges are kept by ServiceCIDRPolicies for the Services that they select, by request only, or cordoned: delete Services, or add a ServiceCIDR", f)}
 	}

@@ -31,7 +31,7 @@ func (p *Policy) EnforcedByAPIServer() bool {
 // Restriction returns the policy whose allocation counts for an address: of those that have it the
 // strictest, and of equals the best. Nil: it is drawn, and may be chosen.
 func (s *Compiled) Restriction(a netip.Addr) *Policy {
-	if !s.restricts || slices.Contains(s.apiServer, a) {
+	if s.restricts == 0 || slices.Contains(s.apiServer, a) {
 		return nil
 	}
 	return restriction(s.around(a), (*Policy).Restricts)
@@ -39,7 +39,7 @@ func (s *Compiled) Restriction(a netip.Addr) *Policy {
 
 // RestrictionOf is Restriction for all of a range: that of a part of it does not count.
 func (s *Compiled) RestrictionOf(r allocator.Range) *Policy {
-	if !s.restricts {
+	if s.restricts == 0 {
 		return nil
 	}
 	return restriction(s.outside(r.Prefix()), (*Policy).Restricts)
@@ -71,7 +71,7 @@ func restriction(around iter.Seq[*ownedPrefix], of func(*Policy) bool) (strictes
 // withheld returns the parts of a prefix of which addresses are given out as strictly as this, or
 // more so: of ByRequest none is drawn.
 func (s *Compiled) withheld(from v1alpha1.Allocation, prefix netip.Prefix) (out []allocator.Span) {
-	if !s.restricts {
+	if s.restricts == 0 {
 		return nil
 	}
 	for at := range s.overlapping(prefix) {

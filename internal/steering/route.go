@@ -81,7 +81,7 @@ func (s *Compiled) prepareOpen() {
 			var ranges []allocator.Range
 			for _, c := range s.cidrs {
 				if c.Usable() {
-					ranges = append(ranges, ofFamily(c, f)...)
+					ranges = append(ranges, ofFamily(*c, f)...)
 				}
 			}
 			return s.bandsOf(ranges, s.undrawn(nil, ranges))
@@ -267,7 +267,7 @@ func ofFamily(c addressindex.ServiceCIDR, f allocator.Family) []allocator.Range 
 // a ServiceCIDR, and otherwise the refusal, which does not tell whether the ServiceCIDR exists.
 func (s *Compiled) AllowsAdditional(svc Service, serviceCIDR string) *Refusal {
 	for _, p := range s.policies {
-		if p.AdditionalAddresses && p.asksFor(s.cidrs, serviceCIDR) && p.selector.matches(svc) {
+		if p.AdditionalAddresses && p.asksFor(s.space, serviceCIDR) && p.selector.matches(svc) {
 			return nil
 		}
 	}
@@ -276,9 +276,9 @@ func (s *Compiled) AllowsAdditional(svc Service, serviceCIDR string) *Refusal {
 }
 
 // asksFor reports whether a policy is about a ServiceCIDR, whether it exists or not.
-func (p *Policy) asksFor(cidrs map[string]addressindex.ServiceCIDR, name string) bool {
-	c, exists := cidrs[name]
-	return slices.Contains(p.spec().ServiceCIDRs, name) || exists && p.selectsServiceCIDR(c)
+func (p *Policy) asksFor(in *space, name string) bool {
+	c := in.cidrs[name]
+	return slices.Contains(p.spec().ServiceCIDRs, name) || c != nil && p.selectsServiceCIDR(*c)
 }
 
 func (p *Policy) selectsServiceCIDR(c addressindex.ServiceCIDR) bool {
@@ -291,7 +291,7 @@ func (s *Compiled) Additional(svc Service, serviceCIDR string, f allocator.Famil
 	if refusal := s.AllowsAdditional(svc, serviceCIDR); refusal != nil {
 		return nil, refusal
 	}
-	c := s.cidrs[serviceCIDR]
+	c := s.serviceCIDR(serviceCIDR)
 	if !c.Usable() {
 		return nil, nil
 	}

@@ -19,10 +19,10 @@ import (
 // space is what the ServiceCIDRs of a cluster say, whatever policies there are. It is immutable,
 // and all Compiled of the same ServiceCIDRs share it.
 type space struct {
-	cidrs map[string]addressindex.ServiceCIDR // by name
+	cidrs map[string]*addressindex.ServiceCIDR // by name; of pointers a copy is a third of one of values
 	// byLabel are the ServiceCIDRs with a label, or created for a policy, as if that was a label: made
 	// when they are first asked for.
-	byLabel func() map[label][]addressindex.ServiceCIDR
+	byLabel func() map[label][]*addressindex.ServiceCIDR
 	places  *bart.Table[place]
 	// apiServer are the addresses of Service default/kubernetes. The API server creates it past every
 	// webhook, so that nothing of ours may stand there.
@@ -45,7 +45,7 @@ type place struct {
 }
 
 func emptySpace() *space {
-	return &space{cidrs: map[string]addressindex.ServiceCIDR{}, places: &bart.Table[place]{}, byLabel: func() map[label][]addressindex.ServiceCIDR { return nil }}
+	return &space{cidrs: map[string]*addressindex.ServiceCIDR{}, places: &bart.Table[place]{}, byLabel: func() map[label][]*addressindex.ServiceCIDR { return nil }}
 }
 
 // movement is what happened to ServiceCIDRs: one that changed is among both, one that came or went
@@ -84,7 +84,7 @@ func (s *space) move(m *movement, name string, is ...addressindex.ServiceCIDR) {
 	}
 	m.are = append(m.are, is...)
 	if known {
-		m.were = append(m.were, was)
+		m.were = append(m.were, *was)
 	}
 }
 
@@ -108,17 +108,34 @@ func (s *space) with(m movement) *space {
 		}
 	}
 	for _, c := range m.are {
-		next.cidrs[c.Name] = c
+		next.cidrs[c.Name] = &c
 		for _, r := range c.Ranges {
 			modify(r.Prefix(), func(at place, _ bool) (place, bool) { return at.with(r, c.Name) })
 		}
 	}
-	next.byLabel = sync.OnceValue(func() map[label][]addressindex.ServiceCIDR { return indexLabels(next.cidrs) })
-	for _, r := range next.cidrs[v1alpha1.DefaultServiceCIDR].Ranges {
+	next.byLabel = sync.OnceValue(func() map[label][]*addressindex.ServiceCIDR { return indexLabels(next.cidrs) })
+	for _, r := range next.serviceCIDR(v1alpha1.DefaultServiceCIDR).Ranges {
 		next.families = append(next.families, r.Family())
 		next.apiServer = append(next.apiServer, r.Span().First)
 	}
 	return next
+}
+
+// serviceCIDR returns the one of a name, zero for none.
+func (s *space) serviceCIDR(name string) addressindex.ServiceCIDR {
+	if c := s.cidrs[name]; c != nil {
+		return *c
+	}
+	return addressindex.ServiceCIDR{}
+}
+
+// serviceCIDRs returns all of them, in no order.
+func (s *space) serviceCIDRs() []addressindex.ServiceCIDR {
+	all := make([]addressindex.ServiceCIDR, 0, len(s.cidrs))
+	for _, c := range s.cidrs {
+		all = append(all, *c)
+	}
+	return all
 }
 
 // with is the place with one more ServiceCIDR that has the range.
@@ -140,7 +157,7 @@ func (s *space) having(a netip.Addr) iter.Seq[addressindex.ServiceCIDR] {
 	return func(yield func(addressindex.ServiceCIDR) bool) {
 		for _, at := range s.places.Supernets(single(a)) {
 			for _, name := range at.names {
-				if at.of.Contains(a) && !yield(s.cidrs[name]) {
+				if at.of.Contains(a) && !yield(*s.cidrs[name]) {
 					return
 				}
 			}
@@ -207,22 +224,32 @@ func (s *space) labelled(by labels.Selector) []string {
 type label struct{ key, value string }
 
 // candidates returns the ServiceCIDRs that a selector may match: no others do.
-func (s *space) candidates(by labels.Selector) (out []addressindex.ServiceCIDR) {
-	requirements, selectable := by.Requirements()
-	if !selectable {
-		return nil
+func (s *space) candidates(by labels.Selector) (out []*addressindex.ServiceCIDR) {
+	required, named := requiredOf(by)
+	if !named {
+		return slices.Collect(maps.Values(s.cidrs))
 	}
+	for _, one := range required {
+		out = append(out, s.byLabel()[one]...)
+	}
+	return out
+}
+
+// requiredOf returns labels of which one must be there for a selector to match; none, and true, if
+// it matches nothing. It is false if the selector requires no value.
+func requiredOf(by labels.Selector) (anyOf []label, named bool) {
+	requirements, selectable := by.Requirements()
 	for _, r := range requirements {
 		switch r.Operator() {
 		case selection.Equals, selection.DoubleEquals, selection.In:
 			for _, value := range r.ValuesUnsorted() {
-				out = append(out, s.byLabel()[label{r.Key(), value}]...)
+				anyOf = append(anyOf, label{r.Key(), value})
 			}
-			return out
+			return anyOf, true
 		default: // says nothing about which values there are
 		}
 	}
-	return slices.Collect(maps.Values(s.cidrs))
+	return nil, !selectable
 }
 
 // Related returns the ServiceCIDRs that have all these labels, were created for a policy of this
@@ -243,14 +270,14 @@ func (s *space) Related(matchLabels map[string]string, policy string, prefixes [
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		out = append(out, s.cidrs[name])
+		out = append(out, *s.cidrs[name])
 	}
 	return out
 }
 
 // indexLabels returns the ServiceCIDRs that have a label with a value.
-func indexLabels(all map[string]addressindex.ServiceCIDR) map[label][]addressindex.ServiceCIDR {
-	out := map[label][]addressindex.ServiceCIDR{}
+func indexLabels(all map[string]*addressindex.ServiceCIDR) map[label][]*addressindex.ServiceCIDR {
+	out := map[label][]*addressindex.ServiceCIDR{}
 	for _, c := range all {
 		if by := (label{v1alpha1.AnnotationCreatedFor, c.CreatedFor}); c.CreatedFor != "" {
 			out[by] = append(out[by], c)
