@@ -105,7 +105,7 @@ func (s *Compiled) reserve(p *Policy) {
 	var left []Reservation
 	for _, r := range p.Reservations {
 		var taken []allocator.Span
-		for _, other := range s.reservedIn(r.Span) {
+		for other := range s.reserved.meeting(r.Span) {
 			taken = append(taken, other.Span)
 			p.lose(fmt.Sprintf("reservation %s: ServiceCIDRPolicy %q, which outranks this one, has %s", r.Name, other.Policy, spanText(other.Span)))
 			p.contested = true
@@ -124,7 +124,7 @@ func (s *Compiled) reserve(p *Policy) {
 	}
 	p.Reservations = left
 	s.awaitReady(p)
-	s.reserved = merged(s.reserved, left)
+	s.reserved = s.reserved.with(left)
 }
 
 // keepForServices enters the reservations of policies, the best first, for the Services that they
@@ -180,25 +180,6 @@ func (s *Compiled) awaitReady(p *Policy) {
 	slices.Sort(p.Unready)
 	p.Unready = slices.Compact(p.Unready)
 }
-
-// merged adds reservations to a sorted list. Each that is there is moved once, whatever is added.
-func merged(sorted []*Reservation, more []Reservation) []*Reservation {
-	added := make([]*Reservation, 0, len(more))
-	for i := range more {
-		added = append(added, &more[i])
-	}
-	slices.SortFunc(added, byFirst)
-	end := len(sorted) // what lies before it is still to be moved
-	sorted = slices.Grow(sorted, len(added))[:len(sorted)+len(added)]
-	for i, one := range slices.Backward(added) {
-		at, _ := slices.BinarySearchFunc(sorted[:end], one, byFirst)
-		copy(sorted[at+i+1:], sorted[at:end])
-		sorted[at+i], end = one, at
-	}
-	return sorted
-}
-
-func byFirst(a, b *Reservation) int { return a.Span.First.Compare(b.Span.First) }
 
 // lose notes a conflict by which the policy does not have something at all.
 func (p *Policy) lose(conflict string) {

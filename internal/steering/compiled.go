@@ -4,7 +4,6 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -27,7 +26,7 @@ type Compiled struct {
 	restricts   int                      // how many have ranges that are cordoned or by request only
 	contested   map[string]*Policy       // by name
 	askers      func() askers            // made when a ServiceCIDR moves
-	reserved    []*Reservation           // by first address, disjoint
+	reserved    reservedList
 	reservedFor map[allocator.Family]map[types.NamespacedName][]Reservation
 	open        map[allocator.Family]func() bands // what no policy has exclusively, or keeps from draws
 	namespaces  sync.Map                          // name of a namespace -> *namespaceView
@@ -74,26 +73,15 @@ func (s *Compiled) Users(serviceCIDR string) (out []*Policy) {
 
 // Reservation returns the reservation that an address belongs to.
 func (s *Compiled) Reservation(a netip.Addr) (Reservation, bool) {
-	i := sort.Search(len(s.reserved), func(i int) bool { return a.Less(s.reserved[i].Span.First) })
-	if i == 0 || !s.reserved[i-1].Span.Contains(a) {
-		return Reservation{}, false
+	for r := range s.reserved.meeting(allocator.Span{First: a, Last: a}) {
+		return *r, true
 	}
-	return *s.reserved[i-1], true
-}
-
-// reservedIn returns the reservations that meet a span, in order.
-func (s *Compiled) reservedIn(sp allocator.Span) []*Reservation {
-	from := sort.Search(len(s.reserved), func(i int) bool { return !s.reserved[i].Span.Last.Less(sp.First) })
-	to := from
-	for to < len(s.reserved) && s.reserved[to].Span.Overlaps(sp) {
-		to++
-	}
-	return s.reserved[from:to]
+	return Reservation{}, false
 }
 
 // Reservations returns the reservations that meet a span, in order.
 func (s *Compiled) Reservations(sp allocator.Span) (out []Reservation) {
-	for _, r := range s.reservedIn(sp) {
+	for r := range s.reserved.meeting(sp) {
 		out = append(out, *r)
 	}
 	return out
@@ -101,7 +89,7 @@ func (s *Compiled) Reservations(sp allocator.Span) (out []Reservation) {
 
 // ReservedIn returns the parts of a span that reservations keep, in order.
 func (s *Compiled) ReservedIn(sp allocator.Span) (out []allocator.Span) {
-	for _, r := range s.reservedIn(sp) {
+	for r := range s.reserved.meeting(sp) {
 		out = append(out, intersect(r.Span, sp))
 	}
 	return out

@@ -120,7 +120,7 @@ func (s *Compiled) tableOf(enforced []*Policy) map[string]string {
 		}
 	}
 	for _, sp := range spans {
-		for _, r := range s.reservedIn(sp) {
+		for r := range s.reserved.meeting(sp) {
 			for _, prefix := range prefixesOf(r.Span) {
 				t.addReservation(prefix, r)
 			}

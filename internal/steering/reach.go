@@ -57,7 +57,7 @@ func (r *reach) prefix(p netip.Prefix) {
 			r.policy(other)
 		}
 	}
-	for _, reservation := range r.from.reservedIn(SpanOf(p)) {
+	for reservation := range r.from.reserved.meeting(SpanOf(p)) {
 		r.policy(r.from.byName[reservation.Policy])
 	}
 }
@@ -89,7 +89,7 @@ func (r *reach) spread() {
 	}
 }
 
-// askers are policies by what they ask for: by the name of a ServiceCIDR, or by a label that it must
+// askers are policies by what they ask for: the name of a ServiceCIDR, or a label that it must
 // have. others select ServiceCIDRs by what is no value of a label.
 type askers struct {
 	byName  map[string][]*Policy

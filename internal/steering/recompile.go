@@ -163,7 +163,7 @@ func (s *Compiled) dropPolicies(names map[string]bool) {
 		gone = append(gone, p.Reservations...)
 	}
 	s.ranges = without(s.ranges, prefixes)
-	s.reserved = remaining(s.reserved, gone)
+	s.reserved = s.reserved.without(gone)
 	s.reservedFor = maps.Clone(s.reservedFor)
 	for family, of := range s.reservedFor {
 		s.reservedFor[family] = maps.Clone(of)
@@ -191,17 +191,6 @@ func without(ranges *bart.Table[*ownedPrefix], prefixes []netip.Prefix) *bart.Ta
 		}
 	}
 	return ranges
-}
-
-// remaining copies a sorted list without some of its reservations.
-func remaining(sorted []*Reservation, gone []Reservation) []*Reservation {
-	slices.SortFunc(gone, func(a, b Reservation) int { return byFirst(&a, &b) })
-	left := make([]*Reservation, 0, len(sorted))
-	for i := range gone {
-		at, _ := slices.BinarySearchFunc(sorted, &gone[i], byFirst)
-		left, sorted = append(left, sorted[:at]...), sorted[at+1:]
-	}
-	return append(left, sorted...)
 }
 
 // giveBack takes from a Service what policies of these names have reserved for it.
