@@ -20,12 +20,14 @@ type moves struct {
 	spans []allocator.Span                    // since take
 }
 
-// note reports whether a ServiceCIDR came, went or changed since it was last noted; zero is none.
-// Counts and conditions, which are written more often, change nothing that is wanted.
-func (m *moves) note(name string, now addressindex.ServiceCIDR) bool {
+// note reports whether a ServiceCIDR came, went or changed since it was last noted. Counts and
+// conditions, which are written more often, change nothing that is wanted. It reads with its lock
+// held, so that what is noted last was read last.
+func (m *moves) note(name string, read func(name string) (addressindex.ServiceCIDR, bool)) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.told[name]
+	now, _ := read(name)
 	if was.Name == now.Name && was.Terminating == now.Terminating && slices.Equal(was.Ranges, now.Ranges) {
 		return false
 	}

@@ -55,14 +55,12 @@ func observe(cidrs []addressindex.ServiceCIDR, policies ...*v1alpha1.ServiceCIDR
 	return observed{policies: steering.Compile(steering.Inputs{Policies: policies, ServiceCIDRs: cidrs}), cidrs: cidrs}
 }
 
-// serviceCIDR is the one of a name, zero for none.
-func (o observed) serviceCIDR(name string) (one addressindex.ServiceCIDR) {
-	for _, c := range o.cidrs {
-		if c.Name == name {
-			one = c
-		}
+// serviceCIDR is the one of a name, as the address index tells it.
+func (o observed) serviceCIDR(name string) (addressindex.ServiceCIDR, bool) {
+	if i := slices.IndexFunc(o.cidrs, func(c addressindex.ServiceCIDR) bool { return c.Name == name }); i >= 0 {
+		return o.cidrs[i], true
 	}
-	return one
+	return addressindex.ServiceCIDR{}, false
 }
 
 func TestWhichAddressesAreLookedAtWhenPoliciesChange(t *testing.T) {
@@ -135,14 +133,11 @@ func TestWhichAddressesAreLookedAtWhenPoliciesChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var m moves
 			for _, c := range tc.before.cidrs {
-				m.note(c.Name, c)
+				m.note(c.Name, tc.before.serviceCIDR)
 			}
 			m.take()
-			for _, c := range tc.before.cidrs {
-				m.note(c.Name, tc.after.serviceCIDR(c.Name))
-			}
-			for _, c := range tc.after.cidrs {
-				m.note(c.Name, c)
+			for _, c := range slices.Concat(tc.before.cidrs, tc.after.cidrs) {
+				m.note(c.Name, tc.after.serviceCIDR)
 			}
 			reserved, cooling := differ(tc.before.policies, tc.after.policies, m.take())
 			var spans []allocator.Span

@@ -41,7 +41,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changes := steering.NewChanges(r.Policies, r.changed())
 	// A range that comes or goes changes what is wanted in it, whether anything is used there or not.
 	ranges := addressindex.Map(r.Index.Ranges(), func(name string) []netip.Addr {
-		if now, _ := r.Index.ServiceCIDR(name); r.moved.note(name, now) {
+		if r.moved.note(name, r.Index.ServiceCIDR) {
 			changes.Touch()
 		}
 		return nil
