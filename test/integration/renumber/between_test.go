@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
@@ -113,6 +114,18 @@ func stopBetween(ctx context.Context, name string, do func(), args ...string) (c
 		defer close(goOn)
 		Eventually(held).WithTimeout(10*time.Second).Should(BeClosed(), "it does not come to the second update")
 		do()
+		cached(ctx)
 	}()
 	return wait(ctx, plugin)
+}
+
+// cached waits until the API server's cache of Services has what was written so far. It begins an
+// update with what it finds there, and allocates before it writes: where a later version refuses
+// the write, the node port stays taken, for some minutes, and is refused to the next try.
+func cached(ctx context.Context) {
+	GinkgoHelper()
+	now := suite.Must(c.Client().CoreV1().Services("").List(ctx, metav1.ListOptions{}))
+	suite.Must(c.Client().CoreV1().Services("").List(ctx, metav1.ListOptions{
+		ResourceVersion: now.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}))
 }
