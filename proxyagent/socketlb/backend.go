@@ -39,7 +39,7 @@ type Backend struct {
 
 	mu    sync.Mutex // for table, and for the memory; not held while Next writes
 	table *fronts.Table
-	left  bool   // some fronts were left to rules for want of room
+	left  int    // how many fronts the last Extend left to rules for want of room
 	told  string // the last problem with maps
 }
 
@@ -104,9 +104,9 @@ func (b *Backend) extend(ctx context.Context, problem error) {
 		log.Error(problem, "Not all connections can be translated at connect(); rules serve the rest")
 	}
 	b.told = told
-	if _, _, left := b.table.Size(); left > 0 != b.left {
-		b.left = left > 0
-		log.Info("Fronts for which the maps of connections at connect() have no room are served by rules", "fronts", left)
+	before := b.left
+	if _, _, b.left = b.table.Size(); b.left > 0 != (before > 0) {
+		log.Info("Fronts for which the maps of connections at connect() have no room are served by rules", "fronts", b.left)
 	}
 }
 
@@ -195,12 +195,12 @@ func (b *Backend) Taken() map[model.ServiceName]uint64 {
 // Took is how long all Syncs took beside those of Next: what the maps cost of a change.
 func (b *Backend) Took() time.Duration { return time.Duration(b.took.Load()) }
 
-// Left is how many fronts rules serve for want of room in the maps.
+// Left is how many fronts rules serve for want of room in the maps; not those whose rules are
+// written at the moment.
 func (b *Backend) Left() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, _, left := b.table.Size()
-	return left
+	return b.left
 }
 
 // InvalidDropped is what Next counts.

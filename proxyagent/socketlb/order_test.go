@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,6 +34,32 @@ func TestWhatGoesLeavesTheMapsFirst(t *testing.T) {
 		h.leaves(front(f, 2))
 		h.reaches(front(f, 3), two)
 		h.reaches(front(f, 4), one)
+	})
+}
+
+// TestWhatComesIsNotLeft: the maps are not said to be full while rules are written, or fail.
+func TestWhatComesIsNotLeft(t *testing.T) {
+	each(t, func(h *host, f model.Family) {
+		one := h.serve(f, 1)
+		says := func(want string) {
+			h.t.Helper()
+			told := strings.Join(h.backends[f].Describe(port("comes", vip(f, 1)).Name), "\n")
+			if left := h.backends[f].Left(); !strings.Contains(told, want) || left != 0 {
+				h.t.Errorf("%d are left, and it says %q, want %q", left, told, want)
+			}
+		}
+		h.next.sync = func([]model.Delta) error {
+			says("left to rules: the maps do not have it yet")
+			return errors.New("a lock is held")
+		}
+		if _, err := h.backends[f].Sync(t.Context(), set(port("comes", vip(f, 1), one.at))); err == nil {
+			t.Error("the error of the rules is lost")
+		}
+		says("left to rules: the maps do not have it yet")
+		h.next.sync = nil
+		_, err := h.backends[f].Sync(t.Context())
+		h.must(err)
+		says("translated")
 	})
 }
 

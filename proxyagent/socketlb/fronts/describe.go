@@ -11,7 +11,7 @@ import (
 )
 
 // Size is how many fronts Memory has, how many places they lead to, and how many fronts are left to
-// rules although they could be translated, for want of room.
+// rules although they could be translated: after Extend, for want of room.
 func (t *Table) Size() (fronts, places, left int) {
 	return t.leading, t.led, max(0, len(t.want)-t.leading)
 }
@@ -75,7 +75,10 @@ func (t *Table) describe(m Memory, p *model.ServicePort, f netip.AddrPort, why s
 		why = "connections to a former address are counted"
 	case t.local[f.Addr()]:
 		why = "an interface of the node has the address"
-	case why == "" && (h == nil || h.port != p.Name || len(h.round) == 0):
+	case why != "" || h != nil && h.port == p.Name && len(h.round) > 0:
+	case t.dirty[f]: // its rules are being written, or failed
+		why = "the maps do not have it yet"
+	default:
 		why = "the maps are full"
 	}
 	if why != "" {

@@ -46,7 +46,7 @@ var errSilent = errors.New("no agent tells of")
 func (t *T) translated() string {
 	var all []string
 	for _, s := range t.services {
-		fronts, err := t.atConnect(s)
+		fronts, err := t.written(s)
 		if err != nil { // the Service may be gone, or another scenario may have ended the agent
 			all = append(all, err.Error())
 			continue
@@ -65,6 +65,21 @@ func (t *T) translated() string {
 		}
 	}
 	return strings.Join(all, "; ")
+}
+
+// written asks the agent for the fronts of a Service over TCP when its maps have what they take,
+// which comes after the rules, by which clients have met the Service already.
+func (t *T) written(s service) (all []front, err error) {
+	t.eventually("the maps do not get a front", func() error {
+		all, err = t.atConnect(s)
+		for _, f := range all {
+			if f.left == "the maps do not have it yet" {
+				return fmt.Errorf("%s of %s: %s", f.at, s.Name, f.left)
+			}
+		}
+		return nil
+	})
+	return all, err
 }
 
 // atConnect asks the agent for the fronts of a Service over TCP.
