@@ -133,8 +133,11 @@ func (o oracle) enforced(s *Compiled, a netip.Addr, svc Service, drawn bool) str
 // The API server enforces what MayHold says, of every closed address to every Service, and no more;
 // and refuses what it draws where nothing is drawn.
 func TestEnforceSaysWhatMayHoldSays(t *testing.T) {
-	closed := map[bool]int{}
-	for seed := range uint64(120) {
+	closed, seeds := map[bool]int{}, uint64(120)
+	if testing.Short() {
+		seeds = 40
+	}
+	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 4))
 		w := randomInputs(random)
 		o := newOracle(w) // which knows equality alone

@@ -20,7 +20,11 @@ func TestAListOfReservations(t *testing.T) {
 	}
 	var list reservedList
 	plain := map[int]bool{}
-	for step := range 400 {
+	steps := 400
+	if testing.Short() {
+		steps = 150
+	}
+	for step := range steps {
 		var more, gone []Reservation
 		for range 1 + rng.IntN(20) {
 			i := rng.IntN(3000)
