@@ -16,13 +16,14 @@ const (
 
 // Excuses are those of requests.
 func Excuses(requests []Request) Excuse {
+	answered := byAnswer(requests)
 	return func(o Operation, others []string) string {
 		if o.Kind != Take {
 			return ""
 		}
 		var owner, deletedBy string // of the IPAddress
 		failedOpen := false
-		for _, r := range byAnswer(requests) {
+		for _, r := range answered {
 			if !r.Granted() || r.Done.After(o.Return) {
 				continue
 			}

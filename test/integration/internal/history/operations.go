@@ -43,8 +43,10 @@ func Operations(requests []Request, end *Final, windows Windows) (all []Operatio
 		g.requests = until(requests, end.To)
 	}
 	slices.SortStableFunc(g.requests, func(a, b Request) int { return a.Received.Compare(b.Received) })
+	g.index()
 	g.services()
 	g.ipAddresses()
+	g.written = byAddress(g.all)
 	g.refusals()
 	g.final()
 	return g.all, g.told, g.faults
@@ -64,13 +66,53 @@ func until(requests []Request, moment time.Time) (known []Request) {
 	return known
 }
 
+// gatherer has indexes of what each version and each refusal asks for: an hour of faults has
+// hundreds of thousands of requests.
 type gatherer struct {
-	requests []Request
-	end      *Final
-	windows  Windows
-	all      []Operation
-	told     int
-	faults   []string
+	requests []Request // in the order in which they came, as those of both indexes
+	// silent are the requests of which no answer tells, by what they write.
+	silent map[target][]Request
+	// denied are the requests for Services that were not granted, by the addresses that they have.
+	denied map[netip.Addr][]Request
+	// written are the operations of writes.
+	written map[netip.Addr][]Operation
+	end     *Final
+	windows Windows
+	all     []Operation
+	told    int
+	faults  []string
+}
+
+// target is what a request writes. The log does not name the object of a creation without an
+// answer: it is empty.
+type target struct{ resource, object string }
+
+// index fills in silent and denied.
+func (g *gatherer) index() {
+	g.silent, g.denied = map[target][]Request{}, map[netip.Addr][]Request{}
+	for _, r := range g.requests {
+		if !r.known() {
+			t := target{r.Resource, r.Name}
+			if r.Name != "" && r.Namespace != "" {
+				t.object = r.Namespace + "/" + r.Name
+			}
+			g.silent[t] = append(g.silent[t], r)
+		}
+		if r.Resource == "services" && !r.Granted() {
+			for _, a := range r.Asked {
+				g.denied[a] = append(g.denied[a], r)
+			}
+		}
+	}
+}
+
+// byAddress divides operations.
+func byAddress(all []Operation) map[netip.Addr][]Operation {
+	out := map[netip.Addr][]Operation{}
+	for _, o := range all {
+		out[o.Address] = append(out[o.Address], o)
+	}
+	return out
 }
 
 // version is a state of an object, and the request that has brought it about.
@@ -110,16 +152,32 @@ const lasts = time.Minute
 
 // open is when the first request came, since a moment, that may have written an object and of which
 // no answer tells; false if there is none.
-func (g *gatherer) open(resource, object string, creation bool, since, until time.Time) (time.Time, bool) {
-	for _, r := range g.requests {
-		named := r.Name == object || r.Namespace+"/"+r.Name == object
-		unnamed := r.Name == "" && strings.HasPrefix(object, r.Namespace)
-		if r.Resource == resource && !r.known() && (named && (r.Verb != "create" || creation) || creation && unnamed) &&
-			!r.Received.After(until) && !r.Received.Before(since.Add(-lasts)) && (r.Done.IsZero() || !r.Done.Before(since)) {
-			return latest(r.Received, since), true
+func (g *gatherer) open(resource, object string, creation bool, since, until time.Time) (from time.Time, ok bool) {
+	for _, of := range [][]Request{g.silent[target{resource, object}], g.silent[target{resource, ""}]} {
+		for _, r := range of[begun(of, since.Add(-lasts)):] {
+			if r.Received.After(until) {
+				break
+			}
+			may := r.Verb != "create" || creation
+			if r.Name == "" {
+				may = creation && strings.HasPrefix(object, r.Namespace)
+			}
+			if !may || !r.Done.IsZero() && r.Done.Before(since) {
+				continue
+			}
+			if first := latest(r.Received, since); !ok || first.Before(from) {
+				from, ok = first, true
+			}
+			break
 		}
 	}
-	return time.Time{}, false
+	return from, ok
+}
+
+// begun is the place of the first request that came at a moment, or later.
+func begun(of []Request, moment time.Time) int {
+	i, _ := slices.BinarySearchFunc(of, moment, func(r Request, t time.Time) int { return r.Received.Compare(t) })
+	return i
 }
 
 // tell fills in a version of which no answer tells, which must have come between two moments.
@@ -254,17 +312,17 @@ func (g *gatherer) refusals() {
 
 // inWindow reports whether another request explains a refusal by the time at which it came.
 func (g *gatherer) inWindow(refusal Request, a netip.Addr) bool {
-	for _, r := range g.requests {
-		if r.Resource != "services" || r.Received.Equal(refusal.Received) && r.Name == refusal.Name || r.Received.After(refusal.Done) {
+	for _, r := range g.denied[a] {
+		if r.Received.Equal(refusal.Received) && r.Name == refusal.Name || r.Received.After(refusal.Done) {
 			continue
 		}
 		about := refused.FindStringSubmatch(r.Message)
-		if !r.Granted() && slices.Contains(r.Asked, a) && (about == nil || about[1] != a.String()) && (r.Done.IsZero() || r.Done.Add(g.windows.InFlight).After(refusal.Received)) {
+		if (about == nil || about[1] != a.String()) && (r.Done.IsZero() || r.Done.Add(g.windows.InFlight).After(refusal.Received)) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(g.all, func(o Operation) bool {
-		return g.windows.Cooling > 0 && o.Kind == Release && o.Address == a && !o.Call.After(refusal.Done) && o.Return.Add(g.windows.Cooling).After(refusal.Received)
+	return slices.ContainsFunc(g.written[a], func(o Operation) bool {
+		return g.windows.Cooling > 0 && o.Kind == Release && !o.Call.After(refusal.Done) && o.Return.Add(g.windows.Cooling).After(refusal.Received)
 	})
 }
 
@@ -296,8 +354,8 @@ func (g *gatherer) final() {
 
 // believed reports whether an IPAddress without its Service may stand at an address in the end.
 func (g *gatherer) believed(a netip.Addr) bool {
-	return slices.ContainsFunc(g.all, func(o Operation) bool {
-		return o.Address == a && o.Kind != Refuse && o.Return.Add(g.windows.Believed).After(g.end.From)
+	return slices.ContainsFunc(g.written[a], func(o Operation) bool {
+		return o.Return.Add(g.windows.Believed).After(g.end.From)
 	})
 }
 

@@ -40,14 +40,13 @@ type Excuse func(o Operation, others []string) string
 
 // Check judges operations. excuse may be nil.
 func Check(operations []Operation, excuse Excuse) Verdict {
-	v, byAddress := Verdict{Operations: map[Kind]int{}}, map[netip.Addr][]Operation{}
+	v, of := Verdict{Operations: map[Kind]int{}}, byAddress(operations)
 	for _, o := range operations {
-		byAddress[o.Address] = append(byAddress[o.Address], o)
 		v.Operations[o.Kind]++
 	}
-	v.Addresses = len(byAddress)
-	for _, a := range slices.SortedFunc(maps.Keys(byAddress), netip.Addr.Compare) {
-		v.judge(byAddress[a], excuse)
+	v.Addresses = len(of)
+	for _, a := range slices.SortedFunc(maps.Keys(of), netip.Addr.Compare) {
+		v.judge(of[a], excuse)
 	}
 	return v
 }
