@@ -47,7 +47,9 @@ type cluster struct {
 	uids      int
 	// deleting is called before a deletion, and makes it fail with its error.
 	deleting func(*networkingv1.IPAddress) error
-	writes   []string
+	// down: Services cannot be read any more.
+	down   bool
+	writes []string
 }
 
 var errDown = errors.New("connection refused")
@@ -246,6 +248,9 @@ func (l liveReader) Get(ctx context.Context, key client.ObjectKey, into client.O
 	service, ok := into.(*corev1.Service)
 	if !ok {
 		return l.Reader.Get(ctx, key, into, o...)
+	}
+	if l.cluster.down {
+		return errDown
 	}
 	there, ok := l.cluster.services[key.Name]
 	if !ok {

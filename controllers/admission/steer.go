@@ -169,12 +169,16 @@ func mayHandOver(a, b types.NamespacedName) bool {
 	return a.Namespace == b.Namespace && (v1alpha1.HasNameOfSecond(a.Name, b.Name) || v1alpha1.HasNameOfSecond(b.Name, a.Name))
 }
 
-// holds asks the API server whether a Service has an address; false if it cannot be asked. The
-// watch may be late, and no Service is refused an address because of a Service that is gone.
+// holds asks the API server whether a Service has an address: the watch may be late, and no Service
+// is refused an address because of a Service that is gone. Where this API server cannot be asked,
+// another one has sent the request. That one refuses what has an IPAddress; an address whose
+// IPAddress is lost it would give to a second Service, so that the watch has the last word on it.
 func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a netip.Addr) bool {
-	s := &corev1.Service{}
-	err := h.Live.Get(ctx, name, s)
-	return err == nil && s.DeletionTimestamp.IsZero() && slices.Contains(addressindex.ClusterIPs(s), a)
+	s, err := objects.Get(ctx, h.Live, name, &corev1.Service{})
+	if err != nil {
+		return h.Index.Uncovered(a)
+	}
+	return s != nil && s.DeletionTimestamp.IsZero() && slices.Contains(addressindex.ClusterIPs(s), a)
 }
 
 func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal) admission.Response {

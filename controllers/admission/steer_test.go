@@ -318,6 +318,30 @@ func TestFailsOpen(t *testing.T) {
 	}
 }
 
+// The API server of a replica may be away while another one asks it. The one that asks refuses what
+// has an IPAddress; one whose IPAddress is lost it takes for free.
+func TestAnAddressWithoutItsIPAddressStaysItsService(t *testing.T) {
+	for _, ip := range []string{"10.0.0.9", "fd00::9"} {
+		s := blue(nil)
+		s.services = []*corev1.Service{corev1Service("web", ip)}
+		lost := newCluster(t, s)
+		s.addresses = []*networkingv1.IPAddress{upstream.NewIPAddress(netip.MustParseAddr(ip), types.NamespacedName{Namespace: "ns", Name: "web"})}
+		covered := newCluster(t, s)
+		lost.down, covered.down = true, true
+
+		refused := answer{Message: "failed to allocate IP " + ip + ": provided IP is already allocated; choose another address, leave the choice to the cluster, or ask an administrator"}
+		if diff := cmp.Diff(refused, lost.create(t, corev1Service("db", ip))); diff != "" {
+			t.Errorf("%s has no IPAddress, and another Service may have it (-want +got):\n%s", ip, diff)
+		}
+		if diff := cmp.Diff(answer{Allowed: true}, lost.create(t, corev1Service("web", ip))); diff != "" {
+			t.Errorf("%s, for its own Service (-want +got):\n%s", ip, diff)
+		}
+		if diff := cmp.Diff(answer{Allowed: true}, covered.create(t, corev1Service("db", ip))); diff != "" {
+			t.Errorf("%s has an IPAddress, and it is not left to the API server (-want +got):\n%s", ip, diff)
+		}
+	}
+}
+
 // All creations come here. What needs no address is answered without a look at anything.
 func TestLeftToTheAPIServer(t *testing.T) {
 	headless, named := corev1Service("a", corev1.ClusterIPNone), corev1Service("a")

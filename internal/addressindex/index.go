@@ -128,6 +128,14 @@ func (ix *Index) Claims(a netip.Addr) []types.NamespacedName {
 	return ix.addresses[a].claims()
 }
 
+// Uncovered reports whether a Service has an address that lacks its IPAddress.
+func (ix *Index) Uncovered(a netip.Addr) bool {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	e := ix.addresses[a]
+	return e.claimed() && e.object == allocator.Free
+}
+
 // HeldBy reports whether a Service of a name has an address, by its claim or its IPAddress.
 func (ix *Index) HeldBy(a netip.Addr, service types.NamespacedName) bool {
 	ix.mu.RLock()
