@@ -43,11 +43,11 @@ var _ = Describe("Random clients", Label("soak"), func() {
 		Eventually(e.unsettled).WithArguments(ctx).WithTimeout(settling).WithPolling(time.Second).Should(BeEmpty())
 		e.ExpectNothingLeaked(ctx)
 
-		o, v := judge(e.requests()), e.history(ctx)
+		o, v := judge(e.requests()), e.history(ctx, f.away...)
 		AddReportEntry("chaos", ReportEntryVisibilityAlways, c.String()+"\n"+f.String()+fmt.Sprintf("\n%.0f calls failed open", failedOpen)+"\n"+o.String()+"\n"+v.String())
 		Expect(o.creations).To(BeNumerically(">", duration.Seconds()), "there was hardly any traffic")
 		Expect(f.kills.Load()*f.restarts.Load()*f.deleted.Load()).NotTo(BeZero(), "%s", f)
-		e.expectKept(ctx, o, v, failedOpen)
+		e.expectKept(ctx, o, v, failedOpen, len(f.away))
 		if enforced {
 			Expect(o.unsteered[isStranger]).To(BeZero(), "the API server has let them in")
 		} else {
@@ -119,13 +119,14 @@ func (o outcome) String() string {
 }
 
 // expectKept wants every promise to be kept that holds while a webhook answers.
-func (e *environment) expectKept(ctx context.Context, o outcome, v history.Verdict, failedOpen float64) {
+func (e *environment) expectKept(ctx context.Context, o outcome, v history.Verdict, failedOpen float64, absences int) {
 	GinkgoHelper()
 	Expect(o.unexcused).To(BeEmpty(), "the webhook answered, and they were not steered")
 	Expect(o.unsteered[isStranger]+o.unsteered[isOutside]).To(BeNumerically("<=", failedOpen), "more than the API servers counted")
 	Expect(v.Faults).To(BeEmpty(), "neither the API server nor an outage explains it")
 	// Upstream's two deletions by name meet in one of 10,000 creations; ten times that is a fault.
 	Expect(len(v.In(history.ByRepair))).To(BeNumerically("<=", 1+o.creations/1000), "%s", v)
+	Expect(len(v.In(history.ByAbsence))).To(BeNumerically("<=", 1+absences/10), "%s", v)
 	var known []string
 	for _, d := range v.Excused {
 		known = append(known, d.Address.String())

@@ -110,8 +110,9 @@ func (e *environment) requests() []history.Request {
 }
 
 // history judges every answer of the API servers. The policies of divide cool addresses for ten
-// seconds at most; reserved ones are tenant/reserved's from the beginning.
-func (e *environment) history(ctx context.Context) history.Verdict {
+// seconds at most; reserved ones are tenant/reserved's from the beginning. away are the times in
+// which one of the API servers was.
+func (e *environment) history(ctx context.Context, away ...history.Absence) history.Verdict {
 	GinkgoHelper()
 	var kept []history.Operation
 	for _, address := range reserved {
@@ -120,5 +121,5 @@ func (e *environment) history(ctx context.Context) history.Verdict {
 	end := history.End(ctx, e.Access)
 	requests := history.Requests(e.logs...)
 	windows := history.Windows{InFlight: 20 * time.Second, Cooling: 15 * time.Second}
-	return history.Judge(requests, end, windows, kept, history.Excuses(requests))
+	return history.Judge(requests, end, windows, kept, history.Excuses(requests, away...))
 }

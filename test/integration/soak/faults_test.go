@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
+	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/history"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
 
@@ -28,6 +29,8 @@ const (
 	outage = 5 * time.Second
 	// answering is how long an API server that is stopped may take for its last answers.
 	answering = 3 * time.Second
+	// catchingUp is how long a replica may take to watch an API server again that has come back.
+	catchingUp = 5 * time.Second
 	// cleaner is a user whom the guard of IPAddresses lets pass.
 	cleaner = "system:serviceaccount:kube-system:generic-garbage-collector"
 )
@@ -43,6 +46,8 @@ type faults struct {
 	// givenUp their starts that were in vain.
 	kills, starts, restarts, givenUp, deleted atomic.Int64
 	failedOpen                                float64 // creations and updates of Services, in past lives of the API servers
+	// away are the times in which an API server was, and replicas had not caught up.
+	away []history.Absence
 }
 
 // run goes on until ctx ends. Then everything runs again, as far as one can see from outside.
@@ -113,12 +118,14 @@ func (f *faults) kubelet(ctx context.Context, replica *framework.Manager) {
 func (f *faults) restart(ctx context.Context, rng *rand.Rand) {
 	api := f.apis[rng.IntN(len(f.apis))]
 	f.failedOpen += cluster.FailedOpen(context.WithoutCancel(ctx), api.Access)
+	from := time.Now()
 	var stopping sync.WaitGroup
 	stopping.Go(func() { _ = api.Stop() })
 	sleep(ctx, answering)
 	Expect(api.Kill()).To(Succeed())
 	stopping.Wait()
 	f.givenUp.Add(int64(cluster.StartAgain(context.WithoutCancel(ctx), api)))
+	f.away = append(f.away, history.Absence{From: from, To: time.Now().Add(catchingUp)})
 	f.restarts.Add(1)
 }
 

@@ -3,6 +3,7 @@ package history
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // Reasons for which an address may go to a second Service without a fault of the operator.
@@ -12,16 +13,27 @@ const (
 	ByRepair = "the API server has deleted the IPAddress of a living Service"
 	// ByOutage: the IPAddress was missing, and no webhook answered that would have known.
 	ByOutage = "no webhook answered"
+	// ByAbsence: the IPAddress was lost while an API server was away, and with it what a replica of
+	// the operator would have seen. Such a replica refuses no Service what it last saw covered: the
+	// Service that had the address may be gone as well.
+	ByAbsence = "the IPAddress was lost while an API server was away"
 )
 
+// operator is who must not delete the IPAddress of a living Service, whatever is away.
+const operator = "system:serviceaccount:clusterip-operator-system:clusterip-operator-manager"
+
+// Absence is a time in which an API server was away, until what watches it has caught up.
+type Absence struct{ From, To time.Time }
+
 // Excuses are those of requests.
-func Excuses(requests []Request) Excuse {
+func Excuses(requests []Request, away ...Absence) Excuse {
 	answered := byAnswer(requests)
 	return func(o Operation, others []string) string {
 		if o.Kind != Take {
 			return ""
 		}
 		var owner, deletedBy string // of the IPAddress
+		var deleted time.Time
 		failedOpen := false
 		for _, r := range answered {
 			if !r.Granted() || r.Done.After(o.Return) {
@@ -34,16 +46,19 @@ func Excuses(requests []Request) Excuse {
 				}
 			case r.Name != o.Address.String() || r.Answer == nil:
 			case r.Answer.Ends:
-				deletedBy = r.User
+				deletedBy, deleted = r.User, r.Done
 			case r.Answer.Parent != name(o.Service):
 				owner, deletedBy = r.Answer.Parent, ""
 			}
 		}
+		lost := deletedBy != "" && slices.ContainsFunc(others, func(s string) bool { return name(s) == owner })
 		switch {
-		case deletedBy == "system:apiserver" && slices.ContainsFunc(others, func(s string) bool { return name(s) == owner }):
+		case lost && deletedBy == "system:apiserver":
 			return ByRepair
 		case failedOpen:
 			return ByOutage
+		case lost && deletedBy != operator && slices.ContainsFunc(away, func(a Absence) bool { return !deleted.Before(a.From) && !o.Return.After(a.To) }):
+			return ByAbsence
 		default:
 			return ""
 		}

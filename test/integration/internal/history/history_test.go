@@ -276,21 +276,26 @@ func TestAnIPAddressWithoutAServiceIsBelievedForATime(t *testing.T) {
 }
 
 func TestCauseOfADuplicate(t *testing.T) {
-	const operator = "system:serviceaccount:clusterip-operator-system:clusterip-operator-manager"
 	for name, tc := range map[string]struct {
 		tell func(*story)
 		want string
+		away []Absence
 	}{
-		"the API server took it from a living Service": {func(s *story) { s.dropBy(apiServer, "one", 5) }, ByRepair},
-		"a user did, and the webhook was asked":        {func(s *story) { s.dropBy(user, "one", 5) }, ""},
+		"the API server took it from a living Service": {func(s *story) { s.dropBy(apiServer, "one", 5) }, ByRepair, nil},
+		"a user did, and the webhook was asked":        {func(s *story) { s.dropBy(user, "one", 5) }, "", nil},
 		"a user did, and the webhook was away": {func(s *story) {
 			s.dropBy(user, "one", 5)
 			s.chosen = FailedOpen
-		}, ByOutage},
-		"the operator did": {func(s *story) { s.dropBy(operator, "one", 5) }, ""},
+		}, ByOutage, nil},
+		"the operator did": {func(s *story) { s.dropBy(operator, "one", 5) }, "", nil},
 		"the API server took what named another": {func(s *story) {
 			s.dropBy(user, "one", 4).put("two", "a/third", 4, 5).dropBy(apiServer, "two", 6)
-		}, ""},
+		}, "", nil},
+		"a user did while an API server was away":       {func(s *story) { s.dropBy(user, "one", 5) }, ByAbsence, []Absence{{at(1), at(4)}, {at(5), at(9)}}},
+		"a user did before an API server was away":      {func(s *story) { s.dropBy(user, "one", 5) }, "", []Absence{{at(6), at(20)}}},
+		"a user did, and the API server came again":     {func(s *story) { s.dropBy(user, "one", 5) }, "", []Absence{{at(4), at(8)}}},
+		"the operator did while an API server was away": {func(s *story) { s.dropBy(operator, "one", 5) }, "", []Absence{{at(5), at(9)}}},
+		"an API server was away, but nothing was lost":  {func(*story) {}, "", []Absence{{at(0), at(20)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &story{a: netip.MustParseAddr("fd00:10:96::7")}
@@ -298,7 +303,7 @@ func TestCauseOfADuplicate(t *testing.T) {
 			tc.tell(s)
 			s.put("again", "a/api", 8, 8).wrote("create", "a/api", 7, 9, s.a)
 			s.requests[len(s.requests)-1].Chosen = s.chosen
-			v := Judge(s.requests, nil, Windows{}, nil, Excuses(s.requests))
+			v := Judge(s.requests, nil, Windows{}, nil, Excuses(s.requests, tc.away...))
 			if tc.want == "" && len(v.Faults) != 1 || tc.want != "" && (len(v.Faults) > 0 || len(v.In(tc.want)) != 1) {
 				t.Errorf("want %q, found %s, excused %v", tc.want, v, v.Excused)
 			}
