@@ -117,7 +117,7 @@ func Packages(ctx context.Context, names ...string) (string, error) {
 
 // previous is the commit of the last release, and before the first one a commit of main: tests
 // update from it. The commit after a release sets it; it is no tag, because a clone may have none.
-const previous = "d394a4c4bcf717143a1b2b21a5ee786181b38dc7"
+const previous = "c70014cf02238e5d4cf01e077cf05bc484710b26"
 
 // PreviousVersion returns a cached folder of the last version's files, from the git history.
 func PreviousVersion(ctx context.Context) (string, error) {
