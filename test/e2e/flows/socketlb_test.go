@@ -24,6 +24,9 @@ import (
 // atConnect is what the agent says of a front.
 var atConnect = regexp.MustCompile(`(?m)^ *(\S+): (?:translated, .* (\d+) connections so far|left to rules: (.*))`)
 
+// untranslating is what the agent says where it translates nothing, with the reason.
+var untranslating = regexp.MustCompile(`At connect\(\) nothing is translated, although scope \w+ is configured: (.*)\. Otherwise`)
+
 // front is a ClusterIP and port, as the agent tells of it.
 type front struct {
 	at    netip.AddrPort
@@ -39,7 +42,10 @@ var mayBeLeft = []string{
 	"connections to a former address are counted", "an interface of the node has the address",
 }
 
-var errSilent = errors.New("no agent tells of")
+var (
+	errSilent   = errors.New("no agent tells of")
+	errStarting = errors.New("the agent has not attached its programs yet, and does not tell of")
+)
 
 // translated tells what of the connections to ClusterIPs was translated, and ends the scenario
 // where rules serve what should be.
@@ -71,7 +77,9 @@ func (t *T) translated() string {
 // which comes after the rules, by which clients have met the Service already.
 func (t *T) written(s service) (all []front, err error) {
 	t.eventually("the maps do not get a front", func() error {
-		all, err = t.atConnect(s)
+		if all, err = t.atConnect(s); errors.Is(err, errStarting) {
+			return err // another scenario has just started the agent again
+		}
 		for _, f := range all {
 			if f.left == "the maps do not have it yet" {
 				return fmt.Errorf("%s of %s: %s", f.at, s.Name, f.left)
@@ -88,7 +96,13 @@ func (t *T) atConnect(s service) (all []front, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w %s: %w", errSilent, s.Name, err)
 	}
-	if strings.Contains(told, "At connect() nothing is translated") {
+	switch untranslated := untranslating.FindStringSubmatch(told); {
+	case untranslated == nil:
+	case untranslated[1] == "the agent ends": // it answers until it has ended
+		return nil, fmt.Errorf("%w %s", errSilent, s.Name)
+	case untranslated[1] == "the programs are not attached yet":
+		return nil, fmt.Errorf("%w %s", errStarting, s.Name)
+	default:
 		t.fail("the agent translates nothing:\n%s", told)
 	}
 	for _, line := range atConnect.FindAllStringSubmatch(told, -1) {
