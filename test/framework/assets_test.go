@@ -71,3 +71,24 @@ func TestLastRelease(t *testing.T) {
 	release("v0.11.0")
 	want(tenth)
 }
+
+func TestWhatIsBuiltCoversWhatIsAskedFor(t *testing.T) {
+	built := []string{"etcd", "kubernetes-1.37:kube-apiserver,kubectl"}
+	for selection, want := range map[string]bool{
+		"etcd": true, "etcd:etcd": true, "kubernetes-1.37:kubectl": true, "kubernetes-1.37:kubectl,kube-apiserver": true,
+		"kubernetes-1.37:kube-proxy": false, "kubernetes-1.37:kubectl,kube-proxy": false, "kubernetes-1.37": false,
+		"kubernetes-1.32:kube-apiserver": false, "promtool": false,
+	} {
+		if got := covers(built, selection); got != want {
+			t.Errorf("%s is covered: %t", selection, got)
+		}
+	}
+}
+
+// TestNoMoreIsBuiltThanIsAllowed asks for a program that most machines have built long ago.
+func TestNoMoreIsBuiltThanIsAllowed(t *testing.T) {
+	t.Setenv("CLUSTERIP_BUILT", "etcd")
+	if _, err := buildAssets("kubernetes-1.37:kube-proxy"); err == nil || !strings.Contains(err.Error(), `Label("all")`) {
+		t.Errorf("kube-proxy is built: %v", err)
+	}
+}
