@@ -131,7 +131,7 @@ var _ = Describe("The refusals in the status of a policy", func() {
 	// An earlier version wrote texts as they came. The API server ratchets: what was stored before
 	// the limits may stay, so that the loop which writes conditions is not stopped; and the next
 	// refusal cuts it.
-	It("heal where an earlier version has stored what is too long now", func(ctx SpecContext) {
+	It("heal where an earlier version has stored what is too long now", Label("all"), func(ctx SpecContext) {
 		create(ctx, framework.NewServiceCIDR("healing", "10.94.3.0/28", "fd00:10:94:3::/124"))
 		policy := programmed(ctx, "healing", v1alpha1.ServiceCIDRPolicySpec{
 			ServiceCIDRs: []string{"healing"}, Exclusive: true, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"nobody": "has"}},

@@ -115,7 +115,7 @@ var _ = Describe("A former address of a Service that is renumbered", func() {
 
 	// Each of these Services stops after another step. No drift is found in the time that the
 	// repair of a label takes.
-	It("is left alone where renumbering has stopped, and leaks nowhere when the Service goes", func(ctx SpecContext) {
+	It("is left alone where renumbering has stopped, and leaks nowhere when the Service goes", Label("all"), func(ctx SpecContext) {
 		room(ctx, 3)
 		var stopped []*renumbering
 		states := map[*renumbering][]string{}

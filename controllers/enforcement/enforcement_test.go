@@ -302,7 +302,7 @@ var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, fun
 
 	// The binding is away for longer than the second in which an API server looks which bindings
 	// there are.
-	It("is followed by the API server also after a time in which no policy wanted it", func(ctx SpecContext) {
+	It("is followed by the API server also after a time in which no policy wanted it", Label("all"), func(ctx SpecContext) {
 		change(ctx, red, `{"spec":{"enforcement":"Webhook"}}`)
 		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
 		Consistently(stranger).WithArguments(ctx).WithTimeout(3 * time.Second).Should(Succeed())

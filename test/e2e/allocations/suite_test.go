@@ -76,7 +76,11 @@ func translated(what, allocations string, specs func(env *fixture)) bool {
 
 func eachOn(plane func(context.Context) *framework.ControlPlane, what, allocations string, specs func(env *fixture)) bool {
 	for _, mode := range environment.Modes {
-		Describe(what+", "+mode, environment.LabelsOf(environment.Modes, mode, what), Ordered, ContinueOnFailure, func() {
+		labels := environment.LabelsOf(environment.Modes, mode, what)
+		if allocations == "ignore" { // the least of it is the agent's: it does less
+			labels = append(labels, "all")
+		}
+		Describe(what+", "+mode, labels, Ordered, ContinueOnFailure, func() {
 			env := new(fixture)
 			BeforeAll(func(ctx SpecContext) {
 				env.open(ctx, plane(ctx), mode)

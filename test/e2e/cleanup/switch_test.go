@@ -67,7 +67,7 @@ var _ = Describe("A node that goes from kube-proxy to the agent and back", func(
 		env.Cleanup(ctx, "--kube-proxy")
 		Expect(env.before.Without(kubelet).Diff(env.Rules(ctx).Without(kubelet))).To(BeEmpty())
 	},
-		Entry("iptables mode, nft", "nft", "iptables"),
+		Entry("iptables mode, nft", Label("all"), "nft", "iptables"),
 		Entry("iptables mode, legacy", Label("soak"), "legacy", "iptables"),
 		Entry("nftables mode", Label("soak"), "nft", "nftables"),
 	)

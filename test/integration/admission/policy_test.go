@@ -97,7 +97,7 @@ var _ = Describe("A policy that makes no sense", Ordered, ContinueOnFailure, fun
 })
 
 // A selector that cannot be read opens nothing. Without a webhook, a misspelt one can be stored.
-var _ = Describe("An exclusive policy whose selector cannot be read any more", func() {
+var _ = Describe("An exclusive policy whose selector cannot be read any more", Label("all"), func() {
 	It("keeps its ranges for the Services that it selected last, and from all when no replica remembers; and says so", func(ctx SpecContext) {
 		c.OfferRange(ctx, "slip", nil, "10.156.0.0/24", "fd00:10:156::/120")
 		c.AddPolicy(ctx, "slip", `{serviceCIDRs: [slip], serviceSelector: {matchLabels: {tenant: slip}}, exclusive: true}`)

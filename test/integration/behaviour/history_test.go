@@ -181,7 +181,7 @@ var _ = Describe("The history of addresses", Ordered, func() {
 		Expect(h.pages(ctx)).To(HaveEach(BeNumerically("<=", 128<<10)))
 	})
 
-	It("is written anew after a user has deleted or spoilt it", func(ctx SpecContext) {
+	It("is written anew after a user has deleted or spoilt it", Label("all"), func(ctx SpecContext) {
 		name := fmt.Sprintf("clusterip-operator-history-%02d", 77%64)
 		configMaps := h.Client().CoreV1().ConfigMaps(cluster.OperatorNamespace)
 		for _, spoil := range [][]string{{"delete", "configmap"}, {"patch", "configmap", "--type=merge", "-p", `{"data":{"owners":"nonsense\n"}}`}} {

@@ -16,7 +16,7 @@ import (
 
 // The counterexamples that test/handover finds without a guard, against a real API server: between
 // what a leader reads and what it writes a proxy puts all that the next leader and users do.
-var _ = Describe("A write of a leader that arrives when another one leads", Ordered, func() {
+var _ = Describe("A write of a leader that arrives when another one leads", Label("all"), Ordered, func() {
 	const four, six = "10.96.0.9", "fd00:10:96::9"
 	var (
 		c         *cluster.Cluster

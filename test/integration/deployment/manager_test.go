@@ -257,7 +257,7 @@ var _ = Describe("The manager as it is deployed", Ordered, func() {
 
 	// No range goes within ten seconds of the request. One that stays cordoned would refuse Services
 	// of other specs, whenever the API server takes their addresses from it.
-	It("lets a range go without Services, or with its last one", func(ctx SpecContext) {
+	It("lets a range go without Services, or with its last one", Label("all"), func(ctx SpecContext) {
 		c.DeletePolicies(ctx, "cordoned")
 		c.DeleteServiceCIDRs(ctx, "cordoned")
 		c.DeleteServices(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "fixed"}})

@@ -158,7 +158,7 @@ var _ = It("replaces the default range", Label("long"), func(ctx SpecContext) {
 })
 
 // Its first block installs the operator with the component, whose flag these replicas have.
-var _ = It("remembers who had an address", func(ctx SpecContext) {
+var _ = It("remembers who had an address", Label("all"), func(ctx SpecContext) {
 	e := newEnvironment(ctx, cluster.Options{OperatorArgs: []string{"--history"}})
 	e.follow(ctx, "docs/guides/history.md")
 })

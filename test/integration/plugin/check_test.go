@@ -157,7 +157,7 @@ var _ = Describe("check and repair", Ordered, func() {
 			ContainElements("ClusterIPDuplicate service/default/victim-3", "ClusterIPOutOfRange service/default/left")), "only people can mend these")
 	})
 
-	It("goes on after it was killed", func(ctx SpecContext) {
+	It("goes on after it was killed", Label("all"), func(ctx SpecContext) {
 		Expect(damaged.Restart(ctx, options)).To(Succeed()) // as above
 		var gone []string
 		for i := range 100 {

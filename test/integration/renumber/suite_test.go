@@ -25,7 +25,7 @@ import (
 func TestRenumber(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "renumber")
+	RunSpecs(t, "renumber", Label("all")) // kube-controller-manager is built for it
 }
 
 var c *cluster.Cluster

@@ -69,7 +69,7 @@ var _ = inOrder("Two tenants and three ranges", func() {
 	})
 
 	// Half a minute: no write but that of the counts is due.
-	It("show in the status what is used", func(ctx SpecContext) {
+	It("show in the status what is used", Label("all"), func(ctx SpecContext) {
 		Eventually(func(g Gomega) {
 			blue := c.Policy(ctx, "blue").Status
 			g.Expect(blue.Summary).To(Equal(v1alpha1.PolicySummary{Ranges: 2, BandStatus: v1alpha1.BandStatus{
@@ -211,7 +211,7 @@ var _ = inOrder("Of several policies and ranges for a Service", func() {
 		c.ExpectConsistent(ctx)
 	})
 
-	It("a policy decides about the families alone of which it has ranges", func(ctx SpecContext) {
+	It("a policy decides about the families alone of which it has ranges", Label("all"), func(ctx SpecContext) {
 		c.OfferRange(ctx, "only-4", nil, "10.105.16.0/28")
 		c.OfferRange(ctx, "only-6", nil, "fd00:105:16::/124")
 		c.Program(ctx, "four", "{serviceCIDRs: [only-4], namespaceSelector: {matchLabels: {tenant: green}}, priority: 2, onFull: Fail}")
@@ -221,7 +221,7 @@ var _ = inOrder("Of several policies and ranges for a Service", func() {
 		expectFrom(ctx, "10.105.16.0/28", "fd00:105:16::/124")
 	})
 
-	It("no address of a static band is touched as long as any range of a policy has a dynamic one", func(ctx SpecContext) {
+	It("no address of a static band is touched as long as any range of a policy has a dynamic one", Label("all"), func(ctx SpecContext) {
 		cidrs := []string{"10.104.0.0/26", "10.104.0.64/26"}
 		c.OfferRange(ctx, "lower", nil, cidrs[0], "fd00:104::/122")
 		c.OfferRange(ctx, "upper", nil, cidrs[1], "fd00:104::40/122")

@@ -71,7 +71,7 @@ var _ = Describe("Fair: nobody else pays for what a tenant sends", Ordered, Cont
 		Expect(refusals).To(BeEmpty())
 	},
 		Entry("because of their names", hostile.Misnamed),
-		Entry("because another webhook refuses them", hostile.Denied),
+		Entry("because another webhook refuses them", Label("all"), hostile.Denied),
 		Entry("because they are invalid", Label("all"), hostile.Invalid),
 	)
 
@@ -92,7 +92,7 @@ var _ = Describe("Fair: nobody else pays for what a tenant sends", Ordered, Cont
 		defer stop()
 		Consistently(grown).WithArguments(ctx).WithTimeout(5 * time.Second).WithPolling(200 * time.Millisecond).Should(BeEmpty())
 	},
-		Entry("because another webhook refuses them", "refused", "", func(ctx context.Context, i int) {
+		Entry("because another webhook refuses them", Label("all"), "refused", "", func(ctx context.Context, i int) {
 			mallory.Create(ctx, hostile.Denied(fmt.Sprintf("growing-%d", i)))
 		}),
 		Entry("because they are gone, and their addresses cool down", "cooling", "coolDown: 1h,", func(ctx context.Context, i int) {
