@@ -25,9 +25,9 @@ report=bin/ci/report.json
 # What nodes need besides is built by the suite that has some.
 cluster=kube-apiserver,kubectl,kube-controller-manager,kube-proxy
 
-# Suites wait much of the time: three side by side keep two cores busy.
+# Suites wait some of the time: four side by side keep two cores busy, three where packages are compiled with the race detector as well.
 case $what in
-core) filter='!all && !long && !soak && !/ipvs/' parallel=3 timeout=15m upstream=(kubernetes-1.37:kube-apiserver,kubectl) ;;
+core) filter='!all && !long && !soak && !/ipvs/' parallel=4 timeout=15m upstream=(kubernetes-1.37:kube-apiserver,kubectl) ;;
 all) filter='!long && !soak && !/ipvs/' parallel=3 timeout=30m upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
 soak) filter='(soak || long) && !/ipvs/' parallel=1 timeout=80m upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
 version)
@@ -112,7 +112,7 @@ mkdir -p "$reports" "$(dirname "$report")"
 
 # longest_first is for packages of a minute and more, of which none should begin last, and run alone.
 longest_first() {
-	local long='/test/(tour|e2e/(allocations|flows)|integration/(behaviour|bitmap|defects|migration|plugin|renumber|steering))$'
+	local long='/(proxyagent/(ip|nf)tables|test/(tour|e2e/(allocations|flows)|integration/(behaviour|bitmap|defects|migration|plugin|renumber|steering)))$'
 	sort -s -k1,1 <(sed -E "s#^.*$long#1 &#;t;s#^#2 #") | cut -d' ' -f2
 }
 
