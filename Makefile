@@ -31,7 +31,7 @@ run: ## A real control plane on loopback, the operator, and a live tour (ONCE=1:
 
 ##@ Check it
 .PHONY: test test-unit test-all test-versions test-cluster test-ipvs soak bench bench-upgrade bench-proxy bench-steering deflake fuzz lint verify
-test: ## Unit tests, the core stories on Kubernetes 1.37, and real packets: 12 to 14 minutes on two cores after `make run`. Packets need root.
+test: ## Unit tests, the core stories on Kubernetes 1.37, and real packets: 8 to 11 minutes on two cores after `make run`. Packets need root.
 	hack/test.sh core
 
 test-unit: ## Only what needs no control plane: seconds.
