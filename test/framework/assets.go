@@ -136,7 +136,7 @@ func Packages(ctx context.Context, names ...string) (string, error) {
 
 // previous is the commit of the last release, and before the first one a commit of main: tests
 // update from it. The commit after a release sets it; it is no tag, because a clone may have none.
-const previous = "c70014cf02238e5d4cf01e077cf05bc484710b26"
+const previous = "c96bd2466d01c51845550a244ec273b44c7c6344"
 
 // PreviousVersion returns a cached folder of the last version's files, from the git history.
 func PreviousVersion(ctx context.Context) (string, error) {
