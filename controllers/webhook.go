@@ -65,6 +65,7 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressi
 		Writer: writer, Namespaces: mgr.GetClient(), Live: writer, Index: index, Policies: policies, Refusals: refusals, Clock: clock.RealClock{},
 	}
 	steers := here
+	here.ForReplicas = true
 	steers.Probe = &steerer.Probe{Replica: o.Replica, Version: o.Version}
 	if o.Lock != nil {
 		steers.Leader = leader.NewClient(o.Lock, asLeader, certificate)

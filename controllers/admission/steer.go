@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 
@@ -37,10 +38,13 @@ type ServiceSteerer struct {
 	Index            *addressindex.Index
 	Policies         *steering.Cache
 	// Leader answers requests for addresses instead of this replica. Nil: this replica answers all.
-	Leader   Leader
-	Refusals *Refusals
-	Probe    *Probe
-	Clock    clock.PassiveClock
+	Leader Leader
+	// ForReplicas is set where other replicas ask: what cannot be decided here is an error then, and
+	// they decide it, instead of letting the Service pass.
+	ForReplicas bool
+	Refusals    *Refusals
+	Probe       *Probe
+	Clock       clock.PassiveClock
 }
 
 // Leader is the replica that draws addresses for all.
@@ -48,6 +52,9 @@ type Leader interface {
 	// Review returns the leader's answer; false if this replica leads, or the leader is silent.
 	Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, bool)
 }
+
+// errUnread says that the first listing is not indexed yet.
+var errUnread = errors.New("this replica has not read Services, addresses and policies yet")
 
 // errNoNamespace says that there is no such namespace. The API server finds that out before it
 // calls: the request is not its own, or the namespace has just gone.
@@ -67,16 +74,20 @@ func (h *ServiceSteerer) Handle(ctx context.Context, req admission.Request) admi
 
 // The results of a request, as the metric names them.
 const (
-	filled    = "filled"
-	refused   = "refused"
-	left      = "left"
-	failed    = "failed"
-	handedOn  = "handed-on"
-	malformed = "malformed"
+	filled     = "filled"
+	refused    = "refused"
+	left       = "left"
+	failed     = "failed"
+	handedOn   = "handed-on"
+	handedBack = "handed-back"
+	malformed  = "malformed"
 )
 
 func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (admission.Response, string) {
-	if !h.Index.Synced() || !h.Policies.Synced() {
+	switch read := h.Index.Synced() && h.Policies.Synced(); {
+	case !read && h.ForReplicas: // a leader that was just started anew: its Lease still names it
+		return handBack(errUnread)
+	case !read:
 		return admission.Allowed(""), left
 	}
 	r, err := decode(req)
@@ -115,7 +126,15 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	}
 }
 
+// handBack leaves a request to the replica that asks.
+func handBack(err error) (admission.Response, string) {
+	return admission.Errored(http.StatusServiceUnavailable, err), handedBack
+}
+
 func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err error) (admission.Response, string) {
+	if h.ForReplicas {
+		return handBack(err)
+	}
 	log.FromContext(ctx).Error(err, "A Service passes unsteered", "namespace", req.Namespace, "name", req.Name)
 	return admission.Allowed(""), failed
 }
@@ -170,7 +189,8 @@ func mayHandOver(a, b types.NamespacedName) bool {
 }
 
 // holds asks the API server whether a Service has an address: the watch may be late, and no Service
-// is refused an address because of a Service that is gone. Where this API server cannot be asked,
+// is refused an address because of a Service that is gone; one that waits for its finalizers has its
+// address until then. Where this API server cannot be asked,
 // another one has sent the request. That one refuses what has an IPAddress; an address whose
 // IPAddress is lost it would give to a second Service, so that the watch has the last word on it.
 func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a netip.Addr) bool {
@@ -178,7 +198,7 @@ func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a
 	if err != nil {
 		return h.Index.Uncovered(a)
 	}
-	return s != nil && s.DeletionTimestamp.IsZero() && slices.Contains(addressindex.ClusterIPs(s), a)
+	return s != nil && slices.Contains(addressindex.ClusterIPs(s), a)
 }
 
 func (h *ServiceSteerer) refuse(in inputs, r *steering.Refusal) admission.Response {

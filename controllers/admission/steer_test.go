@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,12 +18,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/clusterip-operator/clusterip-operator/allocator"
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
+	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
 )
 
@@ -318,6 +322,47 @@ func TestFailsOpen(t *testing.T) {
 	}
 }
 
+// A leader that was started a moment ago, or that cannot read what it needs, is not taken for one
+// that lets a Service pass: the replica that asks has read everything long ago.
+func TestWhatALeaderCannotDecideIsHandedBack(t *testing.T) {
+	unreadable := blue(nil)
+	unreadable.namespaces = downReader{}
+	for name, change := range map[string]func(*ServiceSteerer){
+		"no address is read yet": func(s *ServiceSteerer) {
+			s.Namespaces, s.Index = namespaceReader{"ns": {"team": "ns"}}, addressindex.New()
+			if err := s.Index.Watch(t.Context(), unlisted{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"no policy is read yet": func(s *ServiceSteerer) {
+			s.Namespaces, s.Policies = namespaceReader{"ns": {"team": "ns"}}, steering.NewCache()
+		},
+		"the namespace cannot be read": func(*ServiceSteerer) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, unreadable)
+			c.steerer.ForReplicas = true
+			change(c.steerer)
+			r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "ns", Object: rawOf(t, dualStack(corev1Service("a")))}}
+			if got := c.steerer.Handle(t.Context(), r); got.Allowed || got.Result.Code != http.StatusServiceUnavailable {
+				t.Errorf("a replica gets the answer %+v", got)
+			}
+			c.steerer.ForReplicas = false
+			if got := c.create(t, dualStack(corev1Service("a"))); !got.Allowed {
+				t.Errorf("an API server gets the answer %+v", got)
+			}
+		})
+	}
+}
+
+// unlisted are informers that have listed nothing.
+type unlisted struct{ cache.Informers }
+
+// GetInformer implements cache.Informers.
+func (unlisted) GetInformer(_ context.Context, of client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	return toolscache.NewSharedIndexInformer(nil, of, 0, toolscache.Indexers{}), nil
+}
+
 // The API server of a replica may be away while another one asks it. The one that asks refuses what
 // has an IPAddress; one whose IPAddress is lost it takes for free.
 func TestAnAddressWithoutItsIPAddressStaysItsService(t *testing.T) {
@@ -338,6 +383,20 @@ func TestAnAddressWithoutItsIPAddressStaysItsService(t *testing.T) {
 		}
 		if diff := cmp.Diff(answer{Allowed: true}, covered.create(t, corev1Service("db", ip))); diff != "" {
 			t.Errorf("%s has an IPAddress, and it is not left to the API server (-want +got):\n%s", ip, diff)
+		}
+	}
+}
+
+// A Service that waits for a finalizer, as those of load balancers do for minutes, has its address
+// until that is gone, whether or not its IPAddress is lost meanwhile.
+func TestAnAddressIsThatOfAServiceThatWaitsForItsFinalizers(t *testing.T) {
+	for _, ip := range []string{"10.0.0.9", "fd00::9"} {
+		s, web := blue(nil), corev1Service("web", ip)
+		web.DeletionTimestamp, web.Finalizers = new(metav1.Now()), []string{"service.kubernetes.io/load-balancer-cleanup"}
+		s.services = []*corev1.Service{web}
+		c := newCluster(t, s)
+		if got := c.create(t, corev1Service("db", ip)); got.Allowed || !strings.Contains(got.Message, "already allocated") {
+			t.Errorf("%s goes to a second Service: %+v", ip, got)
 		}
 	}
 }

@@ -155,10 +155,14 @@ func (c *Client) post(ctx context.Context, url string, request *admissionv1.Admi
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&review); err != nil {
 		return nil, fmt.Errorf("reading the leader's answer: %w", err)
 	}
-	if review.Response == nil {
+	switch response := review.Response; {
+	case response == nil:
 		return nil, errors.New("the leader's AdmissionReview has no response")
+	case response.Result != nil && response.Result.Code == http.StatusServiceUnavailable:
+		return nil, fmt.Errorf("the leader cannot decide: %s", response.Result.Message)
+	default:
+		return response, nil
 	}
-	return review.Response, nil
 }
 
 // Promptly lets a handler say that it has a request before it works on it, by 102 Processing.

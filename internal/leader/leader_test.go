@@ -103,6 +103,11 @@ func allowing(after time.Duration) http.Handler {
 	})
 }
 
+// answering answers all the same.
+func answering(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) })
+}
+
 func request() *admissionv1.AdmissionRequest { return &admissionv1.AdmissionRequest{UID: "u"} }
 
 func TestLeaderAnswers(t *testing.T) {
@@ -147,7 +152,8 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 	for name, handler := range map[string]http.Handler{
 		"it is silent":        allowing(answerWithin + 200*time.Millisecond),
 		"it refuses":          http.NotFoundHandler(),
-		"it answers nonsense": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }),
+		"it answers nonsense": answering("{}"),
+		"it cannot decide":    answering(`{"response": {"allowed": false, "status": {"code": 503, "message": "nothing is read yet"}}}`),
 		"it breaks off":       http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ var (
 	// AdmissionDecisions counts the answers of the webhook of Services, by result.
 	AdmissionDecisions = vec("admission_decisions_total",
 		"Answers to Services on their way into the cluster: filled (an address was drawn), refused, left (nothing to do), "+
-			"handed-on (the leader answered, and counts the answer too), failed (passed unsteered; the log says why), "+
+			"handed-on (the leader answered, and counts the answer too), handed-back (the leader could not decide yet, and the replica that asked it did), failed (passed unsteered; the log says why), "+
 			"malformed (left, because the API server refuses it).", "result")
 	// AdmissionDuration times these answers.
 	AdmissionDuration = auto.NewHistogram(prometheus.HistogramOpts{
@@ -90,7 +90,7 @@ func init() {
 		DriftDetected.WithLabelValues(string(t))
 		DriftRepaired.WithLabelValues(string(t))
 	}
-	for _, result := range []string{"filled", "refused", "left", "handed-on", "failed", "malformed"} {
+	for _, result := range []string{"filled", "refused", "left", "handed-on", "handed-back", "failed", "malformed"} {
 		AdmissionDecisions.WithLabelValues(result)
 	}
 	for _, reason := range []string{"long", "busy", "late", "malformed"} {
