@@ -55,8 +55,8 @@ func keptCommand(a *cli.Session) *cobra.Command {
 		Long: `Lists the second Services that keep old addresses (plans with keep: service), whatever plan moved the first ones: since when, and how many connections the node agents count. Other
 proxies count none. Only Services that renumbering has created are listed, by what their IPAddresses say, and none that only has their label.
 
---delete deletes those that are older than --older-than. One to which the agents count connections stays, unless --in-use is given; without agents the deadline alone decides, and
-clients that still use an address are cut off. One whose first Service has the address still, as after a run that was killed, stays too: run the plan again.`,
+--delete deletes those that are older than --older-than. One to which the agents count connections stays, unless --in-use is given, and so does one whose connections not every agent
+can tell, as while the node of one is down. Where there are no agents the deadline alone decides, and clients that still use an address are cut off. One whose first Service has the address still, as after a run that was killed, stays too: run the plan again.`,
 		Example: `  kubectl clusterip renumber kept
   kubectl clusterip renumber kept --delete --older-than=168h --dry-run`,
 		Args: cli.NoArguments,
@@ -100,30 +100,43 @@ func (r keeping) run(ctx context.Context, a *cli.Session) error {
 	if err != nil {
 		return err
 	}
-	if err := count(ctx, s, all); err != nil {
+	agents, err := count(ctx, s, all)
+	if err != nil {
 		a.Say("connections are not counted: %v", err)
 	}
 	all = slices.DeleteFunc(all, func(k Second) bool { return s.Clock.Since(k.Since) <= r.olderThan && r.olderThan > 0 })
 	if !r.remove {
 		return a.Put(r.output, all, func(w io.Writer) { tableOfSeconds(w, all) })
 	}
-	return r.delete(ctx, a, Mover{Client: s, Keep: KeepService, Clock: clock.RealClock{}}, all)
+	return r.delete(ctx, a, Mover{Client: s, Keep: KeepService, Clock: clock.RealClock{}}, all, agents)
+}
+
+// stays returns why a second Service is not deleted, empty if it is. What agents cannot count they
+// may have connections to.
+func (r keeping) stays(k Second, agents bool) string {
+	switch {
+	case k.Unfinished:
+		return ": " + unfinished(k.held.Item, k.Address)
+	case r.inUse:
+		return ""
+	case k.Connections == nil && agents:
+		return fmt.Sprintf(" may be in use: not every agent tells its connections to %s; try again when all do, or give --in-use", k.Address)
+	case k.Connections != nil && *k.Connections > 0:
+		return fmt.Sprintf(" is in use: %d connections to %s", *k.Connections, k.Address)
+	}
+	return ""
 }
 
 // delete deletes second Services, or says which it would.
-func (r keeping) delete(ctx context.Context, a *cli.Session, m Mover, all []Second) error {
+func (r keeping) delete(ctx context.Context, a *cli.Session, m Mover, all []Second, agents bool) error {
 	left := 0
 	for _, k := range all {
-		switch {
-		case k.Unfinished:
+		if why := r.stays(k, agents); why != "" {
 			left++
-			a.Say("%s/%s: %s", k.Namespace, k.Name, unfinished(k.held.Item, k.Address))
+			a.Say("%s/%s%s", k.Namespace, k.Name, why)
 			continue
-		case k.Connections != nil && *k.Connections > 0 && !r.inUse:
-			left++
-			a.Say("%s/%s is in use: %d connections to %s", k.Namespace, k.Name, *k.Connections, k.Address)
-			continue
-		case r.dryRun:
+		}
+		if r.dryRun {
 			a.Say("%s/%s would be deleted, with %s", k.Namespace, k.Name, k.Address)
 			continue
 		}
@@ -189,22 +202,26 @@ func newKept(ip *networkingv1.IPAddress, second *corev1.Service) (out Second, is
 	}, vouches(i, ip, second) && secondName(i, a) == nameOf(second)
 }
 
-// count asks the agents, if there are any, how many connections there are to each address.
-func count(ctx context.Context, s *cli.Cluster, all []Second) error {
-	agents, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
-	if err != nil || len(agents) == 0 || len(all) == 0 {
-		return err
+// count asks the agents, if there are any, how many connections there are to each address. It is
+// true if there are, or if that cannot be told.
+func count(ctx context.Context, s *cli.Cluster, all []Second) (agents bool, err error) {
+	sets, err := health.AgentSets(ctx, s, metav1.NamespaceSystem)
+	if err != nil {
+		return true, err
+	}
+	if len(sets) == 0 || len(all) == 0 {
+		return false, nil
 	}
 	counts, err := health.FormerConnections(ctx, s)
 	if err != nil {
-		return err
+		return true, err
 	}
 	for i := range all {
 		if n, known := counts[all[i].Address]; known {
 			all[i].Connections = &n
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // tableOfSeconds is a list for people.
