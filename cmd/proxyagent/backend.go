@@ -106,6 +106,8 @@ func auto(n node) choice {
 		return choice{native, "ServedBefore", "an agent has served with nftables here before"}
 	case f.Ours && !n.table:
 		return choice{"", "ServedBefore", "an agent has served with iptables here before"}
+	case len(f.Hidden) > 0:
+		return choice{"", "RulesHidden", "only nft can show " + strings.Join(f.Hidden, ", ") + ", where FORWARD may drop what no rule of iptables lets pass"}
 	case len(f.Others) > 0:
 		return choice{"", "RulesOfOthers", "other programs have rules of iptables: " + strings.Join(f.Others, ", ")}
 	default:

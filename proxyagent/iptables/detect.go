@@ -71,6 +71,8 @@ type Found struct {
 	// network plugins and proxies in the rest. The kubelet's KUBE-FIREWALL, which has nothing to do
 	// with Services, is not among them: every node has it.
 	Others []string
+	// Hidden names the tables with a rule that only nft can show. They may do anything of the above.
+	Hidden []string
 }
 
 // Find looks at the node.
@@ -115,7 +117,10 @@ func LegacyInUse(f model.Family) bool {
 func (e *evidence) weigh(m Mode, f model.Family, text []byte) {
 	table, others := "", map[string]int{}
 	for line := range strings.Lines(string(text)) {
+		hidden, is := rules.UnshownTable(line)
 		switch {
+		case is:
+			e.found.Hidden = append(e.found.Hidden, fmt.Sprintf("%s of iptables-%s of %s", hidden, m, f))
 		case strings.HasPrefix(line, "*"):
 			table = strings.TrimSpace(line[1:])
 		case strings.HasPrefix(line, ":KUBE-IPTABLES-HINT "), strings.HasPrefix(line, ":KUBE-KUBELET-CANARY "):

@@ -79,7 +79,8 @@ func TestFound(t *testing.T) {
 			Found{Drops: []string{"iptables-nft of IPv6"}, Others: []string{"2 in filter of iptables-nft of IPv6"}}},
 		"a firewall whose last rule refuses": {"*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -j REJECT --reject-with icmp-port-unreachable\nCOMMIT\n",
 			Found{Drops: []string{"iptables-nft of IPv6"}, Others: []string{"1 in filter of iptables-nft of IPv6"}}},
-		"one that drops some": {"*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 192.0.2.1/32 -j DROP\nCOMMIT\n", Found{Others: []string{"1 in filter of iptables-nft of IPv6"}}},
+		"one that drops some":        {"*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 192.0.2.1/32 -j DROP\nCOMMIT\n", Found{Others: []string{"1 in filter of iptables-nft of IPv6"}}},
+		"a table with a rule of nft": {"# Table `filter' is incompatible, use 'nft' tool.\n*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n", Found{Hidden: []string{"filter of iptables-nft of IPv6"}}},
 		"a network plugin, and rules of its own that say nothing of Services": {"*mangle\n-A PREROUTING -j MARK --set-mark 1\nCOMMIT\n*nat\n-A POSTROUTING -j MASQUERADE\n-A CNI-HOSTPORT -j RETURN\nCOMMIT\n",
 			Found{Others: []string{"1 in nat of iptables-nft of IPv6"}}},
 	} {

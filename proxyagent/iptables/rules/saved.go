@@ -98,7 +98,7 @@ func parse(wanted func(chain string) bool, tables ...[]byte) Saved {
 				current = Table(line[1:])
 				s.Unreadable = slices.DeleteFunc(s.Unreadable, func(t Table) bool { return t == current })
 			case strings.HasPrefix(line, unshown):
-				t, _, _ := strings.Cut(line[len(unshown):], "'")
+				t, _ := UnshownTable(line)
 				s.Unreadable = append(s.Unreadable, Table(t))
 			case strings.HasPrefix(first, ":") && wanted(first[1:]):
 				s.chains[chain{current, first[1:]}] = nil
@@ -121,6 +121,13 @@ func parse(wanted func(chain string) bool, tables ...[]byte) Saved {
 // shows nothing of that table, which is not empty. A line for a table of which it leaves out some
 // chains, where no rule of ours can be, begins the same, and the table follows.
 const unshown = "# Table `"
+
+// UnshownTable is the table that a line of iptables-nft-save says it cannot show; false for others.
+func UnshownTable(line string) (table string, is bool) {
+	rest, is := strings.CutPrefix(line, unshown)
+	table, _, _ = strings.Cut(rest, "'")
+	return table, is
+}
 
 // Unshown is what counts as printed when iptables-save, asked for a table by name, prints nothing.
 func Unshown(t Table) []byte { return []byte(unshown + string(t) + "'") }
