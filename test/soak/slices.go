@@ -80,7 +80,7 @@ func all() []slice {
 		specs("installing", "manifests, Jobs, releases, leaving", "test/integration/agentdeployment", "test/integration/chart", "test/integration/deployment", "test/integration/leaving", "test/integration/release"),
 		specs("migration", "migration off the bitmap, killed on its way", "test/integration/migration", "test/integration/bitmap"),
 		specs("upgrade-way", "clusters on their way through the minor releases", "test/integration/upgrade").only("on its way through the minors|without a migration|on IPAddresses alone"),
-		specs("upgrade-migration", "clusters that leave the bitmap, and go back", "test/integration/upgrade").only("leaves the bitmap|has left the bitmap|goes back|does not serve IPAddresses"),
+		specs("upgrade-migration", "clusters that leave the bitmap, and go back", "test/integration/upgrade").only("leaves the bitmap|has left the bitmap|in which Services come and go|goes back|does not serve IPAddresses"),
 		specs("upgrade-from-release", "the upgrade from the last release to this commit: the operator under load, replicas and agents of both, and pods by the commands of the guide",
 			"test/integration/soak", "test/e2e/cleanup", "test/e2e/nodes").only("the version before, under load|two neighbouring versions|An agent of the version before|A cluster with the version before"),
 		specs("full-range", "a leader that dies in a full range", "test/integration/soak").only("Thirty-two clients"),
@@ -133,19 +133,7 @@ func chosen(names []string) ([]slice, error) {
 	return found, nil
 }
 
-// has reports whether a slice runs some specs of a file, by the folder and the text of the file.
-func (s slice) has(folder, text string) bool {
-	return slices.Contains(s.packages, folder) && (s.focus == "" || s.touches(text))
-}
-
-// touches reports whether a part of the focus stands in a text of Go. Where the focus joins the
-// texts of a table and of its entry, the entry's is looked for.
-func (s slice) touches(text string) bool {
-	for part := range strings.SplitSeq(s.focus, "|") {
-		part = strings.TrimPrefix(part, "whatever goes wrong ")
-		if regexp.MustCompile(strings.TrimSuffix(part, "$")).MatchString(text) {
-			return true
-		}
-	}
-	return false
+// runs reports whether a slice runs a spec of a folder that has a label which lasts, by its text.
+func (s slice) runs(folder, text string) bool {
+	return slices.Contains(s.packages, folder) && regexp.MustCompile(s.focus).MatchString(text)
 }

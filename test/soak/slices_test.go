@@ -1,10 +1,6 @@
 package main
 
 import (
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,79 +9,33 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
 )
 
-var (
-	// lasting is what hack/test.sh looks for in the files of a suite.
-	lasting = regexp.MustCompile(`Label\("(long|soak)"|LabelsOf\(`)
-	// lastingSuite is a suite of which all specs last.
-	lastingSuite = regexp.MustCompile(`RunSpecs\(.*Label\("(long|soak)"`)
-	// specs are in files that have one of these.
-	containers = regexp.MustCompile(`\b(Describe|DescribeTable|It|each)\(`)
-)
-
-// lastingFiles are the files with lasting specs of each folder, as text.
-func lastingFiles(t *testing.T) map[string]map[string]string {
-	t.Helper()
-	root, found := filepath.Join("..", ".."), map[string]map[string]string{}
-	names, err := filepath.Glob(root + "/*/*_test.go")
-	for _, depth := range []string{"/*/*/*_test.go", "/*/*/*/*_test.go"} {
-		more, globErr := filepath.Glob(root + depth)
-		names, err = append(names, more...), errors.Join(err, globErr)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		folder, err := filepath.Rel(root, filepath.Dir(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := textOf(t, name)
-		suite := lastingSuite.MatchString(textOf(t, filepath.Join(filepath.Dir(name), "suite_test.go")))
-		if !containers.MatchString(text) || !strings.Contains(text, `"github.com/onsi/ginkgo/v2"`) || !suite && !lasting.MatchString(text) {
-			continue
-		}
-		if found[folder] == nil {
-			found[folder] = map[string]string{}
-		}
-		found[folder][filepath.Base(name)] = text
-	}
-	return found
-}
-
-// textOf reads a file, which need not be there.
-func textOf(t *testing.T, name string) string {
-	t.Helper()
-	content, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return string(content)
-}
-
 func TestEachLastingSpecBelongsToASlice(t *testing.T) {
-	files := lastingFiles(t)
-	if len(files) < 20 {
-		t.Fatalf("found lasting specs in %d folders alone: the search is broken", len(files))
-	}
-	for folder, texts := range files {
-		for name, text := range texts {
-			if !slices.ContainsFunc(all(), func(s slice) bool { return s.has(folder, text) }) {
-				t.Errorf("no slice runs the specs of %s/%s", folder, name)
-			}
+	folders := map[string]bool{}
+	for _, s := range lastingSpecs(t) {
+		folders[s.folder] = true
+		if !slices.ContainsFunc(all(), func(in slice) bool { return in.runs(s.folder, s.text) }) {
+			t.Errorf("%s: no slice runs the spec %q", s.at, s.text)
 		}
+	}
+	if len(folders) < 20 {
+		t.Errorf("found lasting specs in %d folders alone: the search is broken", len(folders))
 	}
 }
 
+// A part of a focus that matches nothing is the text of a spec that has another one since.
 func TestEachSliceFindsItsSpecs(t *testing.T) {
-	files := lastingFiles(t)
+	found := lastingSpecs(t)
 	for _, s := range all() {
 		for _, folder := range s.packages {
-			found := false
-			for _, text := range files[folder] {
-				found = found || s.has(folder, text)
+			if !slices.ContainsFunc(found, func(it spec) bool { return it.folder == folder && s.runs(folder, it.text) }) {
+				t.Errorf("slice %s: no spec of %s lasts and matches %q", s.name, folder, s.focus)
 			}
-			if !found {
-				t.Errorf("slice %s: no file of %s has specs that last and match %q", s.name, folder, s.focus)
+		}
+		for part := range strings.SplitSeq(s.focus, "|") {
+			one := s
+			one.focus = part
+			if part != "" && !slices.ContainsFunc(found, func(it spec) bool { return one.runs(it.folder, it.text) }) {
+				t.Errorf("slice %s: no spec matches %q", s.name, part)
 			}
 		}
 	}
