@@ -37,6 +37,21 @@ func release(ctx context.Context, repository, folder, version string, more ...st
 	return string(out), err
 }
 
+// results are what `make soak` has rewritten in the checkout by the time that it comes to this suite.
+const results = ":(top,exclude)docs/reference/soak*"
+
+// clone is the checkout's commit, which a release can be made of while there are new results.
+// Whatever else differs is refused: the release would not be of what is being tested.
+func clone(ctx context.Context) string {
+	GinkgoHelper()
+	differs := suite.Must(exec.CommandContext(ctx, "git", "-C", root, "status", "--porcelain", "--", results).Output())
+	Expect(string(differs)).To(BeEmpty(), "commit first")
+	folder := filepath.Join(GinkgoT().TempDir(), "clone")
+	said, err := exec.CommandContext(ctx, "git", "clone", "--quiet", "--depth=1", "file://"+suite.Must(filepath.Abs(root)), folder).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(said))
+	return folder
+}
+
 // key is a new pair of keys, in files.
 type key struct{ public, secret string }
 
@@ -101,19 +116,19 @@ func expectMadeOf(document string, parts ...string) {
 }
 
 var _ = Describe("a release", Ordered, func() {
-	var first string
+	var commit, first string
 	var signer key
 
 	BeforeAll(func(ctx SpecContext) {
-		first, signer = GinkgoT().TempDir(), newKey(ctx)
-		out, err := release(ctx, root, first, "v1.2.3", signer.variables()...)
+		commit, first, signer = clone(ctx), GinkgoT().TempDir(), newKey(ctx)
+		out, err := release(ctx, commit, first, "v1.2.3", signer.variables()...)
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(out).To(HaveSuffix(", signed with the key of " + signer.public + "\n"))
 	})
 
 	It("is the same when it is made again, without a key", func(ctx SpecContext) {
 		second := GinkgoT().TempDir()
-		out, err := release(ctx, root, second, "v1.2.3", "UNSIGNED=yes")
+		out, err := release(ctx, commit, second, "v1.2.3", "UNSIGNED=yes")
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(out).To(HaveSuffix(", UNSIGNED: it is not to be published\n"))
 		Expect(filepath.Join(second, "SHA256SUMS.minisig")).NotTo(BeAnExistingFile())
@@ -186,13 +201,13 @@ var _ = It("wants a version", func(ctx SpecContext) {
 })
 
 var _ = It("wants the key that users verify with", func(ctx SpecContext) {
-	signer, foreign, out := newKey(ctx), newKey(ctx), filepath.Join(GinkgoT().TempDir(), "release")
+	commit, signer, foreign, out := clone(ctx), newKey(ctx), newKey(ctx), filepath.Join(GinkgoT().TempDir(), "release")
 	for want, variables := range map[string][]string{
 		"set MINISIGN_KEY_FILE to its file":   {"PUBLIC_KEY=" + signer.public},
 		"is not that of " + signer.public:     {"PUBLIC_KEY=" + signer.public, "MINISIGN_KEY_FILE=" + foreign.secret},
 		"reading the public key /missing.pub": {"PUBLIC_KEY=/missing.pub", "MINISIGN_KEY_FILE=" + signer.secret},
 	} {
-		said, err := release(ctx, root, out, "v1.2.3", variables...)
+		said, err := release(ctx, commit, out, "v1.2.3", variables...)
 		Expect(err).To(HaveOccurred())
 		Expect(said).To(And(ContainSubstring(want), ContainSubstring("UNSIGNED=yes makes one to look at")))
 		Expect(out).NotTo(BeADirectory(), "it says so before it builds")
@@ -200,22 +215,20 @@ var _ = It("wants the key that users verify with", func(ctx SpecContext) {
 })
 
 var _ = It("is of a commit", func(ctx SpecContext) {
-	clone := filepath.Join(GinkgoT().TempDir(), "clone")
-	said, err := exec.CommandContext(ctx, "git", "clone", "--quiet", "--depth=1", "file://"+suite.Must(filepath.Abs(root)), clone).CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(said))
+	commit := clone(ctx)
 	for _, args := range [][]string{
 		{"tag", "v1.2.3"},
 		{"-c", "user.name=another", "-c", "user.email=another@example.com", "commit", "--quiet", "--allow-empty", "--message=another commit"},
 	} {
-		said, err := exec.CommandContext(ctx, "git", append([]string{"-C", clone}, args...)...).CombinedOutput()
+		said, err := exec.CommandContext(ctx, "git", append([]string{"-C", commit}, args...)...).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(said))
 	}
-	out, err := release(ctx, clone, GinkgoT().TempDir(), "v1.2.3", newKey(ctx).variables()...)
+	out, err := release(ctx, commit, GinkgoT().TempDir(), "v1.2.3", newKey(ctx).variables()...)
 	Expect(err).To(HaveOccurred())
 	Expect(out).To(ContainSubstring("v1.2.3 is the tag of another commit"))
 
-	Expect(os.WriteFile(filepath.Join(clone, "cmd", "manager", "more.go"), []byte("package main\n"), 0o600)).To(Succeed())
-	out, err = release(ctx, clone, GinkgoT().TempDir(), "v1.2.3", newKey(ctx).variables()...)
+	Expect(os.WriteFile(filepath.Join(commit, "cmd", "manager", "more.go"), []byte("package main\n"), 0o600)).To(Succeed())
+	out, err = release(ctx, commit, GinkgoT().TempDir(), "v1.2.3", newKey(ctx).variables()...)
 	Expect(err).To(HaveOccurred())
 	Expect(out).To(ContainSubstring("the tree differs from its commit (git status): commit first"))
 })
