@@ -144,9 +144,11 @@ And what kubectl shows:
 		kubeconfig, filepath.Dir(plugin), kubectl, t.alias(kubectl), plugin, samples, console, t.goOn(), guides)
 }
 
-// goOnWithGuides names those that start API servers again with other flags, which this does not do.
+// goOnWithGuides names those that start API servers or the operator again with other flags, which
+// this does not do.
 const goOnWithGuides = `Go on with the guides, from docs/guides/quick-start.md, "On a cluster". These need another control plane, whose API servers you
-start again with other flags: docs/migration.md, docs/guides/dual-stack.md, and docs/guides/renumber.md from "Replacing the default range" on.`
+start again with other flags: docs/migration.md, docs/guides/dual-stack.md, and docs/guides/renumber.md from "Replacing the default range" on.
+So does docs/guides/history.md, for the flag of its operator: this one runs without --history.`
 
 // alias makes kubectl reach an API server that is in another network.
 func (t *tour) alias(folder string) string {

@@ -30,8 +30,8 @@ var exported = regexp.MustCompile(`(?m)^ +export ([A-Z]+)=(.*)$`)
 
 // followed are the guides that work in what `make run` leaves, in a reader's order.
 var followed = []string{
-	"docs/guides/quick-start.md", "docs/guides/full-range.md", "docs/guides/team-range.md", "docs/guides/cordon.md", "docs/guides/install.md", "docs/plugin.md",
-	"docs/guides/troubleshooting.md", "docs/guides/security.md", "docs/guides/how-it-works.md", "docs/guides/kube-proxy.md",
+	"docs/guides/quick-start.md", "docs/guides/full-range.md", "docs/guides/team-range.md", "docs/guides/restore.md", "docs/guides/cordon.md", "docs/guides/install.md", "docs/plugin.md",
+	"docs/guides/troubleshooting.md", "docs/guides/security.md", "docs/guides/how-it-works.md", "docs/guides/kube-proxy.md", "docs/guides/socket-load-balancing.md",
 }
 
 // A newcomer goes on with the guides in what `make run` leaves. It runs here as in a terminal, and
