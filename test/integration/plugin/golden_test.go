@@ -22,7 +22,7 @@ var formats = map[string][]string{
 }
 
 // varies is what differs between runs: times and ages, versions of objects, counts that the
-// operator writes half a minute late, growth, and this machine.
+// operator writes minutes late, growth, and this machine.
 var varies = []struct {
 	what *regexp.Regexp
 	with string
