@@ -36,8 +36,9 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 		saved = filepath.Join(c.Dir(), "saved")
 	})
 
-	// sees waits until a manager knows how many addresses are in use. A leader may have ended for want
-	// of its lease while etcd was saved, and is started again like by the kubelet: all see it restored.
+	// sees waits until a manager knows how many addresses are in use. A leader may have ended for
+	// want of its lease while etcd was saved: it is started again, as by the kubelet, so that all
+	// see etcd restored.
 	sees := func(ctx context.Context, manager *framework.Manager, want int) {
 		GinkgoHelper()
 		Eventually(func(g Gomega) {

@@ -249,7 +249,7 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 		c := clusters[operatorBeside]
 		Eventually(left(ctx, c, free...)).Should(BeEmpty())
 		Eventually(time.Since).WithArguments(deleted).Should(BeNumerically(">", pastGrace))
-		// An operator that runs writes a count that moved up to ten minutes later, one that starts at once.
+		// An operator that runs writes a count up to ten minutes later, one that starts at once.
 		Expect(c.Operator.Stop()).To(Succeed())
 		Expect(c.Operator.Start(ctx)).To(Succeed())
 		Eventually(c.Uncounted).WithArguments(ctx).Should(BeEmpty(), "counts are to be written")

@@ -37,7 +37,7 @@ func release(ctx context.Context, repository, folder, version string, more ...st
 	return string(out), err
 }
 
-// results are what `make soak` has rewritten in the checkout by the time that it comes to this suite.
+// results are what `make soak` has rewritten in the checkout by the time that this suite runs.
 const results = ":(top,exclude)docs/reference/soak*"
 
 // clone is the checkout's commit, which a release can be made of while there are new results.
