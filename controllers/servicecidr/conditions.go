@@ -45,24 +45,17 @@ func deletionBlocked(in inputs) metav1.Condition {
 	return conditions.New(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, "AddressesInUse", framed(before, in.blockers, in.orphans, remedy))
 }
 
-// unused are the conditions of a ServiceCIDR of which no address is given out, so that it is not
-// full for any Service.
-func unused(in inputs, reason, why string) (out []metav1.Condition) {
-	for _, kind := range []string{v1alpha1.ConditionNearlyFull, v1alpha1.ConditionDynamicBandFull, v1alpha1.ConditionStaticBandFull} {
-		out = append(out, conditions.New(kind, metav1.ConditionFalse, reason, why))
-	}
-	return append(out, networkOverlap(in))
-}
+// usageConditions tell how full the bands are and what else uses the networks.
+func usageConditions(in inputs) []metav1.Condition { return append(fullness(in), networkOverlap(in)) }
 
-// usageConditions tell how full the bands are and what else uses the networks. Cordoned ranges are
-// left out.
-func usageConditions(in inputs) []metav1.Condition {
+// fullness tells how full the bands are. Cordoned ranges are left out.
+func fullness(in inputs) []metav1.Condition {
 	if !in.deleted.IsZero() {
-		return unused(in, networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+"no address is drawn from it.")
+		return unused(networkingv1.ServiceCIDRReasonTerminating, terminatingPrefix+"no address is drawn from it.")
 	}
 	all := in.bands
 	if in.bands = slices.DeleteFunc(slices.Clone(all), func(b bandUse) bool { return b.cordoned != "" }); len(all) > 0 && len(in.bands) == 0 {
-		return unused(in, "Cordoned", fmt.Sprintf("ServiceCIDRPolicy %q has cordoned it: no address of it is given out.", all[0].cordoned))
+		return unused("Cordoned", fmt.Sprintf("ServiceCIDRPolicy %q has cordoned it: no address of it is given out.", all[0].cordoned))
 	}
 	return []metav1.Condition{
 		nearlyFull(in),
@@ -70,8 +63,16 @@ func usageConditions(in inputs) []metav1.Condition {
 			"Services that ask for no particular address are given one from the static band, or from another ServiceCIDR, or none; create a ServiceCIDR."),
 		bandFull(in, allocator.Static, v1alpha1.ConditionStaticBandFull,
 			"No address is left that dynamic allocation keeps away from; create a ServiceCIDR for fixed addresses."),
-		networkOverlap(in),
 	}
+}
+
+// unused are the conditions of a ServiceCIDR of which no address is given out, so that it is not
+// full for any Service.
+func unused(reason, why string) (out []metav1.Condition) {
+	for _, kind := range []string{v1alpha1.ConditionNearlyFull, v1alpha1.ConditionDynamicBandFull, v1alpha1.ConditionStaticBandFull} {
+		out = append(out, conditions.New(kind, metav1.ConditionFalse, reason, why))
+	}
+	return out
 }
 
 // nearlyFull is worded in steps, lest each allocation writes the object: exact figures are metrics.

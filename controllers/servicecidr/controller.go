@@ -168,11 +168,10 @@ func (r *Reconciler) gather(ctx context.Context, cidr *networkingv1.ServiceCIDR)
 	c, _ := r.Index.ServiceCIDR(cidr.Name)
 	for _, rg := range c.Ranges {
 		prefixes = append(prefixes, rg.Prefix())
-		for _, b := range []allocator.Band{allocator.Static, allocator.Dynamic} {
-			use := bandUse{cidr: rg.Prefix(), band: b, usage: r.Index.Usage(rg.Band(b)), unsteered: r.Unsteered, cordoned: cordonedBy(policies, rg)}
-			use.perHour, use.known = r.history.rate(bandKey{c.Name, rg.Prefix(), b}, in.now, use.usage.Size-use.available())
-			in.bands = append(in.bands, use)
-		}
+	}
+	in.bands = uses(r.Index, c.Ranges, policies, r.Unsteered)
+	for i, b := range in.bands {
+		in.bands[i].perHour, in.bands[i].known = r.history.rate(bandKey{c.Name, b.cidr, b.band}, in.now, b.usage.Size-b.available())
 	}
 	in.overlaps = r.Index.Overlaps(prefixes, r.Networks)
 	if cidr.DeletionTimestamp.IsZero() {
