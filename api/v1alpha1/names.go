@@ -123,6 +123,9 @@ const DefaultServiceCIDR = "kubernetes"
 // DefaultNodePortRange is kube-apiserver's --service-node-port-range where that flag is not set.
 const DefaultNodePortRange = "30000-32767"
 
+// DefaultNearlyFullPercent is nearlyFull.freePercent of a manager whose configuration has none.
+const DefaultNearlyFullPercent = 10
+
 // ConditionMigrated on the default ServiceCIDR is True when every ClusterIP has its IPAddress: an
 // API server that allocates from IPAddresses finds nothing to repair. The clean-up removes it.
 const ConditionMigrated = Prefix + "/Migrated"

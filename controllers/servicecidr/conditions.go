@@ -19,6 +19,13 @@ import (
 // namesShown bounds what a condition or an event lists by name.
 const namesShown = 10
 
+const (
+	// ReasonEnoughFree of the condition NearlyFull: no band is.
+	ReasonEnoughFree = "EnoughFree"
+	// ReasonFullSoon of the condition NearlyFull: the forecast says so, and nothing else.
+	ReasonFullSoon = "FullSoon"
+)
+
 // ready is upstream's condition to the letter: an empty reason included.
 func ready() metav1.Condition {
 	return conditions.New(networkingv1.ServiceCIDRConditionReady, metav1.ConditionTrue, "", "Kubernetes Service CIDR is ready")
@@ -77,7 +84,7 @@ func unused(reason, why string) (out []metav1.Condition) {
 
 // nearlyFull is worded in steps, lest each allocation writes the object: exact figures are metrics.
 func nearlyFull(in inputs) metav1.Condition {
-	c := conditions.New(v1alpha1.ConditionNearlyFull, metav1.ConditionFalse, "EnoughFree", "Every band has addresses enough left.")
+	c := conditions.New(v1alpha1.ConditionNearlyFull, metav1.ConditionFalse, ReasonEnoughFree, "Every band has addresses enough left.")
 	var bands []string
 	for _, b := range in.bands {
 		switch {
@@ -85,7 +92,7 @@ func nearlyFull(in inputs) metav1.Condition {
 			c.Reason = "FewFree"
 		case b.soon(in.limits.Within):
 			if c.Reason != "FewFree" {
-				c.Reason = "FullSoon"
+				c.Reason = ReasonFullSoon
 			}
 		default:
 			continue

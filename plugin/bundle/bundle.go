@@ -155,7 +155,7 @@ func (b *bundle) check(ctx context.Context) error {
 	}
 	r.Sort()
 	for _, unknown := range r.Unknown {
-		b.say("check: %s", unknown)
+		b.say("check: %s", unknown.Why)
 	}
 	return b.said("check", r.Print)
 }

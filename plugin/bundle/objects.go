@@ -74,7 +74,7 @@ func (b *bundle) admission(ctx context.Context) error {
 		return err
 	}
 	for _, unknown := range a.Unknown {
-		b.say("what the API server asks or enforces: %s", unknown)
+		b.say("what the API server asks or enforces: %s", unknown.Why)
 	}
 	b.learnConfigurations(a)
 	return errors.Join(

@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -38,9 +39,23 @@ type Admission struct {
 	Service   Seen[corev1.Service]
 	Exclusive Seen[admissionregistrationv1.ValidatingAdmissionPolicy]
 	Keeper    Seen[admissionregistrationv1.ValidatingAdmissionPolicyBinding]
-	// Unknown is what the user may not read, in sentences.
-	Unknown []string
+	// Unknown is what the user may not read.
+	Unknown []Unknown
+	// freePercent is the operator's nearlyFull, which stands beside what tells of webhooks.
+	freePercent int
 }
+
+// Untold says what the user may not read, empty if nothing.
+func (a Admission) Untold() string {
+	all := make([]string, 0, len(a.Unknown))
+	for _, u := range a.Unknown {
+		all = append(all, u.Why)
+	}
+	return strings.Join(all, ", ")
+}
+
+// unsteered reports whether no webhook draws addresses, as far as that is known.
+func (a Admission) unsteered() bool { return !a.Serves && a.Mutating.missing() }
 
 // Seen is an object that was looked for. The zero value was not, so that nothing is known of it.
 type Seen[T any] struct {

@@ -10,13 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/migration"
 	"github.com/clusterip-operator/clusterip-operator/internal/batch"
 	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
@@ -49,7 +48,7 @@ var checks = map[string]string{
 	"PolicyConflicting":     "a ServiceCIDRPolicy lost ranges or addresses to another one",
 	"PolicyNotProgrammed":   "what a ServiceCIDRPolicy asks for is not in place",
 	"PolicyNotEnforced":     "the API server does not keep strangers out of a policy's ranges",
-	"PolicyNotSeen":         "a ServiceCIDRPolicy has no condition: the operator has not looked at it",
+	"PolicyNotSeen":         "the operator has not looked at a ServiceCIDRPolicy, or at a change of it",
 	"PolicyGrowthExhausted": "no further range can be created for a ServiceCIDRPolicy",
 	"PolicyGrowthRefused":   "the API server refuses the next range of a ServiceCIDRPolicy",
 	"PolicyViolated":        "Services have addresses that an exclusive policy keeps for others",
@@ -76,10 +75,11 @@ func New(a *cli.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Look for everything that is wrong with addresses, ranges, policies and webhooks",
-		Long: `Looks for what the operator's controllers look for, by the same functions, whether the operator runs or not. What seems to be wrong is looked at once
-more after two seconds. Nothing is changed; ` + "`repair --from FILE`" + ` does what a report says.
+		Long: `Looks for what the operator's controllers look for, by the same functions, whether the operator runs or not: how full ranges are is counted anew. What it
+alone knows, as forecasts and overlaps with networks, is what it wrote last; ` + "`status`" + ` says whether it leads. What seems to be wrong with addresses is looked at once more after two seconds. Nothing is changed; ` + "`repair --from FILE`" + ` does what a report says.
 
-Webhook configurations are compared with those of the manifests where the operator is installed. What the user may not read is said on stderr, and is no failure.
+Webhook configurations are compared with those of the manifests where the operator is installed. What the user may not read is said on stderr, is no failure, and is
+skipped in JUnit.
 
 With --etcd-servers the legacy bitmaps are looked at, too, as ` + "`migrate check`" + ` does.
 
@@ -148,7 +148,7 @@ func run(ctx context.Context, a *cli.Session, namespace, out string, etcd migrat
 		err = batch.Replace(file, func(w io.Writer) error { return r.Print(w, format) })
 	}
 	for _, what := range r.Unknown {
-		cli.Write(a.ErrOut, "Not looked at: %s\n", what)
+		cli.Write(a.ErrOut, "Not looked at: %s\n", what.Why)
 	}
 	switch {
 	case err != nil:
@@ -185,35 +185,36 @@ func Look(ctx context.Context, s *cli.Cluster, namespace string) (Report, error)
 		return r, cli.Permission(err)
 	}
 	r.AddDrift(drift)
-	ranges, policies, err := s.RangesAndPolicies(ctx)
+	ranges, policies, err := RangesAndPolicies(ctx, s)
+	if err != nil {
+		return r, err
+	}
+	admission, err := r.admission(ctx, s, namespace)
 	if err != nil {
 		return r, err
 	}
 	now := s.Clock.Now()
-	r.Items = append(r.Items, Conditions(now, ranges.Items, policies.Items)...)
+	r.Items = append(r.Items, Conditions(now, counted(ranges.Items, func(o *networkingv1.ServiceCIDR) []metav1.Condition {
+		return v.Fullness(o, admission.unsteered(), admission.freePercent)
+	}), policies.Items)...)
+	r.Items = append(r.Items, admission.Items(now, policies.Items)...)
 	defaults, err := LookAtDefaults(ctx, s, ranges.Items, v.Bitmap())
-	if err != nil {
-		return r, err
-	}
-	r.Items = append(r.Items, defaults.Items()...)
-	if defaults.Unknown != "" {
-		r.Unknown = append(r.Unknown, defaults.Unknown)
-	}
-	return r, r.addAdmission(ctx, s, namespace, now, policies.Items)
+	r.Items, r.Unknown = append(r.Items, defaults.Items()...), append(r.Unknown, defaults.Unknown...)
+	return r, err
 }
 
-// addAdmission looks at what the API server has of the operator's admission.
-func (r *Report) addAdmission(ctx context.Context, s *cli.Cluster, namespace string, now time.Time, policies []v1alpha1.ServiceCIDRPolicy) error {
+// admission looks at what the API server has of the operator's admission.
+func (r *Report) admission(ctx context.Context, s *cli.Cluster, namespace string) (Admission, error) {
 	manager, err := Manager(ctx, s, namespace)
 	if apierrors.IsForbidden(err) {
-		r.Unknown, err = append(r.Unknown, "the user may not list Deployments in namespace "+namespace), nil
+		r.Unknown, err = append(r.Unknown, Unknown{"the user may not list Deployments in namespace " + namespace, aboutEnforcement}), nil
 	}
 	if err != nil {
-		return err
+		return Admission{}, err
 	}
 	a, err := LookAtAdmission(ctx, s, namespace, manager)
-	r.Items, r.Unknown = append(r.Items, a.Items(now, policies)...), append(r.Unknown, a.Unknown...)
-	return err
+	r.Unknown = append(r.Unknown, a.Unknown...)
+	return a, err
 }
 
 // addBitmaps checks the bitmaps in etcd and returns what stays unknown. Other checks do the rest.

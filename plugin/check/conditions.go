@@ -1,15 +1,20 @@
 package check
 
 import (
+	"bytes"
+	"context"
 	"slices"
 	"strings"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/api/v1alpha1"
 	"github.com/clusterip-operator/clusterip-operator/controllers/policy"
+	"github.com/clusterip-operator/clusterip-operator/controllers/servicecidr"
+	"github.com/clusterip-operator/clusterip-operator/plugin/cli"
 )
 
 // rangeCheck names the check that a ServiceCIDR's condition fails, empty if the condition is fine.
@@ -45,11 +50,71 @@ func policyCheck(c metav1.Condition) string {
 	return ""
 }
 
-// unseenFor is how long the operator has to look at a new policy: it takes a second.
+// unseenFor is how long the operator has to look at a policy that is new or changed: it takes a
+// second.
 const unseenFor = 10 * time.Second
 
-// Conditions are what conditions report as wrong, each fault once, policies that the operator has
-// not looked at, and exclusive ones that stop no tenant.
+// unseen says what of a policy the operator has not looked at, empty if nothing.
+func unseen(o *v1alpha1.ServiceCIDRPolicy) string {
+	switch {
+	case len(o.Status.Conditions) == 0:
+		return "It has no condition: the operator has not looked at it"
+	case o.Status.ObservedGeneration < o.Generation:
+		return "Its conditions are about an earlier spec: the operator has not looked at the change"
+	}
+	return ""
+}
+
+// changed is when the spec of a policy was written last, as far as its managed fields tell.
+func changed(o *v1alpha1.ServiceCIDRPolicy) time.Time {
+	last := o.CreationTimestamp.Time
+	for _, f := range o.ManagedFields {
+		if f.Time != nil && f.Time.After(last) && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.Raw, []byte(`"f:spec"`)) {
+			last = f.Time.Time
+		}
+	}
+	return last
+}
+
+// RangesAndPolicies lists all ServiceCIDRs and policies. What a view has lacks the managed fields,
+// by which Conditions tells a policy that has just changed: with a change in it that the operator
+// has not looked at, policies are read from the API server.
+func RangesAndPolicies(ctx context.Context, s *cli.Cluster) (*networkingv1.ServiceCIDRList, *v1alpha1.ServiceCIDRPolicyList, error) {
+	ranges, policies, err := s.RangesAndPolicies(ctx)
+	if err == nil && slices.ContainsFunc(policies.Items, func(o v1alpha1.ServiceCIDRPolicy) bool { return len(o.ManagedFields) == 0 && unseen(&o) != "" }) {
+		policies = &v1alpha1.ServiceCIDRPolicyList{}
+		err = s.ListNamed(ctx, policies, "ServiceCIDRPolicies")
+	}
+	return ranges, policies, err
+}
+
+// counted returns the ServiceCIDRs with conditions of how full they are by what is counted now: the
+// operator may be down, and have written its own long ago, or never.
+func counted(ranges []networkingv1.ServiceCIDR, count func(*networkingv1.ServiceCIDR) []metav1.Condition) []networkingv1.ServiceCIDR {
+	out := slices.Clone(ranges)
+	for i := range out {
+		has := slices.Clone(out[i].Status.Conditions) // the view's own objects do not change
+		for _, seen := range count(&out[i]) {
+			if written := meta.FindStatusCondition(has, seen.Type); written == nil {
+				has = append(has, seen)
+			} else if !saysMore(*written, seen) {
+				*written = seen
+			}
+		}
+		out[i].Status.Conditions = has
+	}
+	return out
+}
+
+// saysMore reports whether a condition of the operator says more than one that is counted now: it
+// has the forecast, for which a single look has no history.
+func saysMore(written, seen metav1.Condition) bool {
+	return seen.Type == v1alpha1.ConditionNearlyFull && written.Status == metav1.ConditionTrue &&
+		(seen.Status == metav1.ConditionTrue || seen.Reason == servicecidr.ReasonEnoughFree && written.Reason == servicecidr.ReasonFullSoon)
+}
+
+// Conditions are what conditions report as wrong, each fault once, policies at which, or at whose
+// last change, the operator has not looked, and exclusive ones that stop no tenant.
 func Conditions(now time.Time, ranges []networkingv1.ServiceCIDR, policies []v1alpha1.ServiceCIDRPolicy) (all []Item) {
 	for _, o := range ranges {
 		all = append(all, failing("servicecidr/"+o.Name, o.Status.Conditions, rangeCheck)...)
@@ -57,9 +122,8 @@ func Conditions(now time.Time, ranges []networkingv1.ServiceCIDR, policies []v1a
 	for _, o := range policies {
 		object := "servicecidrpolicy/" + o.Name
 		all = append(all, failing(object, o.Status.Conditions, policyCheck)...)
-		if len(o.Status.Conditions) == 0 && now.Sub(o.CreationTimestamp.Time) > unseenFor {
-			all = append(all, Item{Check: "PolicyNotSeen", Object: object,
-				Message: "It has no condition: the operator has not looked at it. See whether it runs and leads: kubectl clusterip status."})
+		if what := unseen(&o); what != "" && now.Sub(changed(&o)) > unseenFor {
+			all = append(all, Item{Check: "PolicyNotSeen", Object: object, Message: what + ". See whether it runs and leads: kubectl clusterip status."})
 		}
 		if o.Spec.SelectsByServiceLabelsAlone() {
 			all = append(all, Item{Check: "PolicyByServiceLabels", Object: object,

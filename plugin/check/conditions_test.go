@@ -92,6 +92,77 @@ func TestFaultsOfPolicies(t *testing.T) {
 	}
 }
 
+// Conditions tell nothing of a change at which the operator has not looked.
+func TestAChangedPolicyIsNotSeen(t *testing.T) {
+	at := func(ago time.Duration, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Time: &metav1.Time{Time: plugintest.Now.Add(-ago)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	}
+	spec, status, labels := `{"f:spec":{"f:priority":{}}}`, `{"f:status":{}}`, `{"f:metadata":{"f:labels":{}}}`
+	for name, tc := range map[string]struct {
+		observed int64
+		fields   []metav1.ManagedFieldsEntry
+		want     []string
+	}{
+		"seen":                          {2, []metav1.ManagedFieldsEntry{at(time.Minute, spec)}, nil},
+		"changed a minute ago":          {1, []metav1.ManagedFieldsEntry{at(time.Hour, spec), at(time.Minute, spec)}, []string{"PolicyNotSeen"}},
+		"just changed":                  {1, []metav1.ManagedFieldsEntry{at(time.Hour, spec), at(time.Second, spec)}, nil},
+		"just labelled, changed before": {1, []metav1.ManagedFieldsEntry{at(time.Minute, spec), at(time.Second, labels), at(0, status)}, []string{"PolicyNotSeen"}},
+		"nobody knows when":             {1, nil, []string{"PolicyNotSeen"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2, ManagedFields: tc.fields, CreationTimestamp: metav1.NewTime(plugintest.Now.Add(-time.Hour))}}
+			o.Status.ObservedGeneration, o.Status.Conditions = tc.observed, []metav1.Condition{condition(v1alpha1.PolicyAccepted, metav1.ConditionTrue, "Valid", "")}
+			if diff := cmp.Diff(tc.want, checksOf(Conditions(plugintest.Now, nil, []v1alpha1.ServiceCIDRPolicy{o}))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is counted now is told, whether the operator wrote it, wrote something else, or nothing.
+func TestFullRangesAreFoundWithoutTheOperator(t *testing.T) {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	nearly := func(status metav1.ConditionStatus, reason string) metav1.Condition {
+		return condition(v1alpha1.ConditionNearlyFull, status, reason, "The dynamic band of 10.0.0.0/24 is over 90 % in use. Create another ServiceCIDR.")
+	}
+	full := func(status metav1.ConditionStatus) metav1.Condition {
+		return condition(v1alpha1.ConditionDynamicBandFull, status, "", "")
+	}
+	for name, tc := range map[string]struct {
+		written, seen []metav1.Condition
+		want          []string
+	}{
+		"nothing written":      {nil, []metav1.Condition{full(yes)}, []string{"RangeDynamicBandFull"}},
+		"written before":       {[]metav1.Condition{full(no), nearly(no, "EnoughFree")}, []metav1.Condition{full(no), nearly(yes, "FewFree")}, []string{"RangeNearlyFull"}},
+		"written as it is":     {[]metav1.Condition{full(yes), nearly(yes, "FewFree")}, []metav1.Condition{full(yes), nearly(yes, "FewFree")}, []string{"RangeDynamicBandFull", "RangeNearlyFull"}},
+		"not full any more":    {[]metav1.Condition{full(yes), nearly(yes, "FewFree")}, []metav1.Condition{full(no), nearly(no, "EnoughFree")}, nil},
+		"a forecast":           {[]metav1.Condition{nearly(yes, "FullSoon")}, []metav1.Condition{nearly(no, "EnoughFree")}, []string{"RangeNearlyFull"}},
+		"a forecast, cordoned": {[]metav1.Condition{nearly(yes, "FullSoon")}, []metav1.Condition{nearly(no, "Cordoned")}, nil},
+		"of other things":      {[]metav1.Condition{condition(v1alpha1.ConditionNetworkOverlap, yes, "", "")}, []metav1.Condition{full(no)}, []string{"RangeNetworkOverlap"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := plugintest.ServiceCIDR("a", "10.0.0.0/24", tc.written...)
+			before := o.DeepCopy()
+			all := counted([]networkingv1.ServiceCIDR{*o}, func(*networkingv1.ServiceCIDR) []metav1.Condition { return tc.seen })
+			if diff := cmp.Diff(tc.want, checksOf(Conditions(plugintest.Now, all, nil))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, o); diff != "" {
+				t.Errorf("the view's object has changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// The manager's configuration says what nearly full is.
+func TestNearlyFull(t *testing.T) {
+	for file, want := range map[string]int{"": 10, "nearlyFull: {freePercent: 0}": 0, "nearlyFull: {within: 1h}": 10, "nearlyFull: {freePercent: 25}": 25} {
+		if got := nearlyFull(file); got != want {
+			t.Errorf("%q: %d %%, want %d", file, got, want)
+		}
+	}
+}
+
 // The Service needs the range: what is told of the range tells of both.
 func TestDefaultsThatTheAPIServerDoesNotMakeAgain(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -25,8 +25,8 @@ type Defaults struct {
 	// no ServiceCIDR tells it.
 	WithoutService bool
 	First          netip.Addr
-	// Unknown is what the user may not read, in a sentence; empty if nothing.
-	Unknown string
+	// Unknown is what the user may not read.
+	Unknown []Unknown
 }
 
 // FirstAddress is what API servers give to Service default/kubernetes: the first address of their
@@ -53,7 +53,7 @@ func LookAtDefaults(ctx context.Context, r client.Reader, ranges []networkingv1.
 	case apierrors.IsNotFound(err):
 		d.WithoutService = true
 	case apierrors.IsForbidden(err):
-		d.Unknown = "the user may not get Service default/kubernetes"
+		d.Unknown = []Unknown{{"the user may not get Service default/kubernetes", []string{"APIServiceMissing"}}}
 	case err != nil:
 		return d, fmt.Errorf("reading Service default/kubernetes: %w", cli.Permission(err))
 	}

@@ -39,7 +39,7 @@ func TestLookAtDefaults(t *testing.T) {
 		"a bitmap has no ServiceCIDR":      {nil, true, nil, Defaults{}, ""},
 		"the Service is gone, of a bitmap": {nil, true, gone, Defaults{WithoutService: true}, ""},
 		"the user may not read the Service": {four, false, forbidden,
-			Defaults{First: netip.MustParseAddr("10.96.0.1"), Unknown: "the user may not get Service default/kubernetes"}, ""},
+			Defaults{First: netip.MustParseAddr("10.96.0.1"), Unknown: []Unknown{{"the user may not get Service default/kubernetes", []string{"APIServiceMissing"}}}}, ""},
 		"the API server is away": {four, false, broken, Defaults{}, "reading Service default/kubernetes: connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -108,27 +108,49 @@ func otherVersion(pod corev1.PodSpec, this string) string {
 }
 
 // uncompared says that the plugin, of version this, has no manifests to compare what is there with.
-func (a Admission) uncompared(this string) []string {
+func (a Admission) uncompared(this string) []Unknown {
 	if a.Other == "" || len(a.hooks()) == 0 && a.Exclusive.Object == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("whether webhooks and the ValidatingAdmissionPolicy are as the manifests of %s have them, which is the operator's version; this plugin is %s", a.Other, this)}
+	why := fmt.Sprintf("whether webhooks and the ValidatingAdmissionPolicy are as the manifests of %s have them, which is the operator's version; this plugin is %s", a.Other, this)
+	return []Unknown{{why, []string{"WebhooksChanged", "EnforcementChanged"}}}
+}
+
+// aboutWebhooks and aboutEnforcement are the checks of what the API server is to ask, and to enforce.
+var (
+	aboutWebhooks    = []string{"WebhooksMissing", "WebhooksChanged", "WebhooksUntrusted"}
+	aboutEnforcement = []string{"EnforcementMissing", "EnforcementChanged"}
+)
+
+// checksOfKind are those that need an object of a kind.
+var checksOfKind = map[string][]string{
+	"MutatingWebhookConfiguration": aboutWebhooks, "ValidatingWebhookConfiguration": aboutWebhooks, "Service": {"WebhooksMissing"},
+	"ValidatingAdmissionPolicy": aboutEnforcement, "ValidatingAdmissionPolicyBinding": {"EnforcementMissing"},
+}
+
+// nearlyFull is the share of free addresses, in percent, with which a manager with that
+// configuration reports a band as nearly full.
+func nearlyFull(file string) int {
+	var config struct{ NearlyFull struct{ FreePercent int } }
+	config.NearlyFull.FreePercent = v1alpha1.DefaultNearlyFullPercent
+	_ = yaml.Unmarshal([]byte(file), &config) // the manager says what is wrong with its file
+	return config.NearlyFull.FreePercent
 }
 
 // LookAtAdmission reads the webhook configurations, and what the API server enforces by itself.
 // manager is what Manager returns for the namespace.
 func LookAtAdmission(ctx context.Context, s *cli.Cluster, namespace string, manager *appsv1.Deployment) (a Admission, err error) {
 	a = Admission{Namespace: namespace, Installed: manager != nil, Name: InstallationName, ServiceName: "clusterip-operator-webhook"}
-	bind := ""
+	bind, file := "", ""
 	if manager != nil {
-		file, err := ConfigFile(ctx, s, namespace, manager.Spec.Template.Spec)
-		if err != nil {
+		if file, err = ConfigFile(ctx, s, namespace, manager.Spec.Template.Spec); err != nil {
 			return a, err
 		}
 		with := settings(file, manager.Spec.Template.Spec)
 		bind, a.Name, a.ServiceName = with.bind, cmp.Or(with.configuration, a.Name), cmp.Or(with.service, a.ServiceName)
 		a.Other = otherVersion(manager.Spec.Template.Spec, version.String())
 	}
+	a.freePercent = nearlyFull(file)
 	for _, read := range []error{
 		look(ctx, s, &a, "MutatingWebhookConfiguration", client.ObjectKey{Name: a.Name}, &a.Mutating),
 		look(ctx, s, &a, "ValidatingWebhookConfiguration", client.ObjectKey{Name: a.Name}, &a.Validating),
@@ -140,7 +162,8 @@ func LookAtAdmission(ctx context.Context, s *cli.Cluster, namespace string, mana
 		}
 	}
 	if bind == "" && a.Mutating.missing() && a.Validating.missing() {
-		a.Unknown = append(a.Unknown, "namespace "+namespace+" has no manager whose configuration tells whether there should be webhooks (--operator-namespace)")
+		why := "namespace " + namespace + " has no manager whose configuration tells whether there should be webhooks (--operator-namespace)"
+		a.Unknown = append(a.Unknown, Unknown{why, aboutWebhooks})
 	}
 	a.Unknown = append(a.Unknown, a.uncompared(version.String())...)
 	a.Serves = bind != "0" && (bind != "" || a.Mutating.Object != nil || a.Validating.Object != nil)
@@ -169,7 +192,7 @@ func look[T any, P interface {
 	case apierrors.IsNotFound(err):
 		into.Known = true
 	case apierrors.IsForbidden(err):
-		a.Unknown = append(a.Unknown, fmt.Sprintf("the user may not get %s %s", kind, key.Name))
+		a.Unknown = append(a.Unknown, Unknown{fmt.Sprintf("the user may not get %s %s", kind, key.Name), checksOfKind[kind]})
 	case !meta.IsNoMatchError(err):
 		return fmt.Errorf("reading %s %s: %w", kind, key.Name, err)
 	}

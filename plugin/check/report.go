@@ -26,8 +26,24 @@ type Report struct {
 	// Bitmaps: those in etcd were looked at.
 	Bitmaps bool   `json:"bitmaps,omitempty"`
 	Items   []Item `json:"items"`
-	// Unknown is what the user may not read, in sentences: it was not looked at.
-	Unknown []string `json:"unknown,omitempty"`
+	// Unknown is what the user may not read: it was not looked at.
+	Unknown []Unknown `json:"unknown,omitempty"`
+}
+
+// Unknown is something that was not looked at. In a file it is a sentence.
+type Unknown struct {
+	// Why says what it is, Checks are those that may have failed by it.
+	Why    string
+	Checks []string
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (u Unknown) MarshalText() ([]byte, error) { return []byte(u.Why), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]: the checks are not in a file.
+func (u *Unknown) UnmarshalText(text []byte) error {
+	u.Why = string(text)
+	return nil
 }
 
 // Item is one thing that is wrong.
@@ -106,20 +122,38 @@ func (r Report) Print(w io.Writer, format string) error {
 	return (&cli.Output{}).Print(w, l)
 }
 
+// because is why a test failed or was skipped.
+type because struct {
+	Message string `xml:"message,attr"`
+}
+
+// skips is why a check was not looked at; nil if it was.
+func (r Report) skips(check string) *because {
+	var why []string
+	for _, u := range r.Unknown {
+		if slices.Contains(u.Checks, check) {
+			why = append(why, u.Why)
+		}
+	}
+	if len(why) == 0 {
+		return nil
+	}
+	return &because{strings.Join(why, "; ")}
+}
+
 // junit writes one test for each check, as pipelines show them.
 func (r Report) junit(w io.Writer) error {
-	type failure struct {
-		Message string `xml:"message,attr"`
-	}
 	type test struct {
 		Name     string    `xml:"name,attr"`
-		Failures []failure `xml:"failure"`
+		Skipped  *because  `xml:"skipped"`
+		Failures []because `xml:"failure"`
 	}
 	suite := struct {
 		XMLName  xml.Name `xml:"testsuite"`
 		Name     string   `xml:"name,attr"`
 		Tests    int      `xml:"tests,attr"`
 		Failures int      `xml:"failures,attr"`
+		Skipped  int      `xml:"skipped,attr"`
 		Cases    []test   `xml:"testcase"`
 	}{Name: "kubectl clusterip check"}
 	looked := maps.Clone(checks)
@@ -131,8 +165,13 @@ func (r Report) junit(w io.Writer) error {
 		t := test{Name: name}
 		for _, i := range r.Items {
 			if i.Check == name {
-				t.Failures = append(t.Failures, failure{strings.TrimSpace(i.Object + " " + i.Address + ": " + i.Message)})
+				t.Failures = append(t.Failures, because{strings.TrimSpace(i.Object + " " + i.Address + ": " + i.Message)})
 			}
+		}
+		if t.Skipped = r.skips(name); len(t.Failures) > 0 {
+			t.Skipped = nil // what was looked at is wrong
+		} else if t.Skipped != nil {
+			suite.Skipped++
 		}
 		suite.Cases, suite.Failures = append(suite.Cases, t), suite.Failures+min(1, len(t.Failures))
 	}

@@ -40,6 +40,32 @@ func TestFindingsOfBitmaps(t *testing.T) {
 	}
 }
 
+// A pipeline is not told that a check has passed at which nobody has looked.
+func TestWhatIsNotLookedAtIsSkipped(t *testing.T) {
+	r := Report{
+		Items:   []Item{{Check: "WebhooksMissing", Object: "o", Message: "it is gone"}},
+		Unknown: []Unknown{{"the user may not get A", []string{"WebhooksMissing", "WebhooksChanged"}}, {"nor B", []string{"WebhooksChanged"}}},
+	}
+	printed := func(format string) string {
+		var text strings.Builder
+		if err := r.Print(&text, format); err != nil {
+			t.Fatal(err)
+		}
+		return strings.NewReplacer("\n", "", "  ", "").Replace(text.String())
+	}
+	for _, want := range []string{
+		`failures="1" skipped="1"`, `name="WebhooksChanged"><skipped message="the user may not get A; nor B"></skipped></testcase>`,
+		`name="WebhooksMissing"><failure message="o : it is gone"></failure></testcase>`, `name="WebhooksUntrusted"></testcase>`,
+	} {
+		if got := printed("junit"); !strings.Contains(got, want) {
+			t.Errorf("no %s in %s", want, got)
+		}
+	}
+	if got, want := printed("json"), `"unknown": ["the user may not get A","nor B"]`; !strings.Contains(got, want) {
+		t.Errorf("no %s in %s", want, got)
+	}
+}
+
 // An exclusive policy keeps out no tenant if it selects by labels of Services alone.
 func TestPoliciesThatSelectByLabelsOfServicesAloneAreFound(t *testing.T) {
 	by := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}

@@ -77,7 +77,7 @@ func admits(ctx context.Context, s *cli.Cluster, namespace string, h *found) (er
 
 // offered reads ranges and policies.
 func offered(ctx context.Context, s *cli.Cluster, h *found) error {
-	ranges, policies, err := s.RangesAndPolicies(ctx)
+	ranges, policies, err := check.RangesAndPolicies(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (i Installation) webhookPart(a check.Admission) part {
 	w := i.Webhooks
 	switch {
 	case w == nil && len(a.Unknown) > 0:
-		return part{"webhooks", true, "which are configured is not known: " + strings.Join(a.Unknown, ", ")}
+		return part{"webhooks", true, "which are configured is not known: " + a.Untold()}
 	case w == nil:
 		return part{"webhooks", true, "none are configured: policies are not applied to new Services"}
 	case w.Reached != nil:
@@ -308,7 +308,7 @@ func notRead(a check.Admission) string {
 	if len(a.Unknown) == 0 {
 		return ""
 	}
-	return "; not looked at: " + strings.Join(a.Unknown, ", ")
+	return "; not looked at: " + a.Untold()
 }
 
 // certificatePart judges the CA that the API server trusts: webhooks need one that is valid.

@@ -43,7 +43,7 @@ func TestParts(t *testing.T) {
 	configured.Mutating.Object = &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "w"}}}
 	pruned := check.Admission{Installed: true, Serves: true, Name: "clusterip-operator"}
 	pruned.Mutating.Known, pruned.Exclusive.Known = true, true
-	unread := check.Admission{Unknown: []string{"the user may not get MutatingWebhookConfiguration clusterip-operator"}}
+	unread := check.Admission{Unknown: []check.Unknown{{Why: "the user may not get MutatingWebhookConfiguration clusterip-operator"}}}
 	reached := &admission.Reached{Replica: "manager-1", Version: "v1.2.3", Since: plugintest.Now.Add(-time.Hour)}
 	synced, late := plugintest.Now.Add(-time.Second), plugintest.Now.Add(-time.Minute)
 	agents := []agent{

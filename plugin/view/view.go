@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -237,6 +238,13 @@ func (v *View) RangeUsage(r allocator.Range) v1alpha1.RangeUsage {
 	return v1alpha1.RangeUsage{
 		CIDR: r.String(), Static: servicecidr.Counts(v.index.Usage(r.Band(allocator.Static))), Dynamic: servicecidr.Counts(v.index.Usage(r.Band(allocator.Dynamic))),
 	}
+}
+
+// Fullness are the conditions that tell how full a ServiceCIDR is, as the operator should write them
+// now, but for its forecast. A band is nearly full with freePercent of it left; unsteered: no
+// webhook draws, so that the API server allocates no address that cools down.
+func (v *View) Fullness(o *networkingv1.ServiceCIDR, unsteered bool, freePercent int) []metav1.Condition {
+	return servicecidr.Fullness(v.index, o, v.policies.Current(), unsteered, servicecidr.Limits{FreePercent: freePercent})
 }
 
 // Address is what is known of one address.

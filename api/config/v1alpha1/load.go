@@ -20,7 +20,7 @@ func Default() ManagerConfiguration {
 		BandLabels:           BandLabels{Enabled: true, QPS: 50},
 		ServiceNodePortRange: api.DefaultNodePortRange,
 		History:              History{Owners: 5},
-		NearlyFull:           NearlyFull{FreePercent: 10, Within: metav1.Duration{Duration: 24 * time.Hour}},
+		NearlyFull:           NearlyFull{FreePercent: api.DefaultNearlyFullPercent, Within: metav1.Duration{Duration: 24 * time.Hour}},
 		LeaderElection:       LeaderElection{Enabled: true},
 		Webhook: Webhook{
 			BindAddress: "0", Service: "clusterip-operator-webhook", Configuration: "clusterip-operator", NetworkOverlap: NetworkOverlapWarn,
