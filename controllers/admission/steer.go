@@ -189,9 +189,9 @@ func mayHandOver(a, b types.NamespacedName) bool {
 }
 
 // holds asks the API server whether a Service has an address: the watch may be late, and no Service
-// is refused an address because of a Service that is gone; one that waits for its finalizers has its
-// address until then. Where this API server cannot be asked,
-// another one has sent the request. That one refuses what has an IPAddress; an address whose
+// is refused an address because of a Service that is gone; one that waits for its finalizers has
+// its address until then. Where this API server cannot be asked, another one has sent the request.
+// That one refuses what has an IPAddress; an address whose
 // IPAddress is lost it would give to a second Service, so that the watch has the last word on it.
 func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a netip.Addr) bool {
 	s, err := objects.Get(ctx, h.Live, name, &corev1.Service{})

@@ -9,6 +9,6 @@
 // words is left as it is, so that the two never answer each other.
 //
 // Start with decide.go; controller.go reads, apply.go writes, conditions.go has the words,
-// forecast.go remembers how ranges fill up, fullness.go is for who looks once. default.go is another
-// controller, for the default one.
+// forecast.go remembers how ranges fill up, fullness.go is for a program that looks once.
+// default.go is another controller, for the default one.
 package servicecidr

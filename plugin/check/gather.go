@@ -116,7 +116,7 @@ func (a Admission) uncompared(this string) []Unknown {
 	return []Unknown{{why, []string{"WebhooksChanged", "EnforcementChanged"}}}
 }
 
-// aboutWebhooks and aboutEnforcement are the checks of what the API server is to ask, and to enforce.
+// aboutWebhooks and aboutEnforcement are the checks of what the API server is to ask and enforce.
 var (
 	aboutWebhooks    = []string{"WebhooksMissing", "WebhooksChanged", "WebhooksUntrusted"}
 	aboutEnforcement = []string{"EnforcementMissing", "EnforcementChanged"}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is not known to be unused is not deleted: an agent that does not answer may have connections.
+// What may be used is not deleted: an agent that does not answer may have connections.
 func TestWhichSecondServicesStay(t *testing.T) {
 	none, some := 0, 3
 	for name, tc := range map[string]struct {

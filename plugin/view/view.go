@@ -240,8 +240,8 @@ func (v *View) RangeUsage(r allocator.Range) v1alpha1.RangeUsage {
 	}
 }
 
-// Fullness are the conditions that tell how full a ServiceCIDR is, as the operator should write them
-// now, but for its forecast. A band is nearly full with freePercent of it left; unsteered: no
+// Fullness are the conditions that tell how full a ServiceCIDR is, as the operator should write
+// them now, but for its forecast. A band is nearly full with freePercent of it left; unsteered: no
 // webhook draws, so that the API server allocates no address that cools down.
 func (v *View) Fullness(o *networkingv1.ServiceCIDR, unsteered bool, freePercent int) []metav1.Condition {
 	return servicecidr.Fullness(v.index, o, v.policies.Current(), unsteered, servicecidr.Limits{FreePercent: freePercent})
