@@ -126,7 +126,9 @@ func (e *environment) expectKept(ctx context.Context, o outcome, v history.Verdi
 	Expect(v.Faults).To(BeEmpty(), "neither the API server nor an outage explains it")
 	// Upstream's two deletions by name meet in one of 10,000 creations; ten times that is a fault.
 	Expect(len(v.In(history.ByRepair))).To(BeNumerically("<=", 1+o.creations/1000), "%s", v)
-	Expect(len(v.In(history.ByAbsence))).To(BeNumerically("<=", 1+absences/10), "%s", v)
+	for _, reason := range []string{history.ByAbsence, history.ByUnseenEnd} {
+		Expect(len(v.In(reason))).To(BeNumerically("<=", 1+absences/10), "%s", v)
+	}
 	var known []string
 	for _, d := range v.Excused {
 		known = append(known, d.Address.String())

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Reasons for which an address may go to a second Service without a fault of the operator.
+// Reasons for which an address may go to a second Service, or be refused although it is free,
+// without a fault of the operator.
 const (
 	// ByRepair: the API server deleted a living Service's IPAddress, by name, in its repair or when
 	// it deleted another Service that had the address before.
@@ -17,7 +18,14 @@ const (
 	// the operator would have seen. Such a replica refuses no Service what it last saw covered: the
 	// Service that had the address may be gone as well.
 	ByAbsence = "the IPAddress was lost while an API server was away"
+	// ByUnseenEnd: an API server went as a Service ended, and its replica saw the end of the IPAddress
+	// alone. It refuses the address until the API server is back: it cannot tell this from an
+	// IPAddress that was deleted while its Service lives.
+	ByUnseenEnd = "a Service ended as an API server went"
 )
+
+// unseen is how much later than the log of an API server its watches may tell what was done.
+const unseen = time.Second
 
 // operator is who must not delete the IPAddress of a living Service, whatever is away.
 const operator = "system:serviceaccount:clusterip-operator-system:clusterip-operator-manager"
@@ -29,7 +37,10 @@ type Absence struct{ From, To time.Time }
 func Excuses(requests []Request, away ...Absence) Excuse {
 	answered := byAnswer(requests)
 	return func(o Operation, others []string) string {
-		if o.Kind != Take {
+		switch {
+		case o.Kind == Refuse && endedUnseen(answered, o, away):
+			return ByUnseenEnd
+		case o.Kind != Take:
 			return ""
 		}
 		var owner, deletedBy string // of the IPAddress
@@ -63,6 +74,21 @@ func Excuses(requests []Request, away ...Absence) Excuse {
 			return ""
 		}
 	}
+}
+
+// endedUnseen reports whether the last IPAddress at a refused address ended as an API server went,
+// or while it was away, and the refusal came before it was back.
+func endedUnseen(answered []Request, o Operation, away []Absence) bool {
+	var ended time.Time
+	for _, r := range answered {
+		if r.Granted() && r.Answer != nil && r.Resource != "services" && r.Name == o.Address.String() && r.Done.Before(o.Return) {
+			ended = time.Time{}
+			if r.Answer.Ends {
+				ended = r.Done
+			}
+		}
+	}
+	return !ended.IsZero() && slices.ContainsFunc(away, func(a Absence) bool { return ended.After(a.From.Add(-unseen)) && !o.Return.After(a.To) })
 }
 
 // byAnswer sorts requests.

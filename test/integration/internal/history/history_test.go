@@ -310,3 +310,30 @@ func TestCauseOfADuplicate(t *testing.T) {
 		})
 	}
 }
+
+// The end of a Service and that of its IPAddress come on two watches. An API server may go between.
+func TestARefusalWhileTheEndOfTheServiceIsUnseen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tell func(*story)
+		want string
+		away []Absence
+	}{
+		"the API server went then":                     {func(*story) {}, ByUnseenEnd, []Absence{{at(6), at(20)}}},
+		"it had gone before":                           {func(*story) {}, ByUnseenEnd, []Absence{{at(4), at(20)}}},
+		"it went later":                                {func(*story) {}, "", []Absence{{at(8), at(20)}}},
+		"it is back":                                   {func(*story) {}, "", []Absence{{at(6), at(9)}}},
+		"no API server was away":                       {func(*story) {}, "", nil},
+		"another Service has come and gone since then": {func(s *story) { s.put("two", "a/db", 7, 7).drop("two", 8, 8) }, "", []Absence{{at(2), at(4)}, {at(10), at(20)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &story{a: netip.MustParseAddr("10.96.0.7")}
+			s.put("one", "a/web", 1, 2).wrote("create", "a/web", 1, 3, s.a).wrote("delete", "a/web", 4, 5).drop("one", 6, 6)
+			tc.tell(s)
+			s.refused("a/api", 11, 12)
+			v := Judge(s.requests, nil, Windows{}, nil, Excuses(s.requests, tc.away...))
+			if tc.want == "" && len(v.Faults) != 1 || tc.want != "" && (len(v.Faults) > 0 || len(v.In(tc.want)) != 1) {
+				t.Errorf("want %q, found %s, excused %v", tc.want, v, v.Excused)
+			}
+		})
+	}
+}
