@@ -119,7 +119,8 @@ func endWithNode(process *framework.Process) {
 // showOnFailure also shows what ended with an error by itself: its absence may fail another spec.
 func showOnFailure(process *framework.Process) {
 	if ginkgo.CurrentSpecReport().Failed() || process.ExitCode() > 0 {
-		ginkgo.AddReportEntry(fmt.Sprintf("the end of %s", process.LogFile()), process.LogTail(shownLines))
+		// Figures, which are always shown, are kept with the results of soak.
+		ginkgo.AddReportEntry(fmt.Sprintf("the end of %s", process.LogFile()), process.LogTail(shownLines), ginkgo.ReportEntryVisibilityFailureOrVerbose)
 	}
 }
 
