@@ -1,7 +1,6 @@
 package check
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -69,7 +68,7 @@ func unseen(o *v1alpha1.ServiceCIDRPolicy) string {
 func changed(o *v1alpha1.ServiceCIDRPolicy) time.Time {
 	last := o.CreationTimestamp.Time
 	for _, f := range o.ManagedFields {
-		if f.Time != nil && f.Time.After(last) && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.Raw, []byte(`"f:spec"`)) {
+		if f.Time != nil && f.Time.After(last) && f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), `"f:spec"`) {
 			last = f.Time.Time
 		}
 	}

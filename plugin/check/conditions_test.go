@@ -95,7 +95,7 @@ func TestFaultsOfPolicies(t *testing.T) {
 // Conditions tell nothing of a change at which the operator has not looked.
 func TestAChangedPolicyIsNotSeen(t *testing.T) {
 	at := func(ago time.Duration, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Time: &metav1.Time{Time: plugintest.Now.Add(-ago)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Time: &metav1.Time{Time: plugintest.Now.Add(-ago)}, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	spec, status, labels := `{"f:spec":{"f:priority":{}}}`, `{"f:status":{}}`, `{"f:metadata":{"f:labels":{}}}`
 	for name, tc := range map[string]struct {
