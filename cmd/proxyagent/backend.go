@@ -107,7 +107,7 @@ func auto(n node) choice {
 	case f.Ours && !n.table:
 		return choice{"", "ServedBefore", "an agent has served with iptables here before"}
 	case len(f.Hidden) > 0:
-		return choice{"", "RulesHidden", "only nft can show " + strings.Join(f.Hidden, ", ") + ", where FORWARD may drop what no rule of iptables lets pass"}
+		return choice{"", "RulesHidden", "what iptables has cannot be read, and FORWARD may drop there what no rule of iptables lets pass: " + strings.Join(f.Hidden, ", ")}
 	case len(f.Others) > 0:
 		return choice{"", "RulesOfOthers", "other programs have rules of iptables: " + strings.Join(f.Others, ", ")}
 	default:

@@ -24,7 +24,7 @@ func TestModeAuto(t *testing.T) {
 			node{iptables: iptables.Found{Others: others}}, "", "RulesOfOthers", "3 in filter of iptables-nft of IPv4, 12 in nat of iptables-legacy of IPv6",
 		},
 		"a table that cannot be shown": {
-			node{iptables: iptables.Found{Hidden: []string{"filter of iptables-nft of IPv6"}}}, "", "RulesHidden", "only nft can show filter of iptables-nft of IPv6",
+			node{iptables: iptables.Found{Hidden: []string{"filter of iptables-nft of IPv6"}}}, "", "RulesHidden", "cannot be read, and FORWARD may drop there what no rule of iptables lets pass: filter of iptables-nft of IPv6",
 		},
 		"a table that cannot be shown, since an agent with nftables": {node{table: true, iptables: iptables.Found{Hidden: []string{"filter"}}}, native, "ServedBefore", ""},
 		"rules of others that came after ours":                       {node{table: true, iptables: iptables.Found{Others: others}}, native, "ServedBefore", "with nftables"},

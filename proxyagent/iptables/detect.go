@@ -71,14 +71,15 @@ type Found struct {
 	// network plugins and proxies in the rest. The kubelet's KUBE-FIREWALL, which has nothing to do
 	// with Services, is not among them: every node has it.
 	Others []string
-	// Hidden names the tables with a rule that only nft can show. They may do anything of the above.
+	// Hidden names what cannot be read: a table with a rule that only nft can show, or all tables
+	// where iptables-save fails. All of the above may be there.
 	Hidden []string
 }
 
 // Find looks at the node.
 func Find(ctx context.Context) Found { return gatherEvidence(ctx).found }
 
-// gatherEvidence looks at the node. What cannot be read does not count.
+// gatherEvidence looks at the node.
 func gatherEvidence(ctx context.Context) evidence {
 	e := evidence{drops: map[Mode]bool{}, hint: map[Mode]bool{}, rules: map[Mode]int{}, there: map[Mode]bool{}}
 	for _, m := range []Mode{NFT, Legacy} {
@@ -88,7 +89,10 @@ func gatherEvidence(ctx context.Context) evidence {
 			}
 			e.there[m] = true
 			if m == NFT || LegacyInUse(f) {
-				text, _ := Save(ctx, m, f)
+				text, err := Save(ctx, m, f)
+				if err != nil {
+					e.found.Hidden = append(e.found.Hidden, fmt.Sprintf("all of iptables-%s of %s (%v)", m, f, err))
+				}
 				e.weigh(m, f, text)
 			}
 		}
@@ -117,10 +121,7 @@ func LegacyInUse(f model.Family) bool {
 func (e *evidence) weigh(m Mode, f model.Family, text []byte) {
 	table, others := "", map[string]int{}
 	for line := range strings.Lines(string(text)) {
-		hidden, is := rules.UnshownTable(line)
 		switch {
-		case is:
-			e.found.Hidden = append(e.found.Hidden, fmt.Sprintf("%s of iptables-%s of %s", hidden, m, f))
 		case strings.HasPrefix(line, "*"):
 			table = strings.TrimSpace(line[1:])
 		case strings.HasPrefix(line, ":KUBE-IPTABLES-HINT "), strings.HasPrefix(line, ":KUBE-KUBELET-CANARY "):
@@ -137,6 +138,11 @@ func (e *evidence) weigh(m Mode, f model.Family, text []byte) {
 		}
 		if counts && isOthers(line) {
 			others[table]++
+		}
+	}
+	for _, table := range rules.Unreadable(text) {
+		if slices.Contains(rules.Tables, table) { // no other one decides
+			e.found.Hidden = append(e.found.Hidden, fmt.Sprintf("%s of iptables-%s of %s", table, m, f))
 		}
 	}
 	for _, table := range slices.Sorted(maps.Keys(others)) {

@@ -79,8 +79,10 @@ func TestFound(t *testing.T) {
 			Found{Drops: []string{"iptables-nft of IPv6"}, Others: []string{"2 in filter of iptables-nft of IPv6"}}},
 		"a firewall whose last rule refuses": {"*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -j REJECT --reject-with icmp-port-unreachable\nCOMMIT\n",
 			Found{Drops: []string{"iptables-nft of IPv6"}, Others: []string{"1 in filter of iptables-nft of IPv6"}}},
-		"one that drops some":        {"*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 192.0.2.1/32 -j DROP\nCOMMIT\n", Found{Others: []string{"1 in filter of iptables-nft of IPv6"}}},
-		"a table with a rule of nft": {"# Table `filter' is incompatible, use 'nft' tool.\n*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n", Found{Hidden: []string{"filter of iptables-nft of IPv6"}}},
+		"one that drops some":                                      {"*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 192.0.2.1/32 -j DROP\nCOMMIT\n", Found{Others: []string{"1 in filter of iptables-nft of IPv6"}}},
+		"a table with a rule of nft":                               {"# Table `filter' is incompatible, use 'nft' tool.\n*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n", Found{Hidden: []string{"filter of iptables-nft of IPv6"}}},
+		"a table of which nft has other chains, and which follows": {"# Table `filter' contains incompatible base-chains, use 'nft' tool to list them.\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n", Found{}},
+		"a hidden table that decides nothing":                      {"# Table `mangle' is incompatible, use 'nft' tool.\n", Found{}},
 		"a network plugin, and rules of its own that say nothing of Services": {"*mangle\n-A PREROUTING -j MARK --set-mark 1\nCOMMIT\n*nat\n-A POSTROUTING -j MASQUERADE\n-A CNI-HOSTPORT -j RETURN\nCOMMIT\n",
 			Found{Others: []string{"1 in nat of iptables-nft of IPv6"}}},
 	} {
@@ -89,6 +91,23 @@ func TestFound(t *testing.T) {
 		if diff := cmp.Diff(tc.want, e.found); diff != "" || e.drops[NFT] != (len(tc.want.Drops) > 0) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestFindTellsWhatCannotBeRead: a table that fails to be read may have any rule.
+func TestFindTellsWhatCannotBeRead(t *testing.T) {
+	folder := t.TempDir()
+	for _, program := range []string{"iptables-nft", "ip6tables-nft"} {
+		for suffix, text := range map[string]string{"": "exit 0", "-restore": "exit 0", "-save": "echo busy >&2; exit 4"} {
+			if err := os.WriteFile(filepath.Join(folder, program+suffix), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Setenv("PATH", folder)
+	hidden := Find(context.Background()).Hidden
+	if len(hidden) != 2 || !strings.HasPrefix(hidden[0], "all of iptables-nft of IPv4 (") || !strings.HasPrefix(hidden[1], "all of iptables-nft of IPv6 (") {
+		t.Errorf("hidden are %q", hidden)
 	}
 }
 

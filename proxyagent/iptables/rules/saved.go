@@ -98,7 +98,7 @@ func parse(wanted func(chain string) bool, tables ...[]byte) Saved {
 				current = Table(line[1:])
 				s.Unreadable = slices.DeleteFunc(s.Unreadable, func(t Table) bool { return t == current })
 			case strings.HasPrefix(line, unshown):
-				t, _ := UnshownTable(line)
+				t, _, _ := strings.Cut(line[len(unshown):], "'")
 				s.Unreadable = append(s.Unreadable, Table(t))
 			case strings.HasPrefix(first, ":") && wanted(first[1:]):
 				s.chains[chain{current, first[1:]}] = nil
@@ -122,11 +122,9 @@ func parse(wanted func(chain string) bool, tables ...[]byte) Saved {
 // chains, where no rule of ours can be, begins the same, and the table follows.
 const unshown = "# Table `"
 
-// UnshownTable is the table that a line of iptables-nft-save says it cannot show; false for others.
-func UnshownTable(line string) (table string, is bool) {
-	rest, is := strings.CutPrefix(line, unshown)
-	table, _, _ = strings.Cut(rest, "'")
-	return table, is
+// Unreadable are the tables of which what iptables-save printed shows nothing.
+func Unreadable(text []byte) []Table {
+	return parse(func(string) bool { return false }, text).Unreadable
 }
 
 // Unshown is what counts as printed when iptables-save, asked for a table by name, prints nothing.
