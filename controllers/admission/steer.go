@@ -39,8 +39,8 @@ type ServiceSteerer struct {
 	Policies         *steering.Cache
 	// Leader answers requests for addresses instead of this replica. Nil: this replica answers all.
 	Leader Leader
-	// ForReplicas is set where other replicas ask: what cannot be decided here is an error then, and
-	// they decide it, instead of letting the Service pass.
+	// ForReplicas is set where other replicas ask. They decide what cannot be decided here; an API
+	// server would let the Service pass.
 	ForReplicas bool
 	Refusals    *Refusals
 	Probe       *Probe
@@ -126,9 +126,12 @@ func (h *ServiceSteerer) answer(ctx context.Context, req admission.Request) (adm
 	}
 }
 
-// handBack leaves a request to the replica that asks.
+// handBack leaves a request to the replica that asks, by the code: one of an earlier version does
+// not look at that, and is to let the Service pass, not to refuse it.
 func handBack(err error) (admission.Response, string) {
-	return admission.Errored(http.StatusServiceUnavailable, err), handedBack
+	response := admission.Allowed(err.Error())
+	response.Result.Code = http.StatusServiceUnavailable
+	return response, handedBack
 }
 
 func (h *ServiceSteerer) pass(ctx context.Context, req admission.Request, err error) (admission.Response, string) {
@@ -191,8 +194,8 @@ func mayHandOver(a, b types.NamespacedName) bool {
 // holds asks the API server whether a Service has an address: the watch may be late, and no Service
 // is refused an address because of a Service that is gone; one that waits for its finalizers has
 // its address until then. Where this API server cannot be asked, another one has sent the request.
-// That one refuses what has an IPAddress; an address whose
-// IPAddress is lost it would give to a second Service, so that the watch has the last word on it.
+// That one refuses what has an IPAddress; an address whose IPAddress is lost it would give to a
+// second Service, so that the watch has the last word on it.
 func (h *ServiceSteerer) holds(ctx context.Context, name types.NamespacedName, a netip.Addr) bool {
 	s, err := objects.Get(ctx, h.Live, name, &corev1.Service{})
 	if err != nil {

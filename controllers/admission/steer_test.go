@@ -344,7 +344,7 @@ func TestWhatALeaderCannotDecideIsHandedBack(t *testing.T) {
 			c.steerer.ForReplicas = true
 			change(c.steerer)
 			r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "ns", Object: rawOf(t, dualStack(corev1Service("a")))}}
-			if got := c.steerer.Handle(t.Context(), r); got.Allowed || got.Result.Code != http.StatusServiceUnavailable {
+			if got := c.steerer.Handle(t.Context(), r); !got.Allowed || got.Result.Code != http.StatusServiceUnavailable {
 				t.Errorf("a replica gets the answer %+v", got)
 			}
 			c.steerer.ForReplicas = false

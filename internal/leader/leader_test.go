@@ -153,7 +153,7 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 		"it is silent":        allowing(answerWithin + 200*time.Millisecond),
 		"it refuses":          http.NotFoundHandler(),
 		"it answers nonsense": answering("{}"),
-		"it cannot decide":    answering(`{"response": {"allowed": false, "status": {"code": 503, "message": "nothing is read yet"}}}`),
+		"it cannot decide":    answering(`{"response": {"allowed": true, "status": {"code": 503, "message": "nothing is read yet"}}}`),
 		"it breaks off":       http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
 	} {
 		t.Run(name, func(t *testing.T) {

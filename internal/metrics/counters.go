@@ -33,7 +33,7 @@ var (
 	// AdmissionDecisions counts the answers of the webhook of Services, by result.
 	AdmissionDecisions = vec("admission_decisions_total",
 		"Answers to Services on their way into the cluster: filled (an address was drawn), refused, left (nothing to do), "+
-			"handed-on (the leader answered, and counts the answer too), handed-back (the leader could not decide yet, and the replica that asked it did), failed (passed unsteered; the log says why), "+
+			"handed-on (the leader answered, and counts the answer too), handed-back (the leader could not decide, and the replica that asked it did), failed (passed unsteered; the log says why), "+
 			"malformed (left, because the API server refuses it).", "result")
 	// AdmissionDuration times these answers.
 	AdmissionDuration = auto.NewHistogram(prometheus.HistogramOpts{
