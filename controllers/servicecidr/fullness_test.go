@@ -33,7 +33,7 @@ func TestFullness(t *testing.T) {
 		"room":                         {used: allUsed{free: 100}, percent: 10},
 		"full":                         {used: allUsed{}, percent: 10, want: []string{nearly, dynamic, static}},
 		"nearly":                       {used: allUsed{free: 2}, percent: 10, want: []string{nearly}},
-		"nearly, and nobody asks":      {used: allUsed{free: 2}},
+		"nearly, and no share is set":  {used: allUsed{free: 2}},
 		"what cools down can be drawn": {used: allUsed{cooling: 100}, percent: 10},
 		"but not by the API server":    {used: allUsed{cooling: 100}, percent: 10, unsteered: true, want: []string{nearly, dynamic, static}},
 		"it is being deleted":          {used: allUsed{}, percent: 10, deleted: true},

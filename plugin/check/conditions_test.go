@@ -107,7 +107,7 @@ func TestAChangedPolicyIsNotSeen(t *testing.T) {
 		"changed a minute ago":          {1, []metav1.ManagedFieldsEntry{at(time.Hour, spec), at(time.Minute, spec)}, []string{"PolicyNotSeen"}},
 		"just changed":                  {1, []metav1.ManagedFieldsEntry{at(time.Hour, spec), at(time.Second, spec)}, nil},
 		"just labelled, changed before": {1, []metav1.ManagedFieldsEntry{at(time.Minute, spec), at(time.Second, labels), at(0, status)}, []string{"PolicyNotSeen"}},
-		"nobody knows when":             {1, nil, []string{"PolicyNotSeen"}},
+		"it is not known when":          {1, nil, []string{"PolicyNotSeen"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := v1alpha1.ServiceCIDRPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2, ManagedFields: tc.fields, CreationTimestamp: metav1.NewTime(plugintest.Now.Add(-time.Hour))}}

@@ -40,7 +40,7 @@ func TestFindingsOfBitmaps(t *testing.T) {
 	}
 }
 
-// A pipeline is not told that a check has passed at which nobody has looked.
+// A pipeline is not told that a check has passed which could not be made.
 func TestWhatIsNotLookedAtIsSkipped(t *testing.T) {
 	r := Report{
 		Items:   []Item{{Check: "WebhooksMissing", Object: "o", Message: "it is gone"}},

@@ -111,7 +111,7 @@ var _ = Describe("A cluster whose etcd is restored from a snapshot", Ordered, La
 		Eventually(c.Leaders).WithArguments(ctx).Should(HaveLen(1))
 		addresses := lose(ctx, managers, "back", "never-0", "never-1", "never-2")
 		// A leader ends for want of its lease where the API server was away for ten seconds. The
-		// replica that waits for the lease does not, and there is one whoever led before.
+		// replica that waits for the lease does not, and there is always one.
 		Expect(beginAnew(ctx, managers)).To(And(ContainElement(goneBack), HaveEach(Or(goneBack, ContainSubstring("leader election lost")))))
 		Eventually(c.Leaders).WithArguments(ctx).Should(HaveLen(1))
 		expectTruth(ctx, "back", addresses)
