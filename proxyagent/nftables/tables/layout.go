@@ -111,7 +111,7 @@ type Chain struct {
 // layout writes rules.
 type layout struct {
 	model.Globals
-	firewall, hairpin bool // some port needs these rules
+	firewall bool // some port has source ranges
 }
 
 func (l layout) load() *fields { return load(l.Family) }
@@ -305,13 +305,13 @@ func (l layout) hooks() map[string]Chain {
 		// Out-of-window packets stay untranslated: receivers would reset (kubernetes/kubernetes#74839).
 		forward = slices.Insert(forward, 0, and(ctState(stateInvalid), Rule{&expr.Counter{}, dropped}))
 	}
-	post := []Rule{and(marked(l.MasqueradeBit), Rule{goTo(chainMasq)})}
-	if l.hairpin {
-		translated := status(dnatted)
-		if l.Balanced { // IPVS does not set it. What an endpoint sends to itself does not leave it untranslated, except on the node, through the loopback interface
-			translated = leavesBy("lo", false)
-		}
-		post = append(post, and(translated, l.load().saddr().front().in(hairpin), Rule{masquerade}))
+	translated := status(dnatted)
+	if l.Balanced { // IPVS does not set it. What an endpoint sends to itself does not leave it untranslated, except on the node, through the loopback interface
+		translated = leavesBy("lo", false)
+	}
+	post := []Rule{
+		and(marked(l.MasqueradeBit), Rule{goTo(chainMasq)}),
+		and(translated, l.load().saddr().front().in(hairpin), Rule{masquerade}),
 	}
 	services := []Rule{{jump(chainServices)}}
 	all := map[string]Chain{

@@ -9,7 +9,7 @@ import (
 
 // layout is how chains are written as things stand.
 func (t *Table) layout() layout {
-	return layout{t.globals, t.used[firewalled] > 0, t.used[hairpin] > 0}
+	return layout{t.globals, t.used[firewalled] > 0}
 }
 
 // Transaction is what brings the kernel to what is wanted: chains with their rules, chains to take
@@ -122,7 +122,9 @@ func (t *Table) leave(now time.Time) leaving {
 }
 
 // lookedUpLate reports whether packets come to an element by way of another one that has gone: an
-// endpoint, a route, or a source range, which may be part of one that has come.
+// endpoint, a route, a source range, which may be part of one that has come, or an endpoint that
+// meets itself. Such a packet is translated first and gets the node's address on its way out; if it
+// did not, it would come back to its sender, and so would all that the connection sends again.
 func lookedUpLate(k Key) bool {
-	return k.Set == routes || k.Set == through || k.Set == sources || Schemas[k.Set].Kind == endpoint
+	return k.Set == routes || k.Set == through || k.Set == sources || k.Set == hairpin || Schemas[k.Set].Kind == endpoint
 }
