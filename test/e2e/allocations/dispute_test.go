@@ -17,6 +17,9 @@ func twoPorts(s *corev1.Service) {
 
 // dispute has the address change its owner by the IPAddress, by age, and by a deletion. Each time
 // the one answers until the other does, and there is no moment without an answer.
+//
+// Once there was one: rules that pod1 met on its way out changed while its packet to itself was
+// under way (TestAnEndpointThatGoesMayStillMeetItself in package tables).
 func dispute(env *fixture) {
 	var older, younger *corev1.Service
 

@@ -1,6 +1,7 @@
 package allocations_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,7 +19,7 @@ import (
 // show an answer of the wrong server in between, nor a moment without any.
 type witness struct {
 	mu   sync.Mutex
-	seen map[string][]string // the servers in turn, by client and family; empty for no answer
+	seen map[string][]string // the servers in turn, by client and family, and how else a connection ended
 }
 
 // witness asks again and again, from everywhere, until the calling node ends.
@@ -46,10 +47,11 @@ func (w *witness) ask(from *network.Namespace, probe network.Probe, end <-chan s
 			return
 		case <-time.After(5 * time.Millisecond): // other suites run beside this one
 		}
-		server := from.Dial(probe).Server
+		result := from.Dial(probe)
+		who := cmp.Or(result.Server, result.String())
 		w.mu.Lock()
-		if all := w.seen[name]; len(all) == 0 || all[len(all)-1] != server {
-			w.seen[name] = append(all, server)
+		if all := w.seen[name]; len(all) == 0 || all[len(all)-1] != who {
+			w.seen[name] = append(all, who)
 		}
 		w.mu.Unlock()
 	}
