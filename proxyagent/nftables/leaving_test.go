@@ -21,19 +21,32 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
 )
 
-// TestScalingDownRefusesNoConnection has a Service go from ten endpoints to one and back while
-// clients begin flows: none of them misses the Service.
-func TestScalingDownRefusesNoConnection(t *testing.T) {
+// TestScalingMissesNoEndpoint has a Service get more and fewer endpoints while clients begin flows
+// whose packets are under way for long in one chain: none of them misses the Service.
+func TestScalingMissesNoEndpoint(t *testing.T) {
+	t.Run("down to one, after the index is drawn", func(t *testing.T) {
+		missesNone(t, "pick-10", func(n int) int { return []int{1, 10}[n%2] })
+	})
+	t.Run("to numbers that no other port has, before the look-up", func(t *testing.T) {
+		missesNone(t, "services", func(n int) int { return 11 + n })
+	})
+}
+
+func missesNone(t *testing.T, chain string, endpoints func(n int) int) {
 	each(t, func(t *testing.T, p *Proxier, d model.Delta) {
 		node := link(t, d.Globals.Family)
 		name := model.PortName{Service: model.ServiceName{Namespace: "default", Name: "a"}, Protocol: model.UDP}
 		port := model.ServicePort{Name: name, Port: 80, ClusterIPs: d.Ports[stickyPort(d).Name].ClusterIPs, HasEndpoints: true}
-		for i := range 10 {
-			port.Cluster = append(port.Cluster, netip.AddrPortFrom(node, uint16(8000+i)))
+		with := func(n int) *model.ServicePort {
+			changed := port
+			for i := range n {
+				changed.Cluster = append(changed.Cluster, netip.AddrPortFrom(node, uint16(8000+i)))
+			}
+			return &changed
 		}
-		other := port
-		other.Name.Service.Name, other.Port = "b", 81 // so that the chain stays
-		if _, err := p.Sync(t.Context(), model.Delta{Globals: d.Globals, Ports: map[model.PortName]*model.ServicePort{name: &port, other.Name: &other}}); err != nil {
+		other := with(10)
+		other.Name.Service.Name, other.Port = "b", 81 // so that the chain for ten stays
+		if _, err := p.Sync(t.Context(), model.Delta{Globals: d.Globals, Ports: map[model.PortName]*model.ServicePort{name: with(10), other.Name: other}}); err != nil {
 			t.Fatal(err)
 		}
 		h := familyName(d.Globals.Family)
@@ -41,7 +54,7 @@ func TestScalingDownRefusesNoConnection(t *testing.T) {
 		ruleset(t, "add", "chain", h, "missed", "out", "{ type filter hook output priority -10; }")
 		ruleset(t, "add", "rule", h, "missed", "out", h, "daddr", port.ClusterIPs[0].String(), "counter")
 		slow := exec.Command("nft", "-f", "-") // packets are longer under way
-		slow.Stdin = strings.NewReader(strings.Repeat(fmt.Sprintf("insert rule %s %s pick-10 counter\n", h, table), 500))
+		slow.Stdin = strings.NewReader(strings.Repeat(fmt.Sprintf("insert rule %s %s %s counter\n", h, table, chain), 5000))
 		if out, err := slow.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -49,9 +62,7 @@ func TestScalingDownRefusesNoConnection(t *testing.T) {
 		stop, stopped := make(chan struct{}), make(chan error)
 		go func() { stopped <- flows(netip.AddrPortFrom(port.ClusterIPs[0], 80), &sent, stop) }()
 		for start, n := time.Now(), 0; time.Since(start) < 3*time.Second; n++ {
-			changed := port
-			changed.Cluster = port.Cluster[:[]int{1, 10}[n%2]]
-			if _, err := p.Sync(t.Context(), model.Delta{Ports: map[model.PortName]*model.ServicePort{name: &changed}}); err != nil {
+			if _, err := p.Sync(t.Context(), model.Delta{Ports: map[model.PortName]*model.ServicePort{name: with(endpoints(n))}}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -64,7 +75,7 @@ func TestScalingDownRefusesNoConnection(t *testing.T) {
 			t.Errorf("of %d flows %d met no endpoint", sent.Load(), n)
 		}
 		t.Logf("%d flows", sent.Load())
-		ruleset(t, "flush", "chain", h, table, "pick-10")
+		ruleset(t, "flush", "chain", h, table, chain)
 		if _, err := p.Check(t.Context(), later()); err != nil {
 			t.Fatal(err)
 		}

@@ -134,8 +134,19 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (transactions int, e
 	declared := p.declared && (p.remembers || !remember)
 	p.changes = len(todo.Change)
 	if declared && len(p.unwanted) == 0 && todo.Empty() {
-		p.table.Written(todo)
+		p.table.Written(todo, now)
 		return 0, nil
+	}
+	p.journal.Note(todo, p.unwanted...)
+	write := todo.Write
+	if declared && !p.anew {
+		if write, err = p.prepare(todo.Write); err != nil {
+			return 0, err
+		}
+	}
+	transactions = 1
+	if len(write) < len(todo.Write) {
+		transactions++
 	}
 	t := batch{kernel: p.kernel}
 	if p.anew {
@@ -145,10 +156,9 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (transactions int, e
 	if !declared {
 		t.declare(remember)
 	}
-	t.write(todo.Write)
+	t.write(write)
 	t.change(todo.Change)
 	t.remove(todo.Remove, p.unwanted)
-	p.journal.Note(todo, p.unwanted...)
 	if remember && !p.remembers {
 		p.journal.Note(tables.Transaction{}, string(tables.Clients), string(tables.Newcomers))
 	}
@@ -158,9 +168,32 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (transactions int, e
 	}
 	p.declared, p.anew, p.unwanted = true, false, nil
 	p.remembers = p.remembers || remember
-	p.table.Written(todo)
+	p.table.Written(todo, time.Now())
 	p.readHandles(ctx, todo.Write, todo.Remove)
-	return 1, nil
+	return transactions, nil
+}
+
+// prepare writes the new ones among chains, to which nothing leads yet, and returns the rest. A packet
+// keeps to the generation of rules that there was when it came, but finds new elements at once: in
+// one transaction these would lead it to a chain that is empty in its generation.
+func (p *Proxier) prepare(chains map[string]tables.Chain) (rest map[string]tables.Chain, err error) {
+	rest = map[string]tables.Chain{}
+	t, fresh := batch{kernel: p.kernel}, maps.Clone(chains)
+	maps.DeleteFunc(fresh, func(name string, c tables.Chain) bool {
+		_, there := p.handles[name]
+		if there {
+			rest[name] = c
+		}
+		return there
+	})
+	if len(fresh) == 0 {
+		return rest, nil
+	}
+	t.write(fresh)
+	if t.flush(); t.err != nil {
+		return nil, fmt.Errorf("writing new chains of the table %s: %w", tables.Name, t.err)
+	}
+	return rest, nil
 }
 
 // readHandles takes up the handles of written chains, many at once. A chain whose handles cannot be

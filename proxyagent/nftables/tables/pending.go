@@ -34,11 +34,17 @@ func (t *Table) Transaction(now time.Time) Transaction {
 	return Transaction{write, remove, t.changed, left}
 }
 
-// Written notes that the kernel has done a Transaction. What was marked goes into new maps: a map
-// never gets smaller.
-func (t *Table) Written(done Transaction) {
+// Written notes that the kernel has done a Transaction, and when. What was marked goes into new maps:
+// a map never gets smaller.
+func (t *Table) Written(done Transaction, at time.Time) {
 	l := t.layout()
 	t.written, t.changed, t.pending = &l, done.left.elements, done.left.chains
+	for k, c := range t.changed {
+		if c.left.IsZero() { // packets that looked before the kernel was done may be under way since then
+			c.left = at
+			t.changed[k] = c
+		}
+	}
 }
 
 // differing are the chains that have to be written, and those that have to be taken away.
@@ -102,18 +108,15 @@ type leaving struct {
 func (t *Table) leave(now time.Time) leaving {
 	left := leaving{map[Key]Change{}, states{}}
 	for k, c := range t.changed {
-		if !c.There || c.Wanted || !lookedUpLate(k) {
+		if !c.There || c.Wanted || !t.lookedUpLate(k) {
 			continue
 		}
-		if c.left.IsZero() {
-			c.left = now
-		}
-		if now.Sub(c.left) >= underWay {
+		if !c.left.IsZero() && now.Sub(c.left) >= underWay {
 			continue
 		}
 		left.elements[k] = c
 		delete(t.changed, k)
-		if Schemas[k.Set].Kind == Verdict && t.pending[c.Was].there {
+		if (k.Set == routes || k.Set == through) && t.pending[c.Was].there {
 			left.chains[c.Was] = state{there: true}
 			delete(t.pending, c.Was)
 		}
@@ -121,10 +124,20 @@ func (t *Table) leave(now time.Time) leaving {
 	return left
 }
 
-// lookedUpLate reports whether packets come to an element by way of another one that has gone: an
-// endpoint, a route, a source range, which may be part of one that has come, or an endpoint that
-// meets itself. Such a packet is translated first and gets the node's address on its way out; if it
-// did not, it would come back to its sender, and so would all that the connection sends again.
-func lookedUpLate(k Key) bool {
-	return k.Set == routes || k.Set == through || k.Set == sources || k.Set == hairpin || Schemas[k.Set].Kind == endpoint
+// lookedUpLate reports whether packets come to an element by way of another one that has gone.
+func (t *Table) lookedUpLate(k Key) bool {
+	switch k.Set {
+	case routes, through, sources: // a source range may be part of one that has come
+		return true
+	case hairpin:
+		// A packet is translated first and gets the node's address on its way out. If it did not, it
+		// would come back to its sender, and so would all that the connection sends again.
+		return true
+	case unserved, nodeUnserved, firewalled:
+		// A packet that was not translated comes to these after that. Without them it would leave the
+		// node as it is, and so would all that the connection sends again. What IPVS takes meets them
+		// always.
+		return !t.globals.Balanced
+	}
+	return Schemas[k.Set].Kind == endpoint
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/plans"
@@ -246,4 +247,4 @@ func TestAnotherNumberOfEndpoints(t *testing.T) {
 }
 
 // settle has everything be written.
-func settle(t *Table) { t.Written(Transaction{left: leaving{map[Key]Change{}, states{}}}) }
+func settle(t *Table) { t.Written(Transaction{left: leaving{map[Key]Change{}, states{}}}, time.Time{}) }
