@@ -166,7 +166,7 @@ func (b *bench) callOn(s *testNode, stop <-chan struct{}) (calls []call) {
 		default:
 		}
 		at := time.Now()
-		if result := s.net.Client.Dial(network.Probe{To: b.sticky, Source: from}); result.Err == nil {
+		if result := s.net.Client.Dial(network.Probe{To: b.sticky, Source: from, Timeout: network.RetryTimeout}); result.Err == nil {
 			calls = append(calls, call{at, result.Endpoint})
 		}
 	}

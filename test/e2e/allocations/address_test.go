@@ -111,7 +111,7 @@ var _ = each("An address inside of a ServiceCIDR", "prefer", func(env *fixture) 
 			a := netip.AddrPortFrom(environment.VIP(alien, f).Addr(), served)
 			env.moveIn(ctx, a.Addr())
 			env.endAt(a, network.Connected)
-			Expect(env.Pod1.Dial(network.Probe{To: environment.VIP(alien, f)})).To(HaveField("Server", BeEmpty()), "not ours to serve")
+			Expect(env.Pod1.Dial(network.Probe{To: environment.VIP(alien, f), Timeout: network.DropTimeout})).To(HaveField("Server", BeEmpty()), "not ours to serve")
 		}
 	})
 })

@@ -172,7 +172,7 @@ func (t *T) connect(f Flow) net.Conn {
 }
 
 func (t *T) echo(conn net.Conn) {
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patient))
 	_, err := fmt.Fprintln(conn, "still there?")
 	t.must(err)
 	for lines := bufio.NewScanner(conn); lines.Text() != "still there?"; {

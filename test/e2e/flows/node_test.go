@@ -91,7 +91,9 @@ func flushed(t *T) {
 	stick := func(what string) (to []netip.AddrPort) {
 		for _, flows := range clients {
 			t.sticks(what, flows...)
-			to = append(to, flows[0].dial().Endpoint)
+			last := flows[0]
+			last.Timeout = patient
+			to = append(to, last.dial().Endpoint)
 		}
 		return to
 	}

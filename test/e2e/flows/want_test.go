@@ -77,7 +77,11 @@ type Flow struct {
 	vary func(n int, p *network.Probe)
 }
 
-func (f Flow) dial() network.Result { return f.from.Dial(f.Probe) }
+// dial asks once. Who does not repeat it wants a Timeout, say patient.
+func (f Flow) dial() network.Result {
+	f.Timeout = cmp.Or(f.Timeout, network.RetryTimeout)
+	return f.from.Dial(f.Probe)
+}
 
 // flow is TCP from a namespace.
 func flow(n *network.Namespace, to netip.Addr, port uint16) Flow {

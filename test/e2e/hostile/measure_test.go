@@ -83,7 +83,7 @@ func (env *fixture) change(ctx context.Context) time.Duration {
 	if env.moves%2 == 0 {
 		env.moving = env.Update(ctx, env.moving.Name, func(s *corev1.Service) { s.Spec.Ports[1].Port = firstPort + int32(env.moves%1000) })
 		served := until(func(f model.Family) bool {
-			return env.Pod1.Dial(network.Probe{To: env.second(f), Protocol: model.UDP}).Outcome == network.Connected
+			return env.Pod1.Dial(network.Probe{To: env.second(f), Protocol: model.UDP, Timeout: network.RetryTimeout}).Outcome == network.Connected
 		})
 		seen := env.seen.at(env.moving)
 		return max(served[0].Sub(seen), served[1].Sub(seen))
@@ -96,7 +96,7 @@ func (env *fixture) change(ctx context.Context) time.Duration {
 		written[i] = slice
 	}
 	served := until(func(f model.Family) bool {
-		return env.Pod1.Dial(network.Probe{To: environment.VIP(env.moving, f)}).Endpoint.Addr() == e.Addr(f)
+		return env.Pod1.Dial(network.Probe{To: environment.VIP(env.moving, f), Timeout: network.RetryTimeout}).Endpoint.Addr() == e.Addr(f)
 	})
 	return max(served[0].Sub(env.seen.at(written[0])), served[1].Sub(env.seen.at(written[1])))
 }

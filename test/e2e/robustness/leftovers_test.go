@@ -73,7 +73,7 @@ func (env *fixture) restart(ctx context.Context, leave func()) {
 	Expect(env.Ours(ctx)).NotTo(BeEmpty())
 	Expect(env.Agent.Start(ctx)).To(Succeed())
 	env.Served(env.busy, env.calls)
-	Eventually(func() string { return clean.Diff(env.Ours(ctx)) }).WithTimeout(environment.Repair).Should(BeEmpty())
+	Eventually(func() string { return clean.Diff(env.Ours(ctx)) }).WithTimeout(environment.Soon).Should(BeEmpty())
 }
 
 var _ = both("An agent that finds what an older one left", func(env *fixture) {

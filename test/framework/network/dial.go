@@ -42,13 +42,16 @@ var Slowness = func() time.Duration {
 	return time.Duration(max(n, 1))
 }()
 
-// DefaultTimeout bounds a Dial that should succeed.
-var DefaultTimeout = 2 * time.Second * Slowness
+// DefaultTimeout bounds a Dial that should succeed, and may be made once: the processors of a shared
+// machine stall for seconds. Where Dials are repeated until one succeeds, RetryTimeout is enough.
+var DefaultTimeout = 6 * time.Second * Slowness
 
 var (
 	// DropTimeout is for a Dial that should get no answer: far above what an answer takes here, also
 	// on a busy or an emulated machine. But see TimeoutFor.
 	DropTimeout = min(400*time.Millisecond*Slowness, 2*time.Second)
+	// RetryTimeout is for one of many Dials until an address is served: TCP has tried twice.
+	RetryTimeout = 2 * time.Second * Slowness
 	// secondSYN is when TCP has tried twice.
 	secondSYN = time.Second + DropTimeout
 )

@@ -27,7 +27,7 @@ func End(outcome network.Outcome) types.GomegaMatcher { return HaveField("Outcom
 // Reaches expects that an address is served before long, over TCP, and returns by whom.
 func Reaches(from *network.Namespace, to netip.AddrPort) network.Result {
 	GinkgoHelper()
-	return await(from, network.Probe{To: to}, End(network.Connected))
+	return await(from, network.Probe{To: to, Timeout: network.RetryTimeout}, End(network.Connected))
 }
 
 // Ends expects that connections to an address end in one way before long.
@@ -45,7 +45,7 @@ func EndsElse(from *network.Namespace, to netip.AddrPort, outcome network.Outcom
 // Answers expects that an address is served by an endpoint before long.
 func Answers(from *network.Namespace, to netip.AddrPort, e Endpoint) {
 	GinkgoHelper()
-	await(from, network.Probe{To: to}, HaveField("Endpoint", netip.AddrPortFrom(e.Addr(model.FamilyOf(to.Addr())), 8080)))
+	await(from, network.Probe{To: to, Timeout: network.RetryTimeout}, HaveField("Endpoint", netip.AddrPortFrom(e.Addr(model.FamilyOf(to.Addr())), 8080)))
 }
 
 func await(from *network.Namespace, probe network.Probe, want types.GomegaMatcher) (result network.Result) {
@@ -67,8 +67,8 @@ func (s *Environment) Served(services ...*corev1.Service) {
 	}
 }
 
-// attemptTimeout bounds one attempt of traffic: far above the time after which the kernel sends a
-// first packet again, and the time that a busy machine lets a process wait.
+// attemptTimeout bounds one attempt of traffic: above the time after which the kernel sends a packet
+// again (see the sysctls of package network), and the time that a busy machine lets a process wait.
 const attemptTimeout = 10 * time.Second
 
 // Traffic is all that goes to one Service: new connections from a pod, from the node and from
