@@ -173,6 +173,7 @@ var _ = Describe("The history of addresses", Ordered, func() {
 		for i := range 20 {
 			noisy := framework.NewService("noisy", fmt.Sprint("s", i), framework.RequireDualStack(), framework.WithClusterIPs(fixed...))
 			Eventually(func() error { // for a moment the API server sees the Service before
+				h.FreeLeaked(ctx)
 				_, err := h.Try(ctx, noisy)
 				return err
 			}).Should(Succeed())

