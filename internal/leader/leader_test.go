@@ -163,6 +163,7 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 				if got, ok := c.Review(t.Context(), request()); ok {
 					t.Fatalf("the answer is %+v", got)
 				}
+				c.suspected.Load().until = time.Now().Add(askAgainAfter) // the second begins anew, for the machine may stall
 			}
 			if n := asked.Load(); n != 1 {
 				t.Errorf("it was asked %d times, want once", n)
@@ -222,7 +223,7 @@ func TestCallerHangsUp(t *testing.T) {
 // The leader learns how much time its follower has left, rounded up: one that gives up first would
 // be taken for a leader that does not answer.
 func TestLeaderLearnsTheTimeThatIsLeft(t *testing.T) {
-	const left = 700 * time.Millisecond
+	const left = 10 * time.Second
 	var told atomic.Pointer[string]
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		told.Store(new(r.Header.Get(webhook.TimeLeftHeader)))
@@ -296,9 +297,17 @@ func TestNobodyLeads(t *testing.T) {
 	for _, holder := range []string{"", "gone@" + l.Addr().String()} {
 		elect(c, holder)
 		_, _, _ = c.lock.Get(t.Context())
-		begin := time.Now()
-		if _, ok := c.Review(t.Context(), request()); ok || time.Since(begin) > answerWithin {
-			t.Errorf("held by %q: answered: %v, after %s", holder, ok, time.Since(begin))
+		fastest := time.Hour // of some, for the machine may stall
+		for range 5 {
+			c.suspected.Store(nil)
+			begin := time.Now()
+			if _, ok := c.Review(t.Context(), request()); ok {
+				t.Errorf("held by %q: answered", holder)
+			}
+			fastest = min(fastest, time.Since(begin))
+		}
+		if fastest > answerWithin {
+			t.Errorf("held by %q: that is noticed after %s", holder, fastest)
 		}
 	}
 }

@@ -49,8 +49,12 @@ func cidrReadySince(name string, ago time.Duration, cidrs ...string) *networking
 
 // The Cache compiles at the start, after every change that says something new, and after no other;
 // and it leaves a range alone for a moment that has just become ready.
-func TestCache(t *testing.T) {
+func TestCache(t *testing.T) { synctest.Test(t, testCache) }
+
+func testCache(t *testing.T) {
 	w := watched{ctx: t.Context(), policies: cachetesting.NewFakeControllerSource(), cidrs: cachetesting.NewFakeControllerSource()}
+	t.Cleanup(w.policies.Broadcaster.Shutdown)
+	t.Cleanup(w.cidrs.Broadcaster.Shutdown)
 	w.cidrs.Add(cidrReadySince("old", time.Hour, "10.0.0.0/24"))
 	w.policies.Add(with(policy("first", 0), of("old", "young")))
 	b := NewCache()

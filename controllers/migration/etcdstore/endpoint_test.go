@@ -36,10 +36,10 @@ var _ = Describe("opening", func() {
 	It("names the endpoints where nobody answers, and waits no longer than its context", func(ctx SpecContext) {
 		one, two, start := closedPort(), unresponsive(), time.Now()
 		_, err := Open(within(ctx, time.Second), Config{Endpoints: []string{one, two}})
+		Expect(time.Since(start)).To(BeNumerically("<", openTimeout))
 		Expect(err).To(MatchError(ContainSubstring("connecting to etcd at " + one + "," + two + ":")))
-		_, err = Open(within(ctx, time.Second), Config{Endpoints: []string{one}})
+		_, err = Open(within(ctx, 5*time.Second), Config{Endpoints: []string{one}}) // enough for a first attempt on a machine that stalls
 		Expect(err).To(MatchError(ContainSubstring("connection refused")))
-		Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
 	})
 
 	It("waits for an etcd that is just starting", func(ctx SpecContext) {
@@ -85,7 +85,7 @@ var _ = Describe("TLS", Ordered, func() {
 	DescribeTable("says what is wrong", func(ctx SpecContext, change func(*Config), want string) {
 		config := good
 		change(&config)
-		_, err := Open(within(ctx, 2*time.Second), config)
+		_, err := Open(within(ctx, 5*time.Second), config)
 		Expect(err).To(MatchError(And(ContainSubstring("connecting to etcd"), ContainSubstring(want))))
 	},
 		Entry("the CA of the system", func(c *Config) { c.CAFile = "" }, "unknown authority"),
@@ -101,7 +101,7 @@ var _ = Describe("TLS", Ordered, func() {
 		store := open(ctx, Config{Endpoints: []string{"https" + p.URL()[len("http"):]}, CAFile: good.CAFile, CertFile: cert, KeyFile: good.KeyFile})
 		Expect(os.Remove(cert)).To(Succeed())
 		p.Cut()
-		_, err := store.Get(within(ctx, 2*time.Second), "a")
+		_, err := store.Get(within(ctx, 5*time.Second), "a")
 		Expect(err).To(MatchError(ContainSubstring(cert)))
 		Expect(os.WriteFile(cert, content, 0o600)).To(Succeed())
 		get(within(ctx, 30*time.Second), store, "a")
