@@ -305,6 +305,7 @@ var _ = Describe("What the API server is given", Ordered, ContinueOnFailure, fun
 	It("is followed by the API server also after a time in which no policy wanted it", Label("all"), func(ctx SpecContext) {
 		change(ctx, red, `{"spec":{"enforcement":"Webhook"}}`)
 		Eventually(objects).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+		Eventually(stranger).WithArguments(ctx).WithTimeout(soon).Should(Succeed()) // the API server hears of it by a watch
 		Consistently(stranger).WithArguments(ctx).WithTimeout(3 * time.Second).Should(Succeed())
 		offer(ctx, "more", "10.1.9.0/28", "fd00:1:9::/124")
 		change(ctx, red, `{"spec":{"enforcement":"APIServer","serviceCIDRs":["red","more"]}}`)

@@ -92,7 +92,7 @@ func launch(ctx context.Context, n *network.Namespace, m manifests.Manifests, co
 	go func() { ended <- process.Wait() }()
 	stop = sync.OnceFunc(func() {
 		_ = process.Process.Signal(syscall.SIGTERM)
-		Eventually(ended).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
+		Eventually(ended).WithTimeout(30 * time.Second).Should(Receive(BeNil()))
 		AddReportEntry("log of the agent", log.String(), ReportEntryVisibilityFailureOrVerbose)
 		Expect(strings.ToLower(log.String())).NotTo(ContainSubstring("forbidden"))
 	})

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/manifests"
 )
@@ -110,6 +111,22 @@ var _ = Describe("The match conditions", Ordered, func() {
 		sofar[webhook], _ = metrics.Value("apiserver_admission_webhook_fail_open_count", "name", webhook+".clusterip-operator.io")
 		return sofar[webhook] - before
 	}
+
+	// The API server follows each of the two configurations by a watch.
+	BeforeAll(func(ctx SpecContext) {
+		dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		for webhook, do := range map[string]func(){
+			"default.service": func() {
+				suite.Must(m.Client().CoreV1().Services(cluster.Namespace).Create(ctx, framework.NewService(cluster.Namespace, "probe"), dryRun))
+			},
+			"servicecidr": func() {
+				suite.Must(m.Networking().ServiceCIDRs().Create(ctx, framework.NewServiceCIDR("probe", "10.117.1.0/24"), dryRun))
+			},
+		} {
+			Eventually(asked).WithArguments(ctx, webhook, do).Should(BeEquivalentTo(1), webhook)
+		}
+	})
+
 	apply := func(ctx context.Context, text string) func() {
 		return func() {
 			GinkgoHelper()

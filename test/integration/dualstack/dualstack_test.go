@@ -149,7 +149,7 @@ var _ = Describe("A cluster becomes dual-stack", Ordered, func() {
 		}
 		editing := edit(ctx, c, 4, names)
 
-		command := suite.Must(c.StartPlugin(ctx, framework.PluginOptions{Race: true, Args: []string{"dual-stack", "run", "--from", file, "--qps=100", "--workers=8"}}))
+		command := suite.Must(c.StartPlugin(ctx, framework.PluginOptions{Race: true, Args: []string{"dual-stack", "run", "--from", file, "--qps=20", "--workers=8"}})) // slow enough to be killed in the midst
 		Eventually(short).WithArguments(ctx).Should(WithTransform(func(names []string) int { return len(names) }, BeNumerically("<", 400)))
 		Expect(command.Running()).To(BeTrue())
 		Expect(command.Kill()).To(Succeed())

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -112,7 +111,7 @@ func stopBetween(ctx context.Context, name string, do func(), args ...string) (c
 	DeferCleanup(plugin.Kill)
 	func() {
 		defer close(goOn)
-		Eventually(held).WithTimeout(10*time.Second).Should(BeClosed(), "it does not come to the second update")
+		Eventually(held).Should(BeClosed(), "it does not come to the second update")
 		do()
 		cached(ctx)
 	}()

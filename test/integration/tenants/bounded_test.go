@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unicode"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/hostile"
@@ -83,6 +85,13 @@ var _ = Describe("Bounded: what a tenant can make the operator keep", Ordered, C
 		})
 		Eventually(sent.Load).Should(BeNumerically(">", 15))
 		stop()
+		ended := float64(time.Now().UnixMilli()) / 1000
+		Eventually(func() bool { // what a replica has not collected since shows nothing
+			heap(ctx)
+			return slices.ContainsFunc(c.Replicas(), func(r *framework.Manager) bool {
+				return cluster.MetricOf(ctx, r, "go_memstats_last_gc_time_seconds") <= ended && cluster.MetricOf(ctx, r, "go_memstats_heap_alloc_bytes")/mebibyte >= before+12
+			})
+		}).Should(BeFalse())
 		Eventually(heap).WithArguments(ctx).WithTimeout(inFlightFor).Should(BeNumerically("<", before+12), "MiB; it was %g before", before)
 	})
 
