@@ -264,6 +264,9 @@ func TestWhatIsExcusedIsToldAndTheRestIsJudged(t *testing.T) {
 func TestAnIPAddressWithoutAServiceIsBelievedForATime(t *testing.T) {
 	s := &story{a: netip.MustParseAddr("fd00:10:96::7")}
 	s.put("one", "a/web", 1, 2).wrote("create", "a/web", 1, 2, s.a).wrote("delete", "a/web", 3, 4).failed("a/api", 5, 6, 409, s.a).ends(9).holds("one", "a/web")
+	for i := range 2 * shown { // what the reader does not look for
+		s.failed("a/late", 20+i, 21+i, 500, s.a)
+	}
 	for believed, want := range map[time.Duration]int{5 * time.Second: 1, 6 * time.Second: 0} {
 		v := Judge(s.requests, s.end, Windows{Believed: believed}, nil, nil)
 		if len(v.Faults) != want {

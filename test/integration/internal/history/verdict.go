@@ -26,6 +26,7 @@ type Verdict struct {
 	Faults []string
 	// Excused are operations that the caller has excused.
 	Excused []Operation
+	moments []time.Time // of the Faults; zero if no order was found
 }
 
 // String is for the report of a spec.
@@ -56,14 +57,15 @@ func Judge(requests []Request, end *Final, windows Windows, more []Operation, ex
 	operations, told, faults := Operations(requests, end, windows)
 	v := Check(append(operations, more...), excuse)
 	for i, f := range v.Faults {
-		v.Faults[i] = f + about(requests, f)
+		v.Faults[i] = f + about(requests, f, v.moments[i])
 	}
 	v.Told, v.Faults = told, append(faults, v.Faults...)
 	return v
 }
 
-// about lists the last requests about the address of a counterexample, those without effect too.
-func about(requests []Request, counterexample string) string {
+// about lists the last requests about the address of a counterexample until a second after it, those
+// without effect too.
+func about(requests []Request, counterexample string, at time.Time) string {
 	text, _, _ := strings.Cut(counterexample, ": ")
 	a, err := netip.ParseAddr(text)
 	if err != nil {
@@ -71,6 +73,9 @@ func about(requests []Request, counterexample string) string {
 	}
 	var lines []string
 	for _, r := range byAnswer(requests) {
+		if !at.IsZero() && r.Received.After(at.Add(time.Second)) {
+			continue
+		}
 		if r.Name == text || slices.Contains(r.Asked, a) || r.Answer != nil && slices.Contains(r.Answer.Addresses, a) {
 			lines = append(lines, fmt.Sprintf("\n  asked: %s..%s %s %s", clock(r.Received), clock(r.Done), r, r.Message))
 		}
@@ -95,7 +100,11 @@ func (v *Verdict) judge(of []Operation, excuse Excuse) {
 				continue
 			}
 		}
-		v.Faults = append(v.Faults, explain(of, longest, next))
+		var at time.Time
+		if next >= 0 {
+			at = of[next].Return
+		}
+		v.Faults, v.moments = append(v.Faults, explain(of, longest, next)), append(v.moments, at)
 		return
 	}
 }
