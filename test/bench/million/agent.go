@@ -79,12 +79,12 @@ func (m *measuring) agent(ctx context.Context, f allocator.Family) error {
 	table := tables.NewTable(family)
 	_ = m.fill(part("agent: nftables, elements"), func() error {
 		table.Apply(first)
-		table.Written(table.Transaction(time.Now()))
+		table.Written(table.Transaction(time.Now()), time.Now())
 		return nil
 	})
 	m.change(f, "nftables", compiler, func(d model.Delta) {
 		table.Apply(d)
-		table.Written(table.Transaction(time.Now()))
+		table.Written(table.Transaction(time.Now()), time.Now())
 	})
 	runtime.KeepAlive(table)
 	table = nil
