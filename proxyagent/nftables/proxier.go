@@ -173,9 +173,9 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (transactions int, e
 	return transactions, nil
 }
 
-// prepare writes the new ones among chains, to which nothing leads yet, and returns the rest. A packet
-// keeps to the generation of rules that there was when it came, but finds new elements at once: in
-// one transaction these would lead it to a chain that is empty in its generation.
+// prepare writes the new ones among chains, to which nothing leads yet, and returns the rest. A
+// packet keeps to the generation of rules that there was when it came, but finds new elements at
+// once: in one transaction these would lead it to a chain that is empty in its generation.
 func (p *Proxier) prepare(chains map[string]tables.Chain) (rest map[string]tables.Chain, err error) {
 	rest = map[string]tables.Chain{}
 	t, fresh := batch{kernel: p.kernel}, maps.Clone(chains)

@@ -7,8 +7,8 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
-// proxyAgentGrace is how long our agent may take to end after SIGTERM. It promises five seconds, and
-// a machine may stall for seconds.
+// proxyAgentGrace is how long our agent may take to end after SIGTERM. It promises five seconds,
+// and a machine may stall for seconds.
 const proxyAgentGrace = 30 * time.Second
 
 var proxyAgent = builder("proxyagent")

@@ -34,8 +34,8 @@ func (t *Table) Transaction(now time.Time) Transaction {
 	return Transaction{write, remove, t.changed, left}
 }
 
-// Written notes that the kernel has done a Transaction, and when. What was marked goes into new maps:
-// a map never gets smaller.
+// Written notes that the kernel has done a Transaction, and when. What was marked goes into new
+// maps: a map never gets smaller.
 func (t *Table) Written(done Transaction, at time.Time) {
 	l := t.layout()
 	t.written, t.changed, t.pending = &l, done.left.elements, done.left.chains

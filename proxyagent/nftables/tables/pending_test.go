@@ -10,9 +10,9 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 )
 
-// TestWhatPacketsMeetLateStays is about a packet that meets one rule before a change and another one
-// after it: an endpoint gets what it has sent to itself only with another source, and a packet that
-// was to be refused or dropped does not leave the node untranslated.
+// TestWhatPacketsMeetLateStays is about a packet that meets one rule before a change and another
+// one after it: an endpoint gets what it has sent to itself only with another source, and a packet
+// that was to be refused or dropped does not leave the node untranslated.
 func TestWhatPacketsMeetLateStays(t *testing.T) {
 	for _, f := range []model.Family{model.IPv4, model.IPv6} {
 		vip := f.Unspecified().Next()

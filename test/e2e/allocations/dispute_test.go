@@ -19,7 +19,7 @@ func twoPorts(s *corev1.Service) {
 // the one answers until the other does, and there is no moment without an answer.
 //
 // Once there was one: rules that pod1 met on its way out changed while its packet to itself was
-// under way (TestAnEndpointThatGoesMayStillMeetItself in package tables).
+// under way (TestWhatPacketsMeetLateStays in package tables).
 func dispute(env *fixture) {
 	var older, younger *corev1.Service
 

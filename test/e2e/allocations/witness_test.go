@@ -29,8 +29,8 @@ func (env *fixture) witness(s *corev1.Service) *witness {
 	var asking sync.WaitGroup
 	for _, f := range network.Families {
 		for _, from := range []*network.Namespace{env.Pod1, env.Node, env.Client} {
-			// A machine that stalls for seconds is no gap. A reset, a refusal, a wrong server or packets that
-			// are lost for good still show.
+			// A machine that stalls for seconds is no gap. A reset, a refusal, a wrong server or
+			// packets that are lost for good still show.
 			asking.Go(func() { w.ask(from, network.Probe{To: environment.VIP(s, f), Timeout: 10 * time.Second}, end) })
 		}
 	}

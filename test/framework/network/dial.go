@@ -42,8 +42,9 @@ var Slowness = func() time.Duration {
 	return time.Duration(max(n, 1))
 }()
 
-// DefaultTimeout bounds a Dial that should succeed, and may be made once: the processors of a shared
-// machine stall for seconds. Where Dials are repeated until one succeeds, RetryTimeout is enough.
+// DefaultTimeout bounds a Dial that should succeed, and may be made once: the processors of a
+// shared machine stall for seconds. Where Dials are repeated until one succeeds, RetryTimeout is
+// enough.
 var DefaultTimeout = 6 * time.Second * Slowness
 
 var (

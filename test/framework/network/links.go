@@ -19,10 +19,11 @@ var hosts = []host{hostNode, hostRemote, hostClient, hostPod1, hostPod2, hostRem
 
 // sysctls are set in a namespace before it has interfaces. Addresses are usable at once, return
 // paths filter nothing, and refusals have no rate limit: the kernel would answer a burst of probes
-// with six. A packet is sent again after five seconds without an acknowledgement, not a fifth of one
-// (since Linux 6.11): tests count what is sent again as lost, and a timer of a virtual processor that
-// stalled for seconds fires before the acknowledgement is read. A packet that was lost is still sent
-// again, and counted, within the ten seconds that traffic of package environment waits.
+// with six. A packet is sent again after five seconds without an acknowledgement, not a fifth of
+// one (since Linux 6.11): tests count what is sent again as lost, and a timer of a virtual
+// processor that stalled for seconds fires before the acknowledgement is read. A packet that was
+// lost is still sent again, and counted, within the ten seconds that traffic of package environment
+// waits.
 var sysctls = map[string]string{
 	"net/ipv4/conf/all/rp_filter":                "0",
 	"net/ipv4/conf/default/rp_filter":            "0",

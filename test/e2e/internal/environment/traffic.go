@@ -67,8 +67,9 @@ func (s *Environment) Served(services ...*corev1.Service) {
 	}
 }
 
-// attemptTimeout bounds one attempt of traffic: above the time after which the kernel sends a packet
-// again (see the sysctls of package network), and the time that a busy machine lets a process wait.
+// attemptTimeout bounds one attempt of traffic: above the time after which the kernel sends a
+// packet again (see the sysctls of package network), and the time that a busy machine lets a
+// process wait.
 const attemptTimeout = 10 * time.Second
 
 // Traffic is all that goes to one Service: new connections from a pod, from the node and from

@@ -46,8 +46,8 @@ func (c *Cluster) DeleteIPAddress(ctx context.Context, address string) {
 // FreeLeaked deletes the IPAddresses of Services that are gone or have no addresses any more, and
 // returns their names. The API server's repair (repairip.go) goes by caches. If they still have a
 // Service as it was before, and its IPAddress no more, the repair writes that again, and deletes it
-// only after a minute. Call FreeLeaked while no client creates Services, or gives one addresses: the
-// API server writes the IPAddress first.
+// only after a minute. Call FreeLeaked while no client creates Services, or gives one addresses:
+// the API server writes the IPAddress first.
 func (c *Cluster) FreeLeaked(ctx context.Context) (freed []string) {
 	GinkgoHelper()
 	for _, ip := range c.IPAddresses(ctx) {

@@ -63,8 +63,8 @@ func Judge(requests []Request, end *Final, windows Windows, more []Operation, ex
 	return v
 }
 
-// about lists the last requests about the address of a counterexample until a second after it, those
-// without effect too.
+// about lists the last requests about the address of a counterexample until a second after it,
+// those without effect too.
 func about(requests []Request, counterexample string, at time.Time) string {
 	text, _, _ := strings.Cut(counterexample, ": ")
 	a, err := netip.ParseAddr(text)
