@@ -92,6 +92,8 @@ func setTimeouts(k *kernel, t Timeouts) error {
 //
 // IPVS serves what comes before the rules let clients through; a virtual IP becomes the node's
 // after the rules keep clients from the node's sockets. What goes leaves in the opposite order.
+// Rules that give clients the node's address come before the endpoints that need it: see
+// masquerading.
 func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,10 +108,21 @@ func (p *Proxier) Sync(ctx context.Context, deltas ...model.Delta) (full bool, e
 		problem = p.compare(ctx)
 	}
 	deltas = slices.Clone(deltas)
+	was := map[model.PortName]*model.ServicePort{}
 	for i, d := range deltas {
 		d = p.withheld.Apply(d)
+		for name := range d.Ports {
+			if _, seen := was[name]; !seen {
+				was[name] = p.table.ports[name]
+			}
+		}
 		p.table.Apply(d)
 		deltas[i] = p.handOn(d)
+	}
+	if first := masquerading(was, deltas); len(first.Ports) > 0 && !full { // after a restart all ports would come
+		if _, err := p.Rules.Sync(ctx, first); err != nil { // what it has not taken up comes with the rest
+			problem = err
+		}
 	}
 	if full && p.table.globals.Family != 0 {
 		deltas = append(deltas, model.Delta{Globals: p.globals()})

@@ -94,7 +94,9 @@ func (c contributed) front(p *model.ServicePort, f model.Front) {
 		c.runs[run{in.picked, of}] = c.cluster
 		c.lead(in.anywhere, of, route{node: r.node, through: true, n: len(c.cluster), by: r.by, counter: r.counter, affinity: r.affinity})
 	}
-	if len(usable) > 0 || f.Exempt {
+	// IPVS may have an endpoint before rules know, and still when they do not any more: what it
+	// takes has its mark always.
+	if len(usable) > 0 || f.Exempt || p.Balanced {
 		c.lead(in.fronts, of, r)
 	}
 	switch f.Fate {
