@@ -25,15 +25,16 @@ var _ = Describe("No authority lent: an admin's command does not write what a te
 	BeforeAll(func(ctx SpecContext) {
 		mallory = hostile.New(ctx, c, "mallory-authority", nil)
 		forbid(ctx, mallory)
-		newPlace(ctx, "elsewhere", 8)
 	})
 
-	// service creates a Service of the tenant, and the admin's plan to move it.
+	// service creates a Service of the tenant, and the admin's plan to move it. The range to which it
+	// is to move comes later: an address would be drawn from there once in some hundred times.
 	service := func(ctx context.Context, name string) (plan string) {
 		GinkgoHelper()
 		s := hostile.Plain(name)
 		s["spec"].(hostile.Fields)["ipFamilyPolicy"] = "RequireDualStack"
 		Expect(mallory.Create(ctx, s).Stored()).To(BeTrue())
+		newPlace(ctx, "elsewhere", 8)
 		plan = filepath.Join(GinkgoT().TempDir(), "plan.yaml")
 		renumber(ctx, "plan", "-n", mallory.Namespace, "--range=kubernetes", "--to=elsewhere", "--keep=externalIPs", "-o", plan)
 		return plan
