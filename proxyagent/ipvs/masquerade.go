@@ -35,9 +35,7 @@ func masquerading(was map[model.PortName]*model.ServicePort, deltas []model.Delt
 // not. Neither has to be there.
 func before(was, is *model.ServicePort) *model.ServicePort {
 	switch {
-	case is == nil:
-		return nil
-	case was == nil && is.NodePort == 0:
+	case is == nil, was == nil && is.NodePort == 0:
 		return nil
 	case was == nil: // its node port is served at addresses that the node has
 		early := is.Unserved()

@@ -140,13 +140,9 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (transactions int, e
 	p.journal.Note(todo, p.unwanted...)
 	write := todo.Write
 	if declared && !p.anew {
-		if write, err = p.prepare(todo.Write); err != nil {
+		if write, transactions, err = p.prepare(todo.Write); err != nil {
 			return 0, err
 		}
-	}
-	transactions = 1
-	if len(write) < len(todo.Write) {
-		transactions++
 	}
 	t := batch{kernel: p.kernel}
 	if p.anew {
@@ -170,13 +166,13 @@ func (p *Proxier) write(ctx context.Context, now time.Time) (transactions int, e
 	p.remembers = p.remembers || remember
 	p.table.Written(todo, time.Now())
 	p.readHandles(ctx, todo.Write, todo.Remove)
-	return transactions, nil
+	return transactions + 1, nil
 }
 
 // prepare writes the new ones among chains, to which nothing leads yet, and returns the rest. A
 // packet keeps to the generation of rules that there was when it came, but finds new elements at
 // once: in one transaction these would lead it to a chain that is empty in its generation.
-func (p *Proxier) prepare(chains map[string]tables.Chain) (rest map[string]tables.Chain, err error) {
+func (p *Proxier) prepare(chains map[string]tables.Chain) (rest map[string]tables.Chain, transactions int, err error) {
 	rest = map[string]tables.Chain{}
 	t, fresh := batch{kernel: p.kernel}, maps.Clone(chains)
 	maps.DeleteFunc(fresh, func(name string, c tables.Chain) bool {
@@ -187,13 +183,13 @@ func (p *Proxier) prepare(chains map[string]tables.Chain) (rest map[string]table
 		return there
 	})
 	if len(fresh) == 0 {
-		return rest, nil
+		return rest, 0, nil
 	}
 	t.write(fresh)
 	if t.flush(); t.err != nil {
-		return nil, fmt.Errorf("writing new chains of the table %s: %w", tables.Name, t.err)
+		return nil, 0, fmt.Errorf("writing new chains of the table %s: %w", tables.Name, t.err)
 	}
-	return rest, nil
+	return rest, 1, nil
 }
 
 // readHandles takes up the handles of written chains, many at once. A chain whose handles cannot be

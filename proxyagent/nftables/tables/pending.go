@@ -133,10 +133,10 @@ func (t *Table) lookedUpLate(k Key) bool {
 		// A packet is translated first and gets the node's address on its way out. If it did not, it
 		// would come back to its sender, and so would all that the connection sends again.
 		return true
-	case unserved, nodeUnserved, firewalled:
+	case unserved, nodeUnserved:
 		// A packet that was not translated comes to these after that. Without them it would leave the
 		// node as it is, and so would all that the connection sends again. What IPVS takes meets them
-		// always.
+		// always. Not so source ranges: they would keep clients from the next Service at an address.
 		return !t.globals.Balanced
 	}
 	return Schemas[k.Set].Kind == endpoint

@@ -29,9 +29,8 @@ func TestWhatPacketsMeetLateStays(t *testing.T) {
 			before, after *model.ServicePort
 			late          []Key
 		}{
-			"the endpoint goes":        {&full, without, []Key{{hairpin, at + at + service(model.TCP, 8080)}, {firewalled, front}}},
-			"the ranges go":            {&full, &bare, []Key{{firewalled, front}}},
-			"the port goes":            {&full, nil, []Key{{firewalled, front}}},
+			"the endpoint goes":        {&full, without, []Key{{hairpin, at + at + service(model.TCP, 8080)}}},
+			"the port goes":            {&full, nil, []Key{{hairpin, at + at + service(model.TCP, 8080)}}},
 			"the first endpoint comes": {without, &bare, []Key{{unserved, front}, {nodeUnserved, service(model.TCP, 30000)}}},
 		} {
 			table, now := NewTable(f), time.Now()
@@ -42,12 +41,16 @@ func TestWhatPacketsMeetLateStays(t *testing.T) {
 			table.Written(table.Transaction(now), now)
 			apply(c.after)
 			first := table.Transaction(now)
+			_, gone := first.Change[Key{firewalled, front}]
 			table.Written(first, now.Add(underWay)) // it took the kernel a second
 			between := table.Transaction(now.Add(underWay))
 			table.Written(between, now.Add(underWay))
 			last := table.Transaction(now.Add(2 * underWay))
 			if _, changes := first.Write["nat-postrouting"]; changes {
 				t.Errorf("%s, %s: packets under way meet other rules on their way out", f, name)
+			}
+			if c.before == &full && !gone {
+				t.Errorf("%s, %s: source ranges keep clients from the next Service at the address", f, name)
 			}
 			for _, k := range c.late {
 				if _, goes := first.Change[k]; goes {
