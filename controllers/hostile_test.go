@@ -44,8 +44,7 @@ var _ = Describe("What a tenant sends", Ordered, func() {
 		Entry("30,000 empty owners", "fd00:10:97::7", corev1.IPv6Protocol, func(s *corev1.Service) {
 			s.OwnerReferences = slices.Repeat([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}}, 30000)
 		}),
-		// As JSON it is six times as long. internal/webhook reads 40 MiB in its tests: of eight,
-		// with the race detector and other packages beside, not all was read within the Budget.
+		// As JSON it is six times as long. internal/webhook reads 40 MiB in its tests.
 		Entry("a finalizer of control characters", "10.97.0.8", corev1.IPv4Protocol, func(s *corev1.Service) {
 			s.Finalizers = []string{string(slices.Repeat([]byte{1}, 1<<18))}
 		}),

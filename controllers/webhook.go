@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (o Options) admit(ctx context.Context, mgr manager.Manager, index *addressi
 			return err
 		}
 	}
-	room := webhook.NewRoom()
+	room := webhook.NewRoom(cmp.Or(o.Webhook.Budget, webhook.Budget))
 	served := serve(room, map[string]admission.Handler{
 		mutateService:         &steers,
 		"/validate-ipaddress": &steerer.IPAddressGuard{Live: writer, Index: index, Username: self},

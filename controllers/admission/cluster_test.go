@@ -32,6 +32,7 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/addressindex"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
 	"github.com/clusterip-operator/clusterip-operator/internal/upstream"
+	"github.com/clusterip-operator/clusterip-operator/internal/webhook"
 )
 
 // cluster is an API server of few words: it keeps IPAddresses and Services, and its watches feed
@@ -324,7 +325,9 @@ func askOf(t *testing.T, steerer *ServiceSteerer, r admission.Request) answer {
 	if r.Namespace == "" {
 		r.Namespace = "ns"
 	}
-	response := steerer.Handle(t.Context(), r)
+	ctx, cancel := context.WithTimeout(t.Context(), webhook.Budget)
+	defer cancel()
+	response := steerer.Handle(ctx, r)
 	a := answer{Allowed: response.Allowed, Warnings: response.Warnings}
 	if response.Result != nil {
 		a.Message = response.Result.Message

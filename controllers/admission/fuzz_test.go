@@ -126,7 +126,7 @@ func newAttacked(t testing.TB) *attacked {
 func served(handler admission.Handler) http.Handler {
 	return webhook.Serve(webhook.Endpoint{
 		Handler: handler, Resource: "services", Operations: []admissionv1.Operation{admissionv1.Create, admissionv1.Update}, Reads: ReadsOfService,
-	}, webhook.NewRoom())
+	}, webhook.NewRoom(webhook.Budget))
 }
 
 // attack sends one review, and looks at what it leaves.

@@ -24,7 +24,6 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 	"github.com/clusterip-operator/clusterip-operator/internal/objects"
 	"github.com/clusterip-operator/clusterip-operator/internal/steering"
-	"github.com/clusterip-operator/clusterip-operator/internal/webhook"
 )
 
 // ServiceSteerer is the mutating webhook of Services. Only Leader and Probe are optional; it is
@@ -61,11 +60,10 @@ var errUnread = errors.New("this replica has not read Services, addresses and po
 var errNoNamespace = errors.New("there is no such namespace")
 
 // Handle implements admission.Handler. It answers no error: a failure here lets the request pass.
+// Until shortly before the deadline of ctx it waits where a full range may have room in a moment.
 func (h *ServiceSteerer) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := h.Clock.Now()
 	h.Probe.asked(start)
-	ctx, cancel := context.WithTimeout(ctx, webhook.Budget)
-	defer cancel()
 	response, result := h.answer(ctx, req)
 	metrics.AdmissionDecisions.WithLabelValues(result).Inc()
 	metrics.AdmissionDuration.Observe(h.Clock.Since(start).Seconds())

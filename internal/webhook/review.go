@@ -20,11 +20,12 @@ import (
 	"github.com/clusterip-operator/clusterip-operator/internal/metrics"
 )
 
-// Budget is a request's time here, from first byte to answer; the API server gives two seconds.
+// Budget is a review's time here, from first byte to answer, unless [Options] say otherwise: with
+// config/webhook the API server waits for two seconds.
 const Budget = 1700 * time.Millisecond
 
 // TimeLeftHeader is the header by which a follower tells the leader how many milliseconds a request
-// has left. It only shortens the Budget, so it does no harm, whichever client sends it.
+// has left. It only shortens the budget, so it does no harm, whichever client sends it.
 const TimeLeftHeader = "Clusterip-Operator-Time-Left"
 
 // SetTimeLeft writes how much time a request has left, rounded up: the leader is to give up after
@@ -34,18 +35,18 @@ func SetTimeLeft(h http.Header, left time.Duration) {
 	h.Set(TimeLeftHeader, strconv.FormatInt(int64(ms), 10))
 }
 
-// budget is the time that a request has here: what its sender has left, if that is less than
-// Budget. A value that is no number, or is repeated, counts as none.
-func budget(h http.Header) time.Duration {
+// within is the time that a request has here: what its sender has left, if that is less than the
+// budget. A value that is no number, or is repeated, counts as none.
+func within(budget time.Duration, h http.Header) time.Duration {
 	values := h.Values(TimeLeftHeader)
 	if len(values) != 1 {
-		return Budget
+		return budget
 	}
 	ms, err := strconv.ParseUint(values[0], 10, 16)
 	if err != nil {
-		return Budget
+		return budget
 	}
-	return min(time.Duration(ms)*time.Millisecond, Budget) //nolint:gosec // 16 bits
+	return min(time.Duration(ms)*time.Millisecond, budget) //nolint:gosec // 16 bits
 }
 
 const (
@@ -66,13 +67,14 @@ const (
 // a webhook that failed, so the failurePolicy decides, and we fail open. It cannot be a refusal:
 // a tenant that sends many large reviews would have those of all other tenants refused.
 type Room struct {
+	budget         time.Duration
 	reviews, large *semaphore.Weighted
 	chunks         sync.Pool
 }
 
-// NewRoom returns an empty Room.
-func NewRoom() *Room {
-	r := &Room{reviews: semaphore.NewWeighted(reviewsAtOnce), large: semaphore.NewWeighted(largeAtOnce)}
+// NewRoom returns an empty Room, in which a review has a budget of time.
+func NewRoom(budget time.Duration) *Room {
+	r := &Room{budget: budget, reviews: semaphore.NewWeighted(reviewsAtOnce), large: semaphore.NewWeighted(largeAtOnce)}
 	r.chunks.New = func() any { return new([chunk]byte) }
 	return r
 }
@@ -138,7 +140,7 @@ type served struct {
 
 // ServeHTTP implements http.Handler.
 func (s *served) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), budget(r.Header))
+	ctx, cancel := context.WithTimeout(r.Context(), within(s.room.budget, r.Header))
 	defer cancel()
 	if s.room.reviews.Acquire(ctx, 1) != nil {
 		unread(w, http.StatusServiceUnavailable, "busy")

@@ -41,7 +41,7 @@ func TestEndpointTakesReviewsOfAnAPIServerAlone(t *testing.T) {
 	hook := creations(func(_ context.Context, r admission.Request) admission.Response {
 		reached++
 		return admission.Allowed(string(r.Object.Raw))
-	}, NewRoom())
+	}, NewRoom(Budget))
 	const failed, refused, answered = "failed", "refused", "answered"
 	for name, tc := range map[string]struct{ old, new, want string }{
 		"no JSON":                 {reviewOfAService, "x", failed},
@@ -89,7 +89,7 @@ func TestEndpointTakesReviewsOfAnAPIServerAlone(t *testing.T) {
 
 // A panic is left to the HTTP server, which breaks the connection: the request passes.
 func TestPanicBreaksTheConnection(t *testing.T) {
-	room := NewRoom()
+	room := NewRoom(Budget)
 	hook := creations(func(context.Context, admission.Request) admission.Response { panic("a fault") }, room)
 	func() {
 		defer func() {
@@ -106,7 +106,7 @@ func TestPanicBreaksTheConnection(t *testing.T) {
 
 // A panic of a reader in the middle of a large review gives back both of its places.
 func TestPanicWhileALargeReviewIsRead(t *testing.T) {
-	room := NewRoom()
+	room := NewRoom(Budget)
 	hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, room)
 	broken := readerFunc(func([]byte) (int, error) { panic("a fault") })
 	func() {
@@ -129,14 +129,14 @@ func TestTimeLeft(t *testing.T) {
 		"99999999999999999999": Budget, "1701": Budget, "65535": Budget, "1700": Budget,
 		"700": 700 * time.Millisecond, "1": time.Millisecond, "0": 0,
 	} {
-		if got := budget(http.Header{TimeLeftHeader: {text}}); got != want {
+		if got := within(Budget, http.Header{TimeLeftHeader: {text}}); got != want {
 			t.Errorf("%q: the budget is %s, want %s", text, got, want)
 		}
 	}
-	if got := budget(http.Header{}); got != Budget {
+	if got := within(Budget, http.Header{}); got != Budget {
 		t.Errorf("without the header: %s", got)
 	}
-	if got := budget(http.Header{TimeLeftHeader: {"1", "2"}}); got != Budget {
+	if got := within(Budget, http.Header{TimeLeftHeader: {"1", "2"}}); got != Budget {
 		t.Errorf("repeated: %s", got)
 	}
 	for left, want := range map[time.Duration]string{
@@ -153,7 +153,7 @@ func TestTimeLeft(t *testing.T) {
 		deadline, _ := ctx.Deadline()
 		had = time.Until(deadline)
 		return admission.Allowed("")
-	}, NewRoom())
+	}, NewRoom(Budget))
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(reviewOfAService))
 	SetTimeLeft(r.Header, 700*time.Millisecond)
 	hook.ServeHTTP(httptest.NewRecorder(), r)
@@ -167,7 +167,7 @@ func TestTimeLeft(t *testing.T) {
 // works: on a busy machine their budget would be used up.
 func TestLargeReviewsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom())
+		hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom(Budget))
 		arrived, release := make(chan struct{}), make(chan struct{})
 		var group sync.WaitGroup
 		for range largeAtOnce {
@@ -226,7 +226,7 @@ func TestWhatManyReviewsHold(t *testing.T) {
 		const requests = 300
 		name := strings.Repeat("n", 2400<<10)
 		release, arrived := make(chan struct{}), make(chan struct{})
-		hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom())
+		hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom(Budget))
 		var wait, read sync.WaitGroup
 		read.Add(requests)
 		before := alone.Heap()
@@ -259,7 +259,7 @@ func TestWhatManyReviewsHold(t *testing.T) {
 
 // BenchmarkReading measures what it costs to read a review, from its bytes to the handler.
 func BenchmarkReading(b *testing.B) {
-	hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom())
+	hook := creations(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, NewRoom(Budget))
 	condition := `{"type":"","status":"","lastTransitionTime":null,"reason":"","message":""},`
 	for name, fill := range map[string]string{
 		"1,573,000 conditions": `"status":{"conditions":[` + strings.Repeat(condition, 1573000) + `{}]},`,

@@ -27,6 +27,8 @@ type Options struct {
 	Namespace, Service string
 	// DNSNames are further names in a certificate of our own.
 	DNSNames []string
+	// Budget is a review's time, from first byte to answer; 0: [Budget]. Less than the API server has.
+	Budget time.Duration
 	// Configuration is the name of the mutating and of the validating webhook configuration.
 	Configuration string
 }
