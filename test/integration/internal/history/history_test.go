@@ -278,6 +278,16 @@ func TestAnIPAddressWithoutAServiceIsBelievedForATime(t *testing.T) {
 	}
 }
 
+func TestARefusalMayLagBehindAWrite(t *testing.T) {
+	s := &story{a: netip.MustParseAddr("fd00:10:96::7")}
+	s.put("one", "a/web", 1, 2).wrote("create", "a/web", 1, 2, s.a).wrote("delete", "a/web", 3, 4).drop("one", 3, 4).refused("a/api", 7, 8)
+	for lag, want := range map[time.Duration]int{0: 1, 2 * time.Second: 1, 4 * time.Second: 0} {
+		if v := Judge(s.requests, nil, Windows{Lag: lag}, nil, nil); len(v.Faults) != want {
+			t.Errorf("with a lag of %s: %s", lag, v)
+		}
+	}
+}
+
 func TestCauseOfADuplicate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tell func(*story)
