@@ -45,7 +45,7 @@ test-versions: ## Of soak, the core stories on each minor release of Kubernetes,
 	$(if $(filter-out $(VERSIONS),$(ALL_VERSIONS)),,go run ./test/versions table bin/versions docs/versions.md)
 
 test-cluster: ## Of soak, the slices that run on nodes with containerd and kubelet: the operator and the agent in pods, the specs of sig-network. Needs root and Debian 12.
-	go run ./test/soak run nodes 'sig-network-*'
+	go run ./test/soak run 'nodes*' 'sig-network-*'
 
 test-ipvs: ## Of soak, the node agent's mode ipvs, in an emulated machine with Debian's kernel (SHORT=1: what needs no API server, minutes). Debian 12.
 	hack/ipvs.sh $(if $(filter-out 0 false no,$(SHORT)),short)

@@ -27,7 +27,7 @@ if [ -n "$suites" ]; then
 fi
 for suite in $suites; do
 	go test -c -o "$out/$suite.test" "./test/e2e/$suite"
-	run+=("cd test/e2e/$suite && $out/$suite.test -ginkgo.no-color -ginkgo.v -ginkgo.timeout=3h -ginkgo.label-filter=$label -ginkgo.focus='${FOCUS:-}'")
+	run+=("cd test/e2e/$suite && $out/$suite.test -ginkgo.no-color -ginkgo.v -ginkgo.fail-on-empty -ginkgo.timeout=3h -ginkgo.label-filter=$label -ginkgo.focus='${FOCUS:-}'")
 done
 command=$(printf '(%s) || status=1; ' "${run[@]}")
 # While the kernel loads one of these two schedulers itself, IPVS is locked, and a namespace that goes just then waits for IPVS, and the module for that.

@@ -5,13 +5,13 @@
 #   core  the packages without Ginkgo but those of benchmarks and of alerts, with fewer random seeds (-short), and all specs without a label
 #   all   all packages, those that share memory between goroutines with the race detector, the specs with Label("all") too, and the tool modules that
 #         have tests: for CI
-#   soak  the specs with Label("long"), of fifteen seconds and more, and Label("soak"), which measure or last, all our programs with the race detector;
+#   soak  the specs with Label("long"), of fifteen seconds and more, Label("soak"), which measure or last, or Label("picked"), in the mode that SEED picks, all our programs with the race detector;
 #         test/soak runs it in slices, each with some packages
 #   seeds the packages without Ginkgo with all their seeds, those that share memory with the race detector: a slice of test/soak, too
 #   version  the suites of test/versions on the Kubernetes that CLUSTERIP_KUBERNETES names, without what is labelled soak, and with the label 1.32 there and only there
 #   unit  of core, the packages without Ginkgo
 # SEED repeats an order and what happens at random, TIMEOUT bounds one package, PARALLEL how many run side by side. FOCUS leaves those specs whose texts
-# match, FILTER replaces the labels, FLAGS are further flags of the test programs. Packages that are named are the only ones that run.
+# match, SKIP those whose texts do not, FILTER replaces the labels, FLAGS are further flags of the test programs. Packages that are named are the only ones that run.
 # The times of all specs are left in bin/ci/report.json, those of version in bin/versions; REPORT names a file for another copy.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -29,7 +29,7 @@ cluster=kube-apiserver,kubectl,kube-controller-manager,kube-proxy
 case $what in
 core) filter='!all && !long && !soak && !/ipvs/' parallel=4 timeout=15m upstream=(kubernetes-1.37:kube-apiserver,kubectl) ;;
 all) filter='!long && !soak && !/ipvs/' parallel=3 timeout=30m upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
-soak) filter='(soak || long) && !/ipvs/' parallel=1 timeout=80m upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
+soak) filter='(soak || long || picked) && !/ipvs/' parallel=1 timeout=80m upstream=("kubernetes-1.37:$cluster" kubernetes-1.32) ;;
 version)
 	minor=${CLUSTERIP_KUBERNETES:?names the minor release of Kubernetes, 1.34 for one}
 	filter='!soak && !1.32 && !/ipvs/' parallel=3 timeout=1h upstream=("kubernetes-1.37:$cluster" "kubernetes-$minor:kube-apiserver")

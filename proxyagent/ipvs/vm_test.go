@@ -160,7 +160,10 @@ func (w *fixture) reaches(what string, from *network.Namespace, to netip.AddrPor
 func (w *fixture) ends(what string, from *network.Namespace, to netip.AddrPort, outcome network.Outcome) {
 	w.Helper()
 	p := network.Probe{To: to}
-	p.Timeout = network.TimeoutFor(p, outcome)
+	p.Timeout = network.DefaultTimeout // which a refusal takes none of
+	if outcome == network.Dropped {
+		p.Timeout = network.TimeoutFor(p, outcome)
+	}
 	if r := w.dial(from, p); r.Outcome != outcome {
 		w.Errorf("%s: from %s to %s: %s, want %s", what, from.Host(), to, r, outcome)
 	}

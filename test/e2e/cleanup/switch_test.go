@@ -56,7 +56,7 @@ var _ = Describe("A node that goes from kube-proxy to the agent and back", func(
 
 		By("and back")
 		proxy = env.startKubeProxy(ctx, kind)
-		env.serves(ctx, map[string]func(context.Context) ruleset.Snapshot{"iptables": env.kubes, "nftables": env.native}[kind], env.web, true)
+		env.serves(ctx, env.rulesOf(kind), env.web, true)
 		traffic.Flows()
 		Expect(env.Agent.Stop()).To(Succeed())
 		env.Cleanup(ctx)
@@ -173,7 +173,7 @@ var _ = Describe("An agent beside kube-proxy", func() {
 		for range 2 {
 			env.Update(ctx, moving.Name, func(s *corev1.Service) { s.Labels = map[string]string{label: name} })
 			env.serves(ctx, env.served, moving, true)
-			env.serves(ctx, env.kubes, moving, false)
+			env.serves(ctx, env.rulesOf(kind), moving, false)
 			env.Served(moving)
 			env.Update(ctx, moving.Name, func(s *corev1.Service) { s.Labels = nil })
 			env.serves(ctx, env.served, moving, false)
@@ -187,6 +187,14 @@ var _ = Describe("An agent beside kube-proxy", func() {
 		Entry("nftables mode", Label("soak"), "nft", "nftables"),
 	)
 })
+
+// rulesOf returns what reads the rules of kube-proxy in one of its modes.
+func (env *fixture) rulesOf(kind string) func(context.Context) ruleset.Snapshot {
+	if kind == "nftables" {
+		return env.native
+	}
+	return env.kubes
+}
 
 // native are the rules of kube-proxy in its mode nftables, none as long as there is no table.
 func (env *fixture) native(ctx context.Context) ruleset.Snapshot {

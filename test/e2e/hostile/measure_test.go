@@ -75,9 +75,16 @@ func (env *fixture) prompt(entering, beside, calm delays, rules int64, during tu
 }
 
 // change makes one change of the Service moving and returns how long it took to be in the kernel,
-// in the slower one of the families: every other time the endpoints, or the number of the second
-// port.
+// in the slower one of the families, without the time for which the whole machine stood still.
 func (env *fixture) change(ctx context.Context) time.Duration {
+	GinkgoHelper()
+	stall := watchStalls()
+	took := env.changed(ctx)
+	return max(0, took-stall())
+}
+
+// changed makes the change: every other time of the endpoints, or of the number of the second port.
+func (env *fixture) changed(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	env.moves++
 	if env.moves%2 == 0 {

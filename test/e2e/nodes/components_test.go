@@ -36,7 +36,7 @@ func (c testCluster) overlay(components ...string) string {
 func (c testCluster) apply(ctx context.Context, overlay string) {
 	GinkgoHelper()
 	c.kubectl(ctx, "apply", "--server-side", "-k", overlay)
-	c.kubectl(ctx, "--namespace="+operatorNamespace, "rollout", "status", "deployment/clusterip-operator-manager", fmt.Sprint("--timeout=", 90*time.Second*deadlineFactor))
+	c.kubectl(ctx, "--namespace="+operatorNamespace, "rollout", "status", "deployment/clusterip-operator-manager", fmt.Sprint("--timeout=", 3*time.Minute*deadlineFactor))
 }
 
 // foreign are the kinds of cert-manager and Prometheus' operator; no controller acts on them here.
@@ -64,15 +64,15 @@ var _ = Describe("config/default with components", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		c = start(ctx, cluster.Options{Images: []string{"manager", "proxyagent"}})
 		c.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(c.config, "proxyagent"))
-	}, NodeTimeout(3*time.Minute))
+	}, NodeTimeout(9*time.Minute))
 
 	It("works without webhooks, and steers nobody", func(ctx SpecContext) {
 		c.apply(ctx, c.overlay("without-webhook"))
 		c.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(c.config, "samples", "servicecidrpolicy_tenant.yaml"))
-		c.kubectl(ctx, "wait", "servicecidr", "sample-tenant", "--for=condition=Ready", "--timeout=20s")
+		c.kubectl(ctx, "wait", "servicecidr", "sample-tenant", "--for=condition=Ready", "--timeout=3m")
 		Expect(addressOf(ctx, "unsteered")).NotTo(HavePrefix("10.114.0."))
 		Expect(c.kubectl(ctx, "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name")).To(BeEmpty())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("takes its certificate from cert-manager, is watched by Prometheus, and reaches what it needs through the NetworkPolicy", func(ctx SpecContext) {
 		for _, kind := range []string{"Certificate certificates cert-manager.io", "Issuer issuers cert-manager.io",
@@ -82,7 +82,7 @@ var _ = Describe("config/default with components", Ordered, func() {
 			text := strings.NewReplacer("$KIND", words[0], "$PLURAL", words[1], "$GROUP", words[2]).Replace(foreign)
 			Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
 			c.kubectl(ctx, "apply", "-f", path)
-			c.kubectl(ctx, "wait", "crd", words[1]+"."+words[2], "--for=condition=Established", "--timeout=20s")
+			c.kubectl(ctx, "wait", "crd", words[1]+"."+words[2], "--for=condition=Established", "--timeout=3m")
 		}
 		// What cert-manager would do: the Secret, and the authority in the configurations.
 		certificate, key, err := c.ServerCert([]string{"clusterip-operator-webhook.clusterip-operator-system.svc"})
@@ -96,10 +96,10 @@ var _ = Describe("config/default with components", Ordered, func() {
 			patch := suite.Must(json.Marshal([]map[string]string{{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": base64.StdEncoding.EncodeToString(authority)}}))
 			c.kubectl(ctx, "patch", kind, "clusterip-operator", "--type=json", "--patch="+string(patch))
 		}
-		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=20s")
+		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=3m")
 		n := 0
-		Eventually(func() string { n++; return addressOf(ctx, fmt.Sprintf("steered-%d", n)) }, "20s").Should(HavePrefix("10.114.0."), "the API server goes by a configuration some moments later")
+		Eventually(func() string { n++; return addressOf(ctx, fmt.Sprintf("steered-%d", n)) }, soon).Should(HavePrefix("10.114.0."), "the API server goes by a configuration some moments later")
 		Expect(c.kubectl(ctx, "--namespace="+operatorNamespace, "get", "servicemonitors,prometheusrules,certificates,networkpolicies", "-o", "name")).To(
 			And(ContainSubstring("servicemonitor"), ContainSubstring("prometheusrule"), ContainSubstring("certificate"), ContainSubstring("networkpolicy")))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(9*time.Minute))
 })

@@ -25,35 +25,35 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 		})
 		c = start(ctx, cluster.Options{Images: images})
 		Expect(cgroupsOf(ctx, c.Dir())).NotTo(BeEmpty())
-	}, NodeTimeout(3*time.Minute*deadlineFactor))
+	}, NodeTimeout(9*time.Minute*deadlineFactor))
 
 	It("has the agent on every node, although nothing serves the address of the API server before", func(ctx SpecContext) {
 		c.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(c.config, "proxyagent"))
-		c.kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", fmt.Sprint("--timeout=", 90*time.Second*deadlineFactor))
-	}, SpecTimeout(2*time.Minute*deadlineFactor))
+		c.kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", fmt.Sprint("--timeout=", 3*time.Minute*deadlineFactor))
+	}, SpecTimeout(6*time.Minute*deadlineFactor))
 
 	It("has two replicas of the manager, each on a node of its own", func(ctx SpecContext) {
 		c.apply(ctx, filepath.Join(c.config, "default"))
 		nodes := c.kubectl(ctx, "--namespace="+operatorNamespace, "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")
 		Expect(strings.Fields(nodes)).To(ConsistOf(c.Nodes[0].Name, c.Nodes[1].Name))
-	}, SpecTimeout(2*time.Minute*deadlineFactor))
+	}, SpecTimeout(6*time.Minute*deadlineFactor))
 
 	It("steers a Service: the API server reaches the webhook at its ClusterIP, which the agent serves", func(ctx SpecContext) {
 		c.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(c.config, "samples", "servicecidrpolicy_tenant.yaml"))
-		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=20s")
+		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=3m")
 		c.kubectl(ctx, "--namespace=sample-tenant", "create", "service", "clusterip", "web", "--tcp=80")
 		Expect(c.kubectl(ctx, "--namespace=sample-tenant", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")).To(HavePrefix("10.114.0."))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(3*time.Minute))
 
 	It("is bundled: the logs of both, and what the agents serve, by pods/exec", func(ctx SpecContext) {
 		Expect(c.expectBundled(ctx, c.bundle(ctx, "--redact=false"))).To(ContainSubstring("sample-tenant"))
 		Expect(c.expectBundled(ctx, c.bundle(ctx))).NotTo(ContainSubstring("sample-tenant"), "names are covered")
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("serves DNS, and what names lead to: a Service, and the API server", func(ctx SpecContext) {
 		Expect(c.DeployDNS(ctx)).To(Succeed())
 		c.kubectl(ctx, "create", "deployment", "demo", "--image=clusterip-operator/demo:dev")
-		c.kubectl(ctx, "rollout", "status", "deployment/demo", "--timeout=60s")
+		c.kubectl(ctx, "rollout", "status", "deployment/demo", "--timeout=3m")
 		c.kubectl(ctx, "expose", "deployment", "demo", "--port=80", "--target-port=8080")
 		ask := func(url string) func() string {
 			return func() string {
@@ -61,9 +61,9 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 				return fmt.Sprint(out, err)
 			}
 		}
-		Eventually(ask("http://demo.default.svc.cluster.local"), "30s").Should(ContainSubstring(" answers "))
+		Eventually(ask("http://demo.default.svc.cluster.local"), soon).Should(ContainSubstring(" answers "))
 		Expect(ask("https://kubernetes.default")()).To(ContainSubstring("certificate"), "the API server answers with one that the pod was not told to trust")
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("serves on a node again that was rebooted, although nothing makes the address of the API server work there before", func(ctx SpecContext) {
 		n := c.Nodes[1]
@@ -74,9 +74,9 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 		Expect(connect()).To(Succeed())
 		Expect(c.Reboot(ctx, n)).To(Succeed())
 		Expect(connect()).NotTo(Succeed(), "the node has lost its rules")
-		Eventually(connect, "60s").Should(Succeed())
-		c.kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", "--timeout=60s")
-	}, SpecTimeout(3*time.Minute))
+		Eventually(connect, soon).Should(Succeed())
+		c.kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", "--timeout=3m")
+	}, SpecTimeout(9*time.Minute))
 
 	It("traces packets from within a pod of the agent", func(ctx SpecContext) {
 		pod := c.kubectl(ctx, "get", "pod", "--selector=app=demo", "-o", "jsonpath={.items[0].status.podIP}")
@@ -84,7 +84,7 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 			path := c.kubectl(ctx, "--namespace=kube-system", "exec", "daemonset/clusterip-operator-proxyagent", "--", "/proxyagent-trace", from, "10.96.0.1:443")
 			Expect(path).To(And(ContainSubstring(" CIPA-VIPS: "), ContainSubstring("Verdict: goes to ")))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(3*time.Minute))
 
 	It("gives containers no more than they need, as the kernel sees them", func(ctx SpecContext) {
 		const dropped, ofAgent = "0000000000000000", "0000000000003000" // NET_ADMIN and NET_RAW
@@ -101,7 +101,7 @@ var _ = Describe("A cluster whose only Service proxy is the agent", Ordered, fun
 				}
 			}
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(3*time.Minute))
 })
 
 // process is what the kernel says of a container's process.

@@ -32,7 +32,7 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 			c = start(ctx, cluster.Options{Images: []string{"proxyagent", "kube-proxy", "demo"}})
 			Expect(c.DeployKubeProxy(ctx, mode)).To(Succeed())
 			w = watch(ctx, c)
-		}, NodeTimeout(4*time.Minute))
+		}, NodeTimeout(12*time.Minute))
 
 		It("loses nothing on the way there", func(ctx SpecContext) {
 			for _, block := range commandsOf(guide, "## In the place of kube-proxy, on a cluster of kubeadm") {
@@ -43,7 +43,7 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 			Expect(inSystem(ctx, "pods", "k8s-app=kube-proxy")).To(BeEmpty())
 			Expect(inSystem(ctx, "daemonsets,configmaps", ofAgent)).NotTo(BeEmpty())
 			w.goesOn(ctx)
-		}, SpecTimeout(4*time.Minute))
+		}, SpecTimeout(12*time.Minute))
 
 		It("loses nothing on the way back", func(ctx SpecContext) {
 			for _, block := range commandsOf(guide, "## The way back") {
@@ -54,7 +54,7 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 			Expect(c.rules(ctx, theirs)).NotTo(BeEmpty())
 			Expect(inSystem(ctx, "daemonsets,configmaps", ofAgent)).To(BeEmpty())
 			w.goesOn(ctx)
-		}, SpecTimeout(4*time.Minute))
+		}, SpecTimeout(12*time.Minute))
 
 		// Between the two proxies' sight of the label a connection may be refused, but not from then on.
 		It("hands a Service to an agent beside kube-proxy, and takes it back", func(ctx SpecContext) {
@@ -64,18 +64,18 @@ var _ = DescribeTableSubtree("A cluster with kube-proxy", func(mode string) {
 					Eventually(func() error {
 						_, err := framework.Kubectl(ctx, c.Kubeconfig(), "exec", "daemonset/client", "--", "/demo", url)
 						return err
-					}, "10s").Should(Succeed())
+					}, soon).Should(Succeed())
 				}
 			}
 			for _, block := range commandsOf(guide, "## Beside kube-proxy") {
 				c.paste(ctx, block)
 			}
-			Eventually(c.rules, "10s").WithArguments(ctx, "nft -A CIPA-VIPS ").ShouldNot(BeEmpty())
+			Eventually(c.rules, soon).WithArguments(ctx, "nft -A CIPA-VIPS ").ShouldNot(BeEmpty())
 			served()
 			c.kubectl(ctx, "label", "service", "web", "service.kubernetes.io/service-proxy-name-")
-			Eventually(c.rules, "10s").WithArguments(ctx, "nft -A CIPA-VIPS ").Should(BeEmpty())
+			Eventually(c.rules, soon).WithArguments(ctx, "nft -A CIPA-VIPS ").Should(BeEmpty())
 			served()
-		}, SpecTimeout(2*time.Minute))
+		}, SpecTimeout(6*time.Minute))
 	})
 },
 	Entry("in its mode iptables", "iptables"),

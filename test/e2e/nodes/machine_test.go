@@ -14,6 +14,9 @@ import (
 // factorVariable holds deadlineFactor, which multiplies deadlines in an emulated machine.
 const factorVariable = "NODES_TEST_DEADLINE_FACTOR"
 
+// soon is the timeout of what takes seconds on a machine that is not busy with other slices.
+const soon = 3 * time.Minute
+
 var deadlineFactor = func() time.Duration {
 	n, _ := strconv.Atoi(os.Getenv(factorVariable))
 	return time.Duration(max(n, 1))

@@ -35,7 +35,7 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 			is, err := c.Client().BatchV1().Jobs(namespace).Get(ctx, job, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(is.Status.Conditions).To(ContainElement(HaveField("Type", BeElementOf(batchv1.JobComplete, batchv1.JobFailed))))
-		}, "60s").Should(Succeed())
+		}, soon).Should(Succeed())
 		pods := suite.Must(c.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "job-name=" + job}))
 		Expect(pods.Items).To(HaveLen(1))
 		Expect(pods.Items[0].Spec.NodeName).To(Equal(c.Nodes[0].Name))
@@ -64,7 +64,7 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		c = start(ctx, cluster.Options{Version: framework.V132, Images: []string{"manager", "kube-proxy"}})
 		Expect(c.DeployKubeProxy(ctx, "iptables")).To(Succeed())
 		c.kubectl(ctx, "label", "node", c.Nodes[0].Name, "node-role.kubernetes.io/control-plane=")
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(12*time.Minute))
 
 	It("is checked", func(ctx SpecContext) {
 		addresses := create(ctx, "early")
@@ -73,7 +73,7 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		for _, a := range addresses {
 			Expect(log).To(MatchRegexp("(?s)IPAddressMissing .*" + a + " "))
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("gets the IPAddresses that are missing", func(ctx SpecContext) {
 		status, log := run(ctx, "run")
@@ -81,13 +81,13 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		for _, a := range create(ctx, "between") {
 			Expect(owner(ctx, a)).To(BeEmpty(), "nobody follows yet")
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("is kept in step, by a pod that may nothing", func(ctx SpecContext) {
 		c.kubectl(ctx, "apply", "--server-side", "-k", step("verify"))
-		c.kubectl(ctx, "--namespace="+namespace, "rollout", "status", "deployment/clusterip-operator-migration-verify", "--timeout=60s")
+		c.kubectl(ctx, "--namespace="+namespace, "rollout", "status", "deployment/clusterip-operator-migration-verify", "--timeout=3m")
 		for _, a := range create(ctx, "late") {
-			Eventually(owner, "30s").WithArguments(ctx, a).Should(Equal("default/late"))
+			Eventually(owner, soon).WithArguments(ctx, a).Should(Equal("default/late"))
 		}
 		node := c.kubectl(ctx, "--namespace="+namespace, "get", "pods", "-l", "app.kubernetes.io/component=migration-verify", "-o", "jsonpath={.items[*].spec.nodeName}")
 		for _, n := range c.Nodes {
@@ -100,7 +100,7 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		}
 		status, log := run(ctx, "check")
 		Expect(status).To(BeZero(), log)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("is kept in step by the operator, where that runs", func(ctx SpecContext) {
 		const component = "service-cluster-ip-range"
@@ -111,13 +111,13 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		c.apply(ctx, c.overlay(component))
 		verify := []string{"--namespace=" + namespace, "scale", "deployment/clusterip-operator-migration-verify"}
 		c.kubectl(ctx, append(verify, "--replicas=0")...)
-		c.kubectl(ctx, "--namespace="+namespace, "wait", "pod", "-l", "app.kubernetes.io/component=migration-verify", "--for=delete", "--timeout=60s")
+		c.kubectl(ctx, "--namespace="+namespace, "wait", "pod", "-l", "app.kubernetes.io/component=migration-verify", "--for=delete", "--timeout=3m")
 		for _, a := range create(ctx, "operated") {
-			Eventually(owner, "30s").WithArguments(ctx, a).Should(Equal("default/operated"))
+			Eventually(owner, soon).WithArguments(ctx, a).Should(Equal("default/operated"))
 		}
 		c.kubectl(ctx, append(verify, "--replicas=1")...)
-		Eventually(logs, "60s").WithArguments(ctx).Should(ContainSubstring("in step"))
-	}, SpecTimeout(3*time.Minute))
+		Eventually(logs, soon).WithArguments(ctx).Should(ContainSubstring("in step"))
+	}, SpecTimeout(9*time.Minute))
 
 	It("has nothing to repair when its API server is one of 1.37", func(ctx SpecContext) {
 		Expect(c.Upgrade(ctx, framework.V137)).To(Succeed())
@@ -127,14 +127,14 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		Expect(c.kubectl(ctx, "get", "events", "-A")).NotTo(ContainSubstring("ClusterIP"))
 		Eventually(logs, "2m").WithArguments(ctx, "--previous").Should(ContainSubstring("the API server has changed"), "it looks every minute")
 		c.kubectl(ctx, "delete", "-k", step("verify"))
-		c.kubectl(ctx, "--namespace="+operatorNamespace, "rollout", "status", "deployment/clusterip-operator-manager", "--timeout=90s")
-	}, SpecTimeout(4*time.Minute))
+		c.kubectl(ctx, "--namespace="+operatorNamespace, "rollout", "status", "deployment/clusterip-operator-manager", "--timeout=3m")
+	}, SpecTimeout(12*time.Minute))
 
 	It("is told what a way back would change", func(ctx SpecContext) {
 		status, log := run(ctx, "rollback")
 		Expect(status).To(Equal(int32(1)), log)
 		Expect(log).To(And(ContainSubstring("1 bits to set"), ContainSubstring("nothing was written")))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("has its bitmaps archived on the node, and none in etcd", func(ctx SpecContext) {
 		Expect(bitmaps(ctx, c)).To(BeEquivalentTo(2))
@@ -144,7 +144,7 @@ var _ = Describe("A cluster of Kubernetes 1.32 that is migrated by the Jobs of t
 		text := suite.Must(c.Nodes[0].Run(ctx, "cat", archive))
 		Expect(text).To(And(ContainSubstring("ranges/serviceips"), ContainSubstring("ranges/secondaryserviceips")))
 		create(ctx, "final")
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 })
 
 // bitmaps counts those of Service addresses in etcd.

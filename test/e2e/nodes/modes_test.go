@@ -27,7 +27,7 @@ var _ = Describe("A cluster whose agents change their mode", Ordered, func() {
 		GinkgoHelper()
 		Expect(os.WriteFile(file, append(text, configuration...), 0o600)).To(Succeed())
 		c.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(c.config, "proxyagent"))
-		c.kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", fmt.Sprint("--timeout=", 90*time.Second*deadlineFactor))
+		c.kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/clusterip-operator-proxyagent", fmt.Sprint("--timeout=", 3*time.Minute*deadlineFactor))
 	}
 	BeforeAll(func(ctx SpecContext) {
 		c = start(ctx, cluster.Options{Images: []string{"proxyagent", "demo"}})
@@ -37,28 +37,28 @@ var _ = Describe("A cluster whose agents change their mode", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		serves(ctx, "")
 		w = watch(ctx, c)
-	}, NodeTimeout(5*time.Minute*deadlineFactor))
+	}, NodeTimeout(15*time.Minute*deadlineFactor))
 
 	DescribeTable("loses nothing, and leaves nothing of the other one", func(ctx SpecContext, configuration, ours string, others ...string) {
 		serves(ctx, configuration)
 		w.goesOn(ctx)
 		Expect(c.rules(ctx, ours)).NotTo(BeEmpty())
 		for _, other := range others {
-			Eventually(c.rules, "30s").WithArguments(ctx, other).Should(BeEmpty())
+			Eventually(c.rules, soon).WithArguments(ctx, other).Should(BeEmpty())
 		}
 		w.goesOn(ctx)
 	},
-		Entry("to iptables-legacy", SpecTimeout(4*time.Minute), "iptables: {mode: legacy}\n", "legacy -A CIPA-VIPS", "nft -A CIPA-"),
-		Entry("back to iptables-nft", SpecTimeout(4*time.Minute), "iptables: {mode: nft}\n", "nft -A CIPA-VIPS", "legacy -A CIPA-"),
-		Entry("to nftables", SpecTimeout(4*time.Minute), "mode: nftables\n", ofNFTables, "CIPA-"),
-		Entry("to what they choose, which is what serves already", SpecTimeout(4*time.Minute), "mode: auto\n", ofNFTables, "CIPA-"),
+		Entry("to iptables-legacy", SpecTimeout(12*time.Minute), "iptables: {mode: legacy}\n", "legacy -A CIPA-VIPS", "nft -A CIPA-"),
+		Entry("back to iptables-nft", SpecTimeout(12*time.Minute), "iptables: {mode: nft}\n", "nft -A CIPA-VIPS", "legacy -A CIPA-"),
+		Entry("to nftables", SpecTimeout(12*time.Minute), "mode: nftables\n", ofNFTables, "CIPA-"),
+		Entry("to what they choose, which is what serves already", SpecTimeout(12*time.Minute), "mode: auto\n", ofNFTables, "CIPA-"),
 	)
 
 	DescribeTable("says what it serves with", func(ctx SpecContext, what types.GomegaMatcher, args ...string) {
 		Expect(c.kubectl(ctx, append([]string{"--namespace=kube-system", "exec", "daemonset/clusterip-operator-proxyagent", "--"}, args...)...)).To(what)
 	},
-		Entry("in its overview", SpecTimeout(time.Minute), HavePrefix("Served with nftables, because an agent has served with nftables here before."), "/proxyagent", "dump"),
-		Entry("of a Service", SpecTimeout(time.Minute), ContainSubstring("endpoints: 10.96.0.1 . tcp . 443 . 0 : "), "/proxyagent", "dump", metav1.NamespaceDefault+"/kubernetes"),
-		Entry("as the way of a packet", SpecTimeout(time.Minute), And(ContainSubstring(" ip clusterip-proxyagent services: "), ContainSubstring("Verdict: goes to ")), "/proxyagent-trace", "node", "10.96.0.1:443"),
+		Entry("in its overview", SpecTimeout(3*time.Minute), HavePrefix("Served with nftables, because an agent has served with nftables here before."), "/proxyagent", "dump"),
+		Entry("of a Service", SpecTimeout(3*time.Minute), ContainSubstring("endpoints: 10.96.0.1 . tcp . 443 . 0 : "), "/proxyagent", "dump", metav1.NamespaceDefault+"/kubernetes"),
+		Entry("as the way of a packet", SpecTimeout(3*time.Minute), And(ContainSubstring(" ip clusterip-proxyagent services: "), ContainSubstring("Verdict: goes to ")), "/proxyagent-trace", "node", "10.96.0.1:443"),
 	)
 })

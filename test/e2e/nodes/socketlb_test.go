@@ -42,7 +42,7 @@ var _ = Describe("A cluster whose agents translate connections at connect()", Or
 	apply := func(ctx context.Context, daemonSet, how, what string) {
 		GinkgoHelper()
 		c.kubectl(ctx, "apply", "--server-side", how, what)
-		c.kubectl(ctx, "--namespace="+filepath.Dir(daemonSet), "rollout", "status", "daemonset/"+filepath.Base(daemonSet), fmt.Sprint("--timeout=", 90*time.Second*deadlineFactor))
+		c.kubectl(ctx, "--namespace="+filepath.Dir(daemonSet), "rollout", "status", "daemonset/"+filepath.Base(daemonSet), fmt.Sprint("--timeout=", 3*time.Minute*deadlineFactor))
 	}
 	// deploy has the agents translate, and returns what each says of it.
 	deploy := func(ctx context.Context, patches string) (overviews []string) {
@@ -86,7 +86,7 @@ var _ = Describe("A cluster whose agents translate connections at connect()", Or
 
 	BeforeAll(func(ctx SpecContext) {
 		c = start(ctx, cluster.Options{Images: []string{"proxyagent", "demo"}})
-	}, NodeTimeout(4*time.Minute*deadlineFactor))
+	}, NodeTimeout(12*time.Minute*deadlineFactor))
 
 	It("has a Service of both families", func(ctx SpecContext) {
 		deploy(ctx, "")
@@ -95,8 +95,8 @@ var _ = Describe("A cluster whose agents translate connections at connect()", Or
 		apply(ctx, metav1.NamespaceDefault+"/demo", "-f", file)
 		addresses = c.web(ctx)
 		Expect(addresses).To(HaveLen(2))
-		Eventually(func() error { return InterceptGomegaFailure(func() { connect(ctx); ask(ctx) }) }, 30*time.Second*deadlineFactor).Should(Succeed())
-	}, SpecTimeout(4*time.Minute*deadlineFactor))
+		Eventually(func() error { return InterceptGomegaFailure(func() { connect(ctx); ask(ctx) }) }, soon*deadlineFactor).Should(Succeed())
+	}, SpecTimeout(12*time.Minute*deadlineFactor))
 
 	It("counts each connection of a pod, and none of a process of the node", func(ctx SpecContext) {
 		group := "/host/sys/fs/cgroup/unified/kubepods" // beside cgroup v1
@@ -109,7 +109,7 @@ var _ = Describe("A cluster whose agents translate connections at connect()", Or
 		Expect(c.translated(ctx)).To(Equal(before + all()))
 		connect(ctx)
 		Expect(c.translated(ctx)).To(Equal(before + all()))
-	}, SpecTimeout(4*time.Minute*deadlineFactor))
+	}, SpecTimeout(12*time.Minute*deadlineFactor))
 
 	It("counts those of both with the scope all", func(ctx SpecContext) {
 		Expect(deploy(ctx, withAll)).To(HaveEach(ContainSubstring("\nTCP connections to ClusterIPs are translated at connect(), scope all: ")))
@@ -118,7 +118,7 @@ var _ = Describe("A cluster whose agents translate connections at connect()", Or
 		Expect(c.translated(ctx)).To(Equal(before + all()))
 		connect(ctx)
 		Expect(c.translated(ctx)).To(Equal(before + 2*all()))
-	}, SpecTimeout(4*time.Minute*deadlineFactor))
+	}, SpecTimeout(12*time.Minute*deadlineFactor))
 
 	It("has one capability more in its agents, which see cgroups and cannot write them", func(ctx SpecContext) {
 		for _, n := range c.Nodes {
@@ -131,7 +131,7 @@ var _ = Describe("A cluster whose agents translate connections at connect()", Or
 				}
 			}
 		}
-	}, SpecTimeout(time.Minute*deadlineFactor))
+	}, SpecTimeout(3*time.Minute*deadlineFactor))
 })
 
 // unified reports whether nodes have cgroups of version 2 alone.

@@ -41,7 +41,7 @@ type testCluster struct {
 // start starts a cluster. It goes with the calling node of Ginkgo.
 func start(ctx context.Context, options cluster.Options) testCluster {
 	GinkgoHelper()
-	within, cancel := context.WithTimeout(ctx, 3*time.Minute*deadlineFactor) // a SpecContext does not tell its deadline
+	within, cancel := context.WithTimeout(ctx, 9*time.Minute*deadlineFactor) // a SpecContext does not tell its deadline
 	defer cancel()
 	c := suite.Must(cluster.Start(within, options))
 	DeferCleanup(c.Stop)

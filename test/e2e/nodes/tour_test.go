@@ -41,5 +41,5 @@ var _ = Describe("make run CLUSTER=1", func() {
 		Expect(output).To(And(gbytes.Say("node-2"), gbytes.Say("Every step did what it says.")))
 		Expect(cgroupsOf(ctx, left[0])).To(BeEmpty())
 		Expect(observeMachine(ctx)).To(Equal(before), "what the tour leaves on the machine")
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(18*time.Minute))
 })

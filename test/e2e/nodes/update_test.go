@@ -46,18 +46,16 @@ var _ = Describe("A cluster with the version before", func() {
 		manifests := strings.ReplaceAll(c.kubectl(ctx, "kustomize", filepath.Join(tree, "config", "default")), "clusterip-operator/manager:dev", "clusterip-operator/manager:before")
 		Expect(os.WriteFile(before, []byte(manifests), 0o600)).To(Succeed())
 		c.kubectl(ctx, "apply", "--server-side", "-f", before)
-		c.kubectl(ctx, "rollout", "status", "--namespace="+operatorNamespace, "deployment/clusterip-operator-manager", "--timeout=120s")
+		c.kubectl(ctx, "rollout", "status", "--namespace="+operatorNamespace, "deployment/clusterip-operator-manager", "--timeout=3m")
 		c.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(tree, "config", "samples", "servicecidrpolicy_tenant.yaml"))
-		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=30s")
+		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Programmed", "--timeout=3m")
 
 		created := startCreations(c)
 		for _, block := range commandsOf("docs/guides/install.md", "## Updating") {
 			c.paste(ctx, block)
 		}
 		Expect(created.end()).To(BeEmpty(), "creations that went astray")
-		again := startCreations(c)
-		time.Sleep(5 * time.Second)
-		Expect(again.end()).To(BeEmpty())
+		Expect(steeredForAWhile(c)).To(BeEmpty())
 
 		const kinds = "crds,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,namespaces," +
 			"roles,rolebindings,serviceaccounts,configmaps,services,deployments,poddisruptionbudgets,networkpolicies"
@@ -69,6 +67,6 @@ var _ = Describe("A cluster with the version before", func() {
 		Expect(wanted).To(ContainElements(strings.Fields(there)))
 
 		c.kubectl(ctx, "patch", "servicecidrpolicy", "sample-tenant", "--type=merge", "--patch", `{"spec": {"enforcement": "APIServer"}}`)
-		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Enforced", "--timeout=30s")
-	}, SpecTimeout(6*time.Minute))
+		c.kubectl(ctx, "wait", "servicecidrpolicy", "sample-tenant", "--for=condition=Enforced", "--timeout=3m")
+	}, SpecTimeout(18*time.Minute))
 })

@@ -54,20 +54,20 @@ func watch(ctx context.Context, c testCluster) *watched {
 	GinkgoHelper()
 	w := &watched{testCluster: c}
 	c.kubectl(ctx, "create", "deployment", "demo", "--image=clusterip-operator/demo:dev", "--replicas=2")
-	c.kubectl(ctx, "rollout", "status", "deployment/demo", "--timeout=60s")
+	c.kubectl(ctx, "rollout", "status", "deployment/demo", "--timeout=3m")
 	for _, a := range c.web(ctx) {
 		w.urls = append(w.urls, "http://"+net.JoinHostPort(a, "80"))
 		for _, n := range c.Nodes {
 			Eventually(func() error {
 				_, err := n.Run(ctx, "bash", "-c", "exec 3<>/dev/tcp/"+a+"/80")
 				return err
-			}, "30s").Should(Succeed())
+			}, soon).Should(Succeed())
 		}
 	}
 	Expect(c.Apply(ctx, "daemonset/client", fmt.Sprintf(everywhere, "client", `-watch, "`+strings.Join(w.urls, `", "`)+`"`))).To(Succeed())
 	Eventually(func() error {
 		return InterceptGomegaFailure(func() { w.asked(ctx) })
-	}, "30s").Should(Succeed())
+	}, soon).Should(Succeed())
 	return w
 }
 

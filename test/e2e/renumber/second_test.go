@@ -78,7 +78,7 @@ func (env *fixture) watchSources() *witness {
 			vip := port80(netip.MustParseAddr(address))
 			w.running.Go(func() {
 				for ctx.Err() == nil {
-					w.note(env.Pod1.Dial(network.Probe{To: vip, Timeout: network.DropTimeout}))
+					w.note(env.Pod1.Dial(network.Probe{To: vip, Timeout: 10 * time.Second}))
 					time.Sleep(50 * time.Millisecond)
 				}
 			})

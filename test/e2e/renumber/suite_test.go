@@ -82,8 +82,9 @@ func offerNew(ctx context.Context) {
 }
 
 // shortFlows makes the kernel forget ended UDP flows and failed connections soon: else they count.
+// One of UDP outlasts a machine that stalls for seconds: its next datagram may go to another pod.
 var shortFlows = map[string]string{
-	"net/netfilter/nf_conntrack_udp_timeout": "5", "net/netfilter/nf_conntrack_udp_timeout_stream": "5", "net/netfilter/nf_conntrack_tcp_timeout_syn_sent": "2",
+	"net/netfilter/nf_conntrack_udp_timeout": "15", "net/netfilter/nf_conntrack_udp_timeout_stream": "15", "net/netfilter/nf_conntrack_tcp_timeout_syn_sent": "2",
 }
 
 func cidrs() networkingv1client.ServiceCIDRInterface { return cluster.Networking().ServiceCIDRs() }

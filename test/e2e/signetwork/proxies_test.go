@@ -17,7 +17,7 @@ import (
 )
 
 // timeout is for one proxy: a quarter of an hour on two cores, 36 minutes beside other work.
-const timeout = SpecTimeout(90 * time.Minute)
+const timeout = SpecTimeout(75 * time.Minute)
 
 // withAgent makes the agent the only Service proxy of a cluster, with some configuration.
 func withAgent(configuration string) func(context.Context, *cluster.Cluster) {

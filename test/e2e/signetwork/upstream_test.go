@@ -58,7 +58,7 @@ func run(ctx context.Context, c *cluster.Cluster, name string) types.Report {
 	Expect(os.WriteFile(images, []byte(strings.ReplaceAll("promoterE2eRegistry: $\ngcRegistry: $\nbuildImageRegistry: $\n", "$", registry)), 0o600)).To(Succeed())
 	log := suite.Must(os.Create(filepath.Join(folder, name+".log")))
 
-	cmd := exec.CommandContext(ctx, filepath.Join(programs, "ginkgo"), "--procs=4", "--timeout=85m", "--no-color", "--silence-skips", "--keep-going",
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, "ginkgo"), "--procs=4", "--timeout=70m", "--no-color", "--silence-skips", "--keep-going",
 		`--focus=\[sig-network\]`, "--skip="+skipped, "--label-filter="+selected, "--output-dir="+folder, "--json-report="+name+".json", program, "--",
 		"--kubeconfig="+c.Kubeconfig(), "--provider=local", "--num-nodes=6", "--allowed-not-ready-nodes=-1", "--dump-logs-on-failure=false")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir(), log, log

@@ -37,7 +37,7 @@ var c *cluster.Cluster
 var _ = BeforeSuite(func(ctx SpecContext) {
 	c = cluster.Start(ctx, cluster.Options{WithoutOperator: true})
 	suite.Must(inventory.Settled(ctx, c.AdminConfig()))
-}, NodeTimeout(time.Minute))
+}, NodeTimeout(3*time.Minute))
 
 // untouched wants do to leave every object of the cluster as it was. A manager that got to work
 // would change one at once: a ServiceCIDR without finalizers waits for it.

@@ -28,6 +28,7 @@ var _ = Describe("A default range", func() {
 		expectHealth(ctx, c)
 
 		c.DeleteServices(ctx, others...)
+		c.WaitFreed(ctx, others...)
 		c.DeleteServiceCIDRs(ctx, "large")
 		Eventually(c.ServiceCIDR).WithArguments(ctx, "large").Should(BeNil())
 		c.ExpectFull(ctx)
@@ -35,6 +36,7 @@ var _ = Describe("A default range", func() {
 			Expect(c.Owner(ctx, s.Spec.ClusterIP)).To(Equal(s.Namespace + "/" + s.Name))
 		}
 		c.DeleteServices(ctx, first[0])
+		c.WaitFreed(ctx, first[0])
 		Expect(c.CreateServiceOnceFree(ctx, "successor").Spec.ClusterIP).To(Equal(first[0].Spec.ClusterIP))
 		expectHealth(ctx, c)
 	})

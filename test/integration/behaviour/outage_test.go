@@ -135,7 +135,7 @@ var _ = Describe("A manager whose control plane fails", Label("all"), Ordered, f
 		goesOn(ctx, func() {
 			Expect(c.API.Kill()).To(Succeed())
 			Consistently(c.Operator.Running).WithTimeout(4 * time.Second).Should(BeTrue())
-			Expect(c.API.Start(ctx)).To(Succeed())
+			cluster.StartAgain(ctx, c.API)
 		})
 	})
 

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterip-operator/clusterip-operator/test/framework"
+	"github.com/clusterip-operator/clusterip-operator/test/framework/suite"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/internal/cluster"
 	"github.com/clusterip-operator/clusterip-operator/test/integration/inventory"
 )
@@ -255,8 +256,8 @@ var _ = Describe("A ServiceCIDR that is deleted", Ordered, ContinueOnFailure, fu
 		Eventually(c.Uncounted).WithArguments(ctx).Should(BeEmpty(), "counts are to be written")
 		settling, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		before, err := inventory.Settled(settling, c.AdminConfig())
-		Expect(err).NotTo(HaveOccurred())
+		suite.Must(inventory.Settled(settling, c.AdminConfig()))
+		before := c.Everything(ctx)
 		changes := func(leftOut ...string) []string {
 			return before.Without(leftOut...).Changes(c.Everything(ctx, leftOut...))
 		}

@@ -87,7 +87,7 @@ var _ = Describe("In the middle of a command", Label("long"), Ordered, ContinueO
 	// The first of several transactions is in; the answer to a later one is lost with etcd.
 	It("seed waits for an etcd that is away", func(ctx SpecContext) {
 		alone(ctx)
-		slow := stretch(w.Etcd.URL(), 20*time.Millisecond)
+		slow := stretch(w.Etcd.URL(), 200*time.Millisecond)
 		options := w.options("seed", "--etcd", "--offline", "--etcd-servers="+slow.URL())
 		options.Kubeconfig = framework.NoKubeconfig
 		awayDuring(ctx, &w.Etcd.Process, options)

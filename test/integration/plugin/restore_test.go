@@ -264,7 +264,7 @@ var _ = Describe("A restore", Ordered, ContinueOnFailure, Label("soak"), func() 
 			}
 			while()
 			Expect(r.Etcd.Start(ctx)).To(Succeed())
-			Expect(r.API.Start(ctx)).To(Succeed())
+			cluster.StartAgain(ctx, r.API)
 		}
 		down(func() { Expect(r.Etcd.Save(saved)).To(Succeed()) })
 		do()

@@ -43,7 +43,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		_, err := framework.Kubectl(ctx, c.Kubeconfig(), "explain", "scp")
 		return err
 	}).Should(Succeed())
-}, NodeTimeout(time.Minute))
+}, NodeTimeout(3*time.Minute))
 
 // start starts a control plane that knows the kind and ends with the calling node.
 func start(ctx context.Context, options framework.Options) *cluster.Cluster {

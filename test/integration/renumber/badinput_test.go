@@ -134,7 +134,7 @@ var _ = Describe("kubectl clusterip renumber refuses", Label("all"), func() {
 		file, _ := plan(ctx, namespace)
 		code, printed := stopBetween(ctx, before[2].Name, func() {
 			Expect(c.API.Kill()).To(Succeed())
-			Expect(c.API.Start(ctx)).To(Succeed())
+			cluster.StartAgain(ctx, c.API)
 		}, append(runOf(file), "--workers=2")...)
 		Expect(code).To(BeZero(), printed)
 		expectWhole(ctx, "new", before)

@@ -61,7 +61,7 @@ var _ = Describe("A hostile hour", Label("soak"), func() {
 		h.prepare(ctx)
 
 		alone := &company{hour: h}
-		alone.run(ctx, *duration/10)
+		alone.run(ctx, *duration/20)
 		beside := &company{hour: h}
 		h.attack(ctx, &h.sent, func() { h.watch(ctx, func() { beside.run(ctx, *duration) }) })
 
@@ -93,7 +93,7 @@ var _ = Describe("A hostile hour", Label("soak"), func() {
 		}
 		h.withdraw(ctx)
 		without := &company{hour: h}
-		h.attack(ctx, &hostile.Tally{}, func() { without.run(ctx, *duration/10) })
+		h.attack(ctx, &hostile.Tally{}, func() { without.run(ctx, *duration/20) })
 		AddReportEntry("a hostile hour without the operator", ReportEntryVisibilityAlways, without.tally.String())
 		// On two processors the API server alone is busy for longer with what tenants send.
 		Expect(beside.tally.Quantile(0.99)).To(BeNumerically("<", max(slowest, without.tally.Quantile(0.99))), "on a machine that has nothing else to do")

@@ -39,9 +39,11 @@ var _ = Describe("Replicas of two neighbouring versions", Label("soak"), func() 
 		e.leadAwayFrom(leader)
 		decisions := func(result string) []float64 { return e.EachMetric(ctx, "admission_decisions_total", "result", result) }
 		Expect(decisions(handedOn)).To(HaveEach(BeZero()))
+		before := e.Unheard()
 		e.createBatch(ctx, "through-follower")
-		Expect(decisions(handedOn)).To(HaveExactElements(BeZero(), BeNumerically("==", batch)))
-		Expect(decisions(cluster.Filled)).To(HaveExactElements(BeNumerically(">=", 2*batch), BeZero()), "the leader alone draws")
+		byItself := e.Unheard() - before // on a machine that stalled
+		Expect(decisions(handedOn)).To(HaveExactElements(BeZero(), BeNumerically(">=", batch-byItself)))
+		Expect(decisions(cluster.Filled)).To(HaveExactElements(BeNumerically(">=", 2*batch-byItself), BeNumerically("<=", byItself)), "the leader alone draws")
 
 		By("what the leader writes, for Services that the follower is asked about")
 		kept := func(purpose string) func() []string { return func() []string { return e.Kept(ctx, purpose) } }

@@ -34,8 +34,6 @@ import (
 var Soon = 75 * time.Second * framework.Slowness
 
 const (
-	// Repair is how long the agent may take to repair its rules after another program changed them.
-	Repair = 5 * time.Second
 	// Zone is the zone of every Node.
 	Zone = "zone-a"
 	// Elsewhere is the name of the other node, which has no Node object.
@@ -65,7 +63,7 @@ func LabelsOf(modes []string, mode, spec string) Labels {
 	if picked := modes[h.Sum32()%uint32(len(modes))]; mode != picked {
 		return Label("soak")
 	}
-	return nil
+	return Label("picked")
 }
 
 // EachMode are the entries of a table that runs once in each mode.
