@@ -25,7 +25,7 @@ var _ = Describe("A cluster on IPAddresses alone", Label("soak"), func() {
 			others, hasty := r.expectUntouched(ctx, before)
 			Expect(others).To(BeEmpty())
 			r.work.still(func() {
-				Expect(r.work.taken).To(BeEmpty())
+				r.work.expectRefused(hasty)
 				Expect(r.snapshot(ctx).bitmaps).To(HaveLen(1), "that of node ports")
 			})
 			AddReportEntry("step to "+to.Version.Name, ReportEntryVisibilityAlways, fmt.Sprintf("reported by hasty API servers: %d; starts that API servers gave up: %d", hasty, r.givenUp))

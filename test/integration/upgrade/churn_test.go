@@ -167,6 +167,14 @@ func (c *churn) tolerate(err error) error {
 	return err
 }
 
+// expectRefused wants no more refusals of an address, since it was last called, than hasty API
+// servers had written IPAddresses anew: they let such a one stand for a minute.
+func (c *churn) expectRefused(hasty int) {
+	GinkgoHelper()
+	Expect(len(c.taken)).To(BeNumerically("<=", hasty), "%v", c.taken)
+	c.taken = nil
+}
+
 // forget is called before the Service is written: without an answer its state is unknown.
 func (c *churn) forget(service *corev1.Service) {
 	delete(c.living, nameOf(service))

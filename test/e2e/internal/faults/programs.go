@@ -30,7 +30,9 @@ spend() {
 	done
 	return 1
 }
+late=
 if spend hold "$dir/held.$$"; then
+	late="$dir/late.$$"
 	while [ -e "$dir/held.$$" ]; do sleep 0.02; done
 fi
 while [ -e "$dir/gate" ]; do sleep 0.02; done
@@ -46,6 +48,7 @@ if [ -s "$dir/taboo" ] && grep -qFf "$dir/taboo" "$in"; then
 fi
 %[3]q "$@" <"$in"
 code=$?
+[ -z "$late" ] || : >"$late"
 rm -f "$in"
 if [ $code = 0 ] && spend forget; then
 	echo "%[2]s: cannot say whether that worked (injected)" >&2
@@ -113,6 +116,9 @@ func (p *Programs) Held() int { return p.count("held.*") }
 
 // Release lets those go that were held.
 func (p *Programs) Release() error { return p.remove("held.*") }
+
+// Late is how many have done their work of those that were held.
+func (p *Programs) Late() int { return p.count("late.*") }
 
 func (p *Programs) remove(pattern string) error {
 	files, err := filepath.Glob(filepath.Join(p.dir, pattern))
