@@ -14,8 +14,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY api/ api/
 COPY cmd/ cmd/
-COPY internal/timeline/ internal/timeline/
-COPY internal/version/ internal/version/
+COPY internal/ internal/
 
 FROM source AS build-proxyagent
 COPY proxyagent/ proxyagent/
@@ -42,7 +41,6 @@ COPY allocator/ allocator/
 COPY config/enforcement/ config/enforcement/
 COPY config/webhook/ config/webhook/
 COPY controllers/ controllers/
-COPY internal/ internal/
 COPY plugin/ plugin/
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev

@@ -57,23 +57,60 @@ func named(t *testing.T) (modules []string) {
 	return modules
 }
 
-// TestTheDockerfileCopiesWhatTheProgramsImport compares its folders and .dockerignore with imports.
+// TestTheDockerfileCopiesWhatTheProgramsImport compares what each stage of it has copied when it
+// builds programs, and .dockerignore, with what they import.
 func TestTheDockerfileCopiesWhatTheProgramsImport(t *testing.T) {
-	for file, line := range map[string]string{"Dockerfile": `(?m)^COPY (\S+)/ \S+/$`, ".dockerignore": `(?m)^!(\S+)/$`} {
-		text, err := os.ReadFile("../../" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		copied := regexp.MustCompile(line).FindAllStringSubmatch(string(text), -1)
-		for path, deps := range dependencies(t) {
-			if !strings.HasPrefix(path, module+"/cmd/") {
-				continue
+	imports, known := dependencies(t), captures(t, ".dockerignore", `(?m)^!(\S+)/$`)
+	stages, stage, built := map[string][]string{}, "", 0
+	for _, line := range captures(t, "Dockerfile", `(?m)^((?:FROM|COPY|RUN) (?:.*\\\n)*.*)$`) {
+		words := strings.Fields(line)
+		switch words[0] {
+		case "FROM":
+			base, name := slices.Index(words, "AS")-1, "the last one"
+			if base > 0 {
+				name = words[base+2]
+				stages[name] = slices.Clone(stages[words[base]])
 			}
-			for _, dep := range deps {
-				if within(dep, module) && !slices.ContainsFunc(copied, func(m []string) bool { return within(dep, inModule(m[1])) }) {
-					t.Errorf("%s leaves out %s, which %s imports", file, dep, path)
+			stage = name
+		case "COPY":
+			for _, folder := range words[1 : len(words)-1] {
+				stages[stage] = append(stages[stage], strings.TrimSuffix(folder, "/"))
+			}
+		case "RUN":
+			for _, word := range words {
+				if program, is := strings.CutPrefix(word, "./cmd/"); is {
+					built++
+					wants := imports[inModule("cmd/"+program)]
+					lacks(t, "the stage "+stage, program, stages[stage], wants)
+					lacks(t, ".dockerignore", program, known, wants)
 				}
 			}
+		}
+	}
+	if built != 4 {
+		t.Errorf("found %d programs that are built, want 4", built)
+	}
+}
+
+// captures are what a pattern's group finds in a file of the root.
+func captures(t *testing.T, file, pattern string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+		all = append(all, match[1])
+	}
+	return all
+}
+
+// lacks reports what a program wants of this module beyond some folders.
+func lacks(t *testing.T, where, program string, folders, wants []string) {
+	t.Helper()
+	for _, dep := range wants {
+		if within(dep, module) && !slices.ContainsFunc(folders, func(f string) bool { return within(dep, inModule(f)) }) {
+			t.Errorf("%s leaves out %s, which %s imports", where, dep, program)
 		}
 	}
 }
