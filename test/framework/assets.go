@@ -136,7 +136,7 @@ func Packages(ctx context.Context, names ...string) (string, error) {
 
 // previous is the commit of the last release, and before the first one a commit of main: tests
 // update from it. The commit after a release sets it; it is no tag, because a clone may have none.
-const previous = "9ef2cc31ee3d845501d8bf464ee28a417c8c8a29"
+const previous = "430b509faea0c2dd70490e762460dfa0126e0fd8"
 
 // PreviousVersion returns a cached folder of the last version's files, from the git history.
 func PreviousVersion(ctx context.Context) (string, error) {
