@@ -32,32 +32,6 @@ func (env *fixture) turns() (t turns) {
 	return t
 }
 
-// watchStalls begins to look for times in which nothing runs here: shared machines stand still for
-// seconds. It returns what ends that, and tells the longest of half a second and more.
-func watchStalls() (end func() time.Duration) {
-	done, longest := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		const pause = 10 * time.Millisecond
-		var stall time.Duration
-		for {
-			slept := time.Now()
-			select {
-			case <-done:
-				longest <- stall
-				return
-			case <-time.After(pause):
-			}
-			if late := time.Since(slept) - pause; late >= 500*time.Millisecond {
-				stall = max(stall, late)
-			}
-		}
-	}()
-	return func() time.Duration {
-		close(done)
-		return <-longest
-	}
-}
-
 // since is what came to it after an earlier reading.
 func (t turns) since(before turns) turns { return turns{t.ran - before.ran, t.waited - before.waited} }
 

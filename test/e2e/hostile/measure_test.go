@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterip-operator/clusterip-operator/proxyagent/model"
 	"github.com/clusterip-operator/clusterip-operator/test/e2e/internal/environment"
+	"github.com/clusterip-operator/clusterip-operator/test/framework"
 	"github.com/clusterip-operator/clusterip-operator/test/framework/network"
 )
 
@@ -78,7 +79,7 @@ func (env *fixture) prompt(entering, beside, calm delays, rules int64, during tu
 // in the slower one of the families, without the time for which the whole machine stood still.
 func (env *fixture) change(ctx context.Context) time.Duration {
 	GinkgoHelper()
-	stall := watchStalls()
+	stall := framework.WatchStalls()
 	took := env.changed(ctx)
 	return max(0, took-stall())
 }

@@ -30,10 +30,6 @@ type creations struct {
 	refused   []error
 }
 
-// stalled is from when on a creation may have failed open because the machine stalled: the webhook
-// gives up after 1.7 s.
-const stalled = 1500 * time.Millisecond
-
 // startCreations begins. They end with end, at the latest with the node of Ginkgo.
 func startCreations(c testCluster) *creations {
 	GinkgoHelper()
@@ -54,17 +50,17 @@ func (r *creations) create(c testCluster) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	services := c.Client().CoreV1().Services(tenantNamespace)
-	start := time.Now()
+	stall := framework.WatchStalls()
 	s, err := services.Create(ctx, framework.NewService(tenantNamespace, fmt.Sprintf("created-%d", int(r.made.Load())+len(r.refused)), framework.RequireDualStack()), metav1.CreateOptions{})
+	stalled := stall() > 0 // the webhook gives up after 1.7 s
 	if err != nil {
 		r.refused = append(r.refused, err)
 		return
 	}
 	r.made.Add(1)
-	took := time.Since(start)
 	for _, text := range s.Spec.ClusterIPs {
 		if a := netip.MustParseAddr(text); !tenantRange4.Contains(a) && !tenantRange6.Contains(a) {
-			if took >= stalled {
+			if stalled {
 				r.late++
 				continue
 			}

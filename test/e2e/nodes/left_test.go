@@ -2,6 +2,7 @@ package nodes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -60,8 +61,10 @@ func observeMachine(ctx context.Context) machine {
 // cgroupsOf lists the cgroups of a cluster's nodes.
 func cgroupsOf(ctx context.Context, dir string) string {
 	GinkgoHelper()
-	// find fails if a cgroup of another program goes while it looks.
-	out, _ := exec.CommandContext(ctx, "find", "/sys/fs/cgroup", "-name", filepath.Base(dir)+"-*").Output()
+	out, err := exec.CommandContext(ctx, "find", "/sys/fs/cgroup", "-name", filepath.Base(dir)+"-*").Output()
+	if !errors.As(err, new(*exec.ExitError)) { // find fails if a cgroup of another program goes while it looks
+		Expect(err).NotTo(HaveOccurred())
+	}
 	return string(out)
 }
 
