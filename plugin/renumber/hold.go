@@ -50,11 +50,13 @@ func (m Mover) unhold(ctx context.Context, i Item, a netip.Addr) error {
 		if err != nil || ip == nil || !ofService(ip, i.Key()) || !held(ip) {
 			return err
 		}
-		switch err := m.patch(ctx, ip, unheld(ip)); {
-		case errors.Is(err, batch.ErrMoved):
-		case err == nil && upstream.ManagedByOperator(ip) && ip.DeletionTimestamp.IsZero():
-			return m.delete(ctx, ip)
-		default:
+		if upstream.ManagedByOperator(ip) && ip.DeletionTimestamp.IsZero() { // before the finalizer goes: the next run of one that is killed here finds it by that
+			if err := m.delete(ctx, ip); err != nil {
+				return fmt.Errorf("deleting IPAddress %s: %w", ip.Name, err)
+			}
+			continue
+		}
+		if err := m.patch(ctx, ip, unheld(ip)); !errors.Is(err, batch.ErrMoved) {
 			return err
 		}
 	}

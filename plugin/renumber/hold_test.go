@@ -2,6 +2,7 @@ package renumber
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -49,6 +50,39 @@ func TestDeletingWaitsForTheAPIServer(t *testing.T) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// A run that dies between its writes leaves what the next one finds.
+func TestUnholdGoesOnAfterAKill(t *testing.T) {
+	for _, a := range []netip.Addr{four, six} {
+		ip := upstream.NewIPAddress(a, web.Key())
+		ip.Labels[networkingv1.LabelManagedBy], ip.Finalizers = v1alpha1.ManagedByOperator, []string{v1alpha1.FinalizerFormer}
+		ctx, kill := context.WithCancel(t.Context())
+		dying := func(ctx context.Context, write func() error) error {
+			defer kill()
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return write()
+		}
+		m := Mover{Client: fake.NewClientBuilder().WithObjects(ip).WithInterceptorFuncs(interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+				return dying(ctx, func() error { return c.Delete(ctx, o, options...) })
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+				return dying(ctx, func() error { return c.Patch(ctx, o, p, options...) })
+			},
+		}).Build()}
+		if err := m.unhold(ctx, web, a); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: it does not die: %v", a, err)
+		}
+		if err := m.unhold(t.Context(), web, a); err != nil {
+			t.Errorf("%s: the next run: %v", a, err)
+		}
+		if left, err := m.ipAddress(t.Context(), a); left != nil || err != nil {
+			t.Errorf("%s: it is still there: %v, %v", a, left, err)
 		}
 	}
 }

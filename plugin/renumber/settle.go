@@ -248,27 +248,25 @@ func (m Mover) giveBack(ctx context.Context, i Item, a netip.Addr, ip *networkin
 	return m.renew(ctx, upstream.NewIPAddress(a, i.Key()))
 }
 
-// remove deletes a second Service, if it is still that one. It gives its address up before, as an
-// ExternalName: a finalizer of its owner would keep the Service and its address for as long as the
-// owner likes, and at its end the API server deletes the IPAddress, even of another Service.
+// remove deletes a second Service, if it is still that one. Where a finalizer of its owner keeps it,
+// it becomes an ExternalName: it would have its address for as long as the owner likes, and at its
+// end the API server would delete the IPAddress, even of another Service. Not the other way round: a
+// run that is killed between the two would leave an ExternalName that nothing tells from a tenant's.
 func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
 	for range tries {
 		s, err := get(ctx, m, nameOf(second), &corev1.Service{})
-		if err != nil || s == nil || s.UID != second.UID {
-			return err
-		}
-		if s.Spec.Type != corev1.ServiceTypeExternalName {
-			s, err = m.update(ctx, withoutAddress(s))
-		}
-		if err == nil {
-			err = m.delete(ctx, s)
-		}
 		switch {
-		case errors.Is(err, batch.ErrMoved), apierrors.IsNotFound(err): // the next look tells
-		case err != nil:
-			return fmt.Errorf("deleting Service %s: %w", nameOf(second), err)
+		case err != nil || s == nil || s.UID != second.UID:
+			return err
+		case s.DeletionTimestamp.IsZero():
+			err = m.delete(ctx, s)
+		case s.Spec.Type != corev1.ServiceTypeExternalName:
+			_, err = m.update(ctx, withoutAddress(s))
 		default:
 			return nil
+		}
+		if err != nil && !errors.Is(err, batch.ErrMoved) && !apierrors.IsNotFound(err) { // the next look tells
+			return fmt.Errorf("deleting Service %s: %w", nameOf(second), err)
 		}
 	}
 	return fmt.Errorf("another client writes Service %s all the time", nameOf(second))
