@@ -16,7 +16,7 @@ var _ = Describe("kubectl clusterip renumber kept", Label("all"), func() {
 
 	It("lists what renumbering has created and nothing else, and deletes what is old enough", func(ctx SpecContext) {
 		was, file := handedOver(ctx)
-		lies := framework.NewService(was.Namespace, "lies", framework.WithClusterIPs("10.96.0.200"))
+		lies := framework.NewService(was.Namespace, "lies", framework.WithClusterIPs("10.96.0.9"))
 		lies.Labels = map[string]string{v1alpha1.LabelPurpose: v1alpha1.PurposeSecond}
 		lies.Annotations = map[string]string{v1alpha1.AnnotationSecondOf: "web/" + string(was.UID)}
 		create(ctx, lies)
