@@ -116,17 +116,17 @@ func (m Mover) release(ctx context.Context, h Held) error {
 			if between(s) {
 				return nil // another command is moving it at this moment
 			}
-			s, err = m.update(ctx, released(s, []netip.Addr{h.Address}))
-			if again := released(s, nil); err == nil && len(again.ManagedFields) < len(s.ManagedFields) { // external IPs that were shortened are ours once more
-				_, err = m.update(ctx, again)
-			}
+			_, err = m.update(ctx, released(s, []netip.Addr{h.Address}))
 		}
 		switch {
 		case errors.Is(err, batch.ErrMoved):
 		case err != nil:
 			return fmt.Errorf("writing Service %s: %w", h.Item.Key(), err)
 		default:
-			return m.unhold(ctx, h.Item, h.Address)
+			if err := m.unhold(ctx, h.Item, h.Address); err != nil {
+				return err
+			}
+			return m.disown(ctx, h.Item) // external IPs that were shortened are ours once more
 		}
 	}
 	return fmt.Errorf("another client writes Service %s all the time", h.Item.Key())
@@ -145,13 +145,17 @@ func (m Mover) retire(ctx context.Context, h Held) error {
 	case handing(h.Item, h.Address, s):
 		return left("%s", unfinished(h.Item, h.Address))
 	}
+	// The Service goes last but for the record: `kept` finds the others by it, and tidy by that.
+	if err := m.dropCopies(ctx, h.Item, h.Address); err != nil {
+		return err
+	}
+	if err := m.disown(ctx, h.Item); err != nil {
+		return err
+	}
 	if err := m.remove(ctx, second); err != nil {
 		return err
 	}
-	if err := m.end(ctx, h.Address); err != nil {
-		return err
-	}
-	return m.disown(ctx, h.Item)
+	return m.clear(ctx, h.Address, nameOf(second).String())
 }
 
 // disown takes our field manager off a Service for which nothing is kept: its owner has its fields

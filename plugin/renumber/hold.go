@@ -95,10 +95,7 @@ type Held struct {
 // the Service does not need, because it is gone or another one, or has the address as ever.
 func (m Mover) keep(ctx context.Context, i Item, s *corev1.Service) (out []Held, err error) {
 	if m.Keep == KeepService {
-		if out, err = m.seconds(ctx, i, s); err == nil && len(out) == 0 {
-			err = m.disown(ctx, i)
-		}
-		if err != nil {
+		if out, err = m.seconds(ctx, i, s); err != nil {
 			return out, err
 		}
 	}
@@ -121,7 +118,10 @@ func (m Mover) keep(ctx context.Context, i Item, s *corev1.Service) (out []Held,
 			out = append(out, h)
 		}
 	}
-	return out, nil
+	if len(out) == 0 {
+		err = m.disown(ctx, i)
+	}
+	return out, err
 }
 
 // errFree says that a former address has no holder any more, so that any Service can be given it.

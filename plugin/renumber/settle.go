@@ -248,10 +248,10 @@ func (m Mover) giveBack(ctx context.Context, i Item, a netip.Addr, ip *networkin
 	return m.renew(ctx, upstream.NewIPAddress(a, i.Key()))
 }
 
-// remove deletes a second Service, if it is still that one. Where a finalizer of its owner keeps it,
-// it becomes an ExternalName: it would have its address for as long as the owner likes, and at its
-// end the API server would delete the IPAddress, even of another Service. Not the other way round: a
-// run that is killed between the two would leave an ExternalName that nothing tells from a tenant's.
+// remove deletes a second Service, if it is still that one. Where a finalizer of its owner keeps
+// it, it becomes an ExternalName: it would have its address for as long as the owner likes, and at
+// its end the API server would delete the IPAddress, even of another Service. Not the other way
+// round: killed between the two, a run would leave an ExternalName that looks like a tenant's.
 func (m Mover) remove(ctx context.Context, second *corev1.Service) error {
 	for range tries {
 		s, err := get(ctx, m, nameOf(second), &corev1.Service{})

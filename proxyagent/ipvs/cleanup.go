@@ -147,14 +147,29 @@ func (k *kernel) clean(have observed, dryRun bool) (did []string, err error) {
 	if dryRun {
 		return did, problem
 	}
-	for a := range have.bound {
-		err = errors.Join(err, k.unbind(a))
-	}
-	for f := range have.servers {
-		err = errors.Join(err, k.do(step{action: removeServer, front: f}))
-	}
+	err = k.leave(have)
 	if last && err == nil {
 		err = ignore(netlink.LinkDel(k.link), syscall.ENODEV)
 	}
 	return did, errors.Join(err, problem)
+}
+
+// leave takes virtual servers away before what tells whose they are: marks of node ports, and
+// addresses. After a failure, or a kill, the next run finds the rest. Rules still keep clients from
+// the node's own sockets meanwhile, or translate what goes to the addresses.
+func (k *kernel) leave(have observed) (err error) {
+	for _, marks := range []bool{false, true} {
+		for f := range have.servers {
+			if f.isMark() == marks {
+				err = errors.Join(err, k.do(step{action: removeServer, front: f}))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for a := range have.bound {
+		err = errors.Join(err, k.unbind(a))
+	}
+	return err
 }

@@ -4,8 +4,11 @@ package ipvs
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,6 +31,8 @@ type fake struct {
 	// server and destination are the faults of adding one.
 	server, destination map[netip.AddrPort]error
 	added               int
+	// removals are how many of virtual servers succeed, after which all fail.
+	removals int
 }
 
 func (k *fake) Services() (all []ipvs.ServiceExtended, err error) {
@@ -59,6 +64,9 @@ func (k *fake) CreateService(s ipvs.Service) error {
 func (k *fake) UpdateService(ipvs.Service) error { return nil }
 
 func (k *fake) RemoveService(s ipvs.Service) error {
+	if k.removals--; k.removals < 0 {
+		return syscall.EIO
+	}
 	delete(k.servers, netip.AddrPortFrom(s.Address, s.Port))
 	return nil
 }
@@ -117,7 +125,7 @@ func faulty(t *testing.T) (*Proxier, *fake, *plain) {
 			_ = netlink.LinkDel(link)
 		}
 	})
-	client := &fake{servers: map[netip.AddrPort]map[netip.AddrPort]ipvs.Destination{}, server: map[netip.AddrPort]error{}, destination: map[netip.AddrPort]error{}}
+	client := &fake{removals: 100, servers: map[netip.AddrPort]map[netip.AddrPort]ipvs.Destination{}, server: map[netip.AddrPort]error{}, destination: map[netip.AddrPort]error{}}
 	rules := &plain{ports: map[model.PortName]*model.ServicePort{}}
 	k := &kernel{family: model.IPv4, Client: client}
 	if err := k.ensureLink(); err != nil {
@@ -256,4 +264,40 @@ func TestWhatTheNodeLacksIsForAll(t *testing.T) {
 	delete(kernel.destination, e)
 	mustSync(t, p)
 	kernel.expect(t, "10.96.0.1:80", e.String())
+}
+
+// TestCleanupFindsTheRest at whichever removal the run before was killed.
+func TestCleanupFindsTheRest(t *testing.T) {
+	for n := range 3 {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			p, client, _ := faulty(t)
+			node := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "node"}}
+			if err := errors.Join(netlink.LinkAdd(node), netlink.AddrAdd(node, p.kernel.addr(netip.MustParseAddr("192.0.2.1")))); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = netlink.LinkDel(node) })
+			p.known = false // its addresses are new
+			port := served("web", "10.96.0.1", "10.0.0.1:80")
+			port.NodePort = 30080
+			mustSync(t, p, model.Delta{Globals: &model.Globals{Family: model.IPv4, NodePortAny: true}}, delta(port))
+			client.expect(t, "192.0.2.1:30080", "10.0.0.1:80")
+			if len(client.servers) != 3 {
+				t.Fatalf("there are %v, want a virtual IP, a node port and its mark", client.servers)
+			}
+			for run, removals := range []int{n, 100} {
+				client.removals = removals
+				have, err := p.kernel.read(t.Context(), func(all observed, f front) bool { return all.ours(f, nil) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				maps.DeleteFunc(have.servers, func(_ front, s *server) bool { return s.weights == nil })
+				if err = p.kernel.leave(have); (err == nil) != (run == 1) {
+					t.Errorf("run %d: %v", run, err)
+				}
+			}
+			if len(client.servers) > 0 {
+				t.Errorf("the next run leaves %v", client.servers)
+			}
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -254,7 +255,37 @@ var _ = Describe("kubectl clusterip renumber --keep=service", func() {
 			}
 		}
 	})
+
+	It("gives up what it keeps, all of it, at any moment after the Service has moved", Label("all", "long"), func(ctx SpecContext) {
+		was, file := one(ctx, selecting, bySecond)
+		p := newProxy()
+		moved := 0
+		for n, killed := 1, true; killed; n += 2 {
+			killed = killedOrKept(ctx, p, n, "run", "--from", file, "--wait=false")
+			now := get(ctx, was.Namespace, was.Name)
+			if len(now.Spec.ClusterIPs) == 2 && inRange(now.Spec.ClusterIPs[0]) == "new" {
+				succeed(ctx, "kept", "--delete", "--older-than=1ns")
+				left := secondsIn(ctx, was.Namespace)
+				for a := range left { // one whose IPAddress is on its way has a record: run the plan again
+					suite.Must(c.Client().AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, handoverOf(a), metav1.GetOptions{}))
+				}
+				if len(left) == 0 {
+					moved++
+					Expect(get(ctx, was.Namespace, was.Name).ManagedFields).NotTo(ContainElement(HaveField("Manager", v1alpha1.ManagerRenumbering)))
+					expectHandedOver(ctx)
+				}
+			}
+			succeed(ctx, append([]string{"rollback", "--from", file}, quick...)...)
+			expectWhole(ctx, "old", []*corev1.Service{was})
+		}
+		Expect(moved).To(BeNumerically(">", 3))
+	})
 })
+
+// handoverOf is the name of the record of a handover.
+func handoverOf(address string) string {
+	return v1alpha1.HandoverName + "-" + strings.ReplaceAll(netip.MustParseAddr(address).StringExpanded(), ":", "-")
+}
 
 // forget waits until the API server has looked at its policies once more, and so follows none of a
 // handover that has ended: for a second it may refuse an address that is free.
