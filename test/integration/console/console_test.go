@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -285,6 +286,15 @@ var _ = Describe("console", Ordered, func() {
 		c.CreateServiceOnceFree(ctx, "after")
 		n := inUse(ctx, "10.96.0.0/12")
 		eventually(func() string { return b.text("tr[data-range='10.96.0.0/12']") }).Should(ContainSubstring(fmt.Sprintf("\t%d (", n)))
+	})
+
+	It("fits a window of 1280 pixels", func() {
+		const width = 1280
+		b.resize(width)
+		defer b.do(emulation.ClearDeviceMetricsOverride())
+		for _, view := range views {
+			fits(b, view, width)
+		}
 	})
 
 	It("is small", func() {

@@ -112,6 +112,20 @@ func (b *window) resize(width int64) {
 	Eventually(func() int64 { return value[int64](b, "innerWidth") }).Should(Equal(width))
 }
 
+// views are all of the page.
+var views = []string{"ranges", "addresses", "map/10.96.0.0/12", "policies", "refusals", "renumberings", "findings", "health", "why/service/blue/web"}
+
+// fits opens a view, and expects that nothing of it is beside the window.
+func fits(b *window, view string, width int64) (name, what string) {
+	GinkgoHelper()
+	b.open(view)
+	name, _, _ = strings.Cut(view, "/")
+	what = fmt.Sprintf("%s at %d", name, width)
+	eventually(func() string { return b.text("main > *") }).ShouldNot(Or(BeEmpty(), ContainSubstring("Reading …")), what)
+	Expect(value[int64](b, "Math.max(...[...document.querySelectorAll('html, main, .rows')].map(e => innerWidth + e.scrollWidth - e.clientWidth))")).To(BeNumerically("<=", width), what)
+	return name, what
+}
+
 var _ = Describe("console of a thousand ranges and ten thousand Services", Ordered, Label("long"), func() {
 	var b *window
 
@@ -292,12 +306,8 @@ var _ = Describe("console of a thousand ranges and ten thousand Services", Order
 		b.do(chromedp.Reload()) // without the filters of other specs
 		for _, width := range []int64{400, 1280, 1920} {
 			b.resize(width)
-			for _, view := range []string{"ranges", "addresses", "map/10.96.0.0/12", "policies", "refusals", "renumberings", "findings", "health", "why/service/blue/web"} {
-				b.open(view)
-				name, _, _ := strings.Cut(view, "/")
-				what := fmt.Sprintf("%s at %d", name, width)
-				eventually(func() string { return b.text("main > *") }).ShouldNot(Or(BeEmpty(), ContainSubstring("Reading …")), what)
-				Expect(value[int64](b, "Math.max(...[...document.querySelectorAll('html, main, .rows')].map(e => innerWidth + e.scrollWidth - e.clientWidth))")).To(BeNumerically("<=", width), what)
+			for _, view := range views {
+				name, what := fits(b, view, width)
 				if name == "ranges" {
 					rowTo(b, "team 10.200.0.0/25")
 					b.press(kb.Enter)
