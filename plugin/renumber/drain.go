@@ -149,13 +149,11 @@ func (m Mover) retire(ctx context.Context, h Held) error {
 	if err := m.dropCopies(ctx, h.Item, h.Address); err != nil {
 		return err
 	}
-	if err := m.disown(ctx, h.Item); err != nil {
-		return err
-	}
+	disowned := m.disown(ctx, h.Item) // an owner that writes the Service all the time keeps no address by that
 	if err := m.remove(ctx, second); err != nil {
-		return err
+		return errors.Join(err, disowned)
 	}
-	return m.clear(ctx, h.Address, nameOf(second).String())
+	return errors.Join(m.clear(ctx, h.Address, nameOf(second).String()), disowned)
 }
 
 // disown takes our field manager off a Service for which nothing is kept: its owner has its fields

@@ -82,18 +82,19 @@ func (m Mover) awaitSlices(ctx context.Context, i Item, a netip.Addr, enough fun
 	}
 }
 
-// dropCopies deletes the copies for the second Service of an address.
+// dropCopies deletes the copies for the second Service of an address. There are no more than are
+// read at once: what a tenant writes beside them is not waited for, and keeps no address.
 func (m Mover) dropCopies(ctx context.Context, i Item, a netip.Addr) error {
-	all, err := m.endpointSlices(ctx, secondName(i, a))
-	if err != nil {
-		return err
+	second, list := secondName(i, a), &discoveryv1.EndpointSliceList{}
+	copies := client.MatchingLabels{discoveryv1.LabelServiceName: second.Name, discoveryv1.LabelManagedBy: v1alpha1.ManagerRenumbering}
+	if err := batch.Retry(ctx, func() error {
+		return m.Client.List(ctx, list, client.InNamespace(second.Namespace), copies, client.Limit(mostSlices))
+	}); err != nil {
+		return fmt.Errorf("listing the copies of EndpointSlices for Service %s: %w", second, err)
 	}
-	for n := range all {
-		if all[n].Labels[discoveryv1.LabelManagedBy] != v1alpha1.ManagerRenumbering {
-			continue
-		}
-		if err := m.delete(ctx, &all[n]); err != nil {
-			return fmt.Errorf("deleting EndpointSlice %s/%s: %w", all[n].Namespace, all[n].Name, err)
+	for n := range list.Items {
+		if err := m.delete(ctx, &list.Items[n]); err != nil {
+			return fmt.Errorf("deleting EndpointSlice %s/%s: %w", second.Namespace, list.Items[n].Name, err)
 		}
 	}
 	return nil

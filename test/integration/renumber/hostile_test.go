@@ -64,6 +64,23 @@ var _ = Describe("A hostile owner of a second Service", func() {
 		}
 	})
 
+	It("keeps no address by more EndpointSlices than are read, whoever they say has written them", func(ctx SpecContext) {
+		was, _ := handedOver(ctx)
+		for _, second := range secondsIn(ctx, was.Namespace) {
+			for n := range 101 {
+				suite.Must(c.Client().DiscoveryV1().EndpointSlices(was.Namespace).Create(ctx, &discoveryv1.EndpointSlice{
+					ObjectMeta: metav1.ObjectMeta{
+						GenerateName: "mine-", Labels: map[string]string{discoveryv1.LabelServiceName: second.Name, discoveryv1.LabelManagedBy: []string{"tenant.example", v1alpha1.ManagerRenumbering}[n%2]},
+					},
+					AddressType: discoveryv1.AddressTypeIPv4,
+				}, metav1.CreateOptions{}))
+			}
+		}
+		succeed(ctx, "kept", "--delete", "--older-than=1ns")
+		Expect(secondsIn(ctx, was.Namespace)).To(BeEmpty())
+		expectHandedOver(ctx)
+	})
+
 	It("keeps no address from other Services by an EndpointSlice of its own", func(ctx SpecContext) {
 		was, file := one(ctx, selecting, bySecond)
 		stopBetween(ctx, was.Name, func() {
